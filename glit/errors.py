@@ -1,0 +1,53 @@
+"""The errors a user of glit can meet; one tree, one line each."""
+
+from __future__ import annotations
+
+
+class GlitError(Exception):
+    """Base of every error glit raises on purpose.
+
+    The message is one line: where, what was found, what was wanted, what to do next.
+    ``exit_code`` is what the command line returns: 2 for a user's mistake, 1 for a failed run.
+    """
+
+    exit_code = 1
+
+
+class UserError(GlitError):
+    """The command, the recipe or the input is wrong, and the user can mend it."""
+
+    exit_code = 2
+
+
+class RecipeError(UserError):
+    """A recipe holds an unknown key, a value of the wrong type, or an impossible value."""
+
+
+class InputError(UserError):
+    """An input folder, list or caption file cannot be used as it is."""
+
+
+class MissingExtraError(UserError):
+    """An optional package is not installed.
+
+    >>> str(MissingExtraError("vllm", extra="vllm", needed_for="caption.backend = 'vllm'"))
+    "caption.backend = 'vllm' needs the package vllm; install it with: pip install 'glit[vllm]'"
+    """
+
+    def __init__(self, package: str, *, extra: str, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the package {package}; "
+            f"install it with: pip install 'glit[{extra}]'"
+        )
+
+
+class WeightsError(UserError):
+    """Model weights are missing, incomplete, or not what the manifest pins."""
+
+
+class DatasetError(GlitError):
+    """A dataset on disk breaks a promise of the data format."""
+
+
+class RunError(GlitError):
+    """A run could not be finished; what is on disk is resumable."""
