@@ -1,0 +1,178 @@
+"""What flows between stages: frozen records, valid once built.
+
+A sample starts as :class:`Sample` with its identity and size; each stage adds its own part
+(:class:`Caption`, sentences, regions, :class:`Matches`) or answers with a :class:`Drop`.
+All boxes are in pixels of the image after EXIF orientation, origin top-left, ends exclusive.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+RegionSource = Literal["yolos", "yolo", "quadrant", "centre", "sam"]
+GRID_SOURCES: tuple[RegionSource, ...] = ("quadrant", "centre")
+CaptionKind = Literal["vllm", "endpoint", "transformers", "provided"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """An axis-aligned box, ``x0 < x1`` and ``y0 < y1``, exclusive ends.
+
+    >>> Box(x0=1, y0=2, x1=4, y1=6).area_px
+    12
+    """
+
+    x0: float
+    """Left edge, pixels."""
+    y0: float
+    """Top edge, pixels."""
+    x1: float
+    """Right edge, pixels, exclusive."""
+    y1: float
+    """Bottom edge, pixels, exclusive."""
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (self.x0, self.y0, self.x1, self.y1))):
+            raise ValueError(f"box {self.xyxy} is not finite")
+        if not (self.x0 < self.x1 and self.y0 < self.y1):
+            raise ValueError(f"box {self.xyxy} is empty: x0 < x1 and y0 < y1 are required")
+
+    @property
+    def xyxy(self) -> tuple[float, float, float, float]:
+        return (self.x0, self.y0, self.x1, self.y1)
+
+    @property
+    def area_px(self) -> float:
+        return (self.x1 - self.x0) * (self.y1 - self.y0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A candidate region of an image and where it comes from."""
+
+    box: Box
+    score: float
+    """Confidence in [0, 1]; 1 for grid regions."""
+    label: str
+    """The detector's class name; the grid cell's name for grid regions; empty for SAM."""
+    source: RegionSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """One sentence of a caption: ``caption[char_start:char_end] == text``."""
+
+    text: str
+    char_start: int
+    char_end: int
+    token_start: int
+    """First token of the sentence in the tokenised caption; the start token counts as 0."""
+    token_end: int
+    """One past the sentence's last token."""
+    in_window: bool
+    """Whether the whole token span lies inside the stretched context (248)."""
+    truncated: bool
+    """Whether the sentence alone overflows the short context (77) and is cut when embedded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caption:
+    """A long caption and its provenance."""
+
+    text: str
+    """NFC, whitespace preserved."""
+    kind: CaptionKind
+    model: str
+    revision: str
+    prompt_sha256: str
+    """Hex digest of the prompt; empty for captions that were brought along."""
+    trimmed: bool = False
+    """Whether the token limit cut the caption, which then ends at its last whole sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A sentence and its best region."""
+
+    sentence: int
+    """Index into the sample's sentences."""
+    region: int
+    """Index into the sample's regions."""
+    similarity: float
+    """CLIP cosine."""
+    global_wins: bool
+    """LISM's rule: the whole image matches the sentence better than every region."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """Similarities of all sentences and regions of a sample, and the best pairs."""
+
+    similarity: tuple[float, ...]
+    """Cosines, row-major [num_sentences x num_regions]."""
+    pairs: tuple[Pair, ...]
+    """One per sentence; pairs that are local first, each group by falling similarity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """An image on its way through the flow; later parts are None until their stage has run."""
+
+    sample_id: str
+    """SHA-256 of the image file's bytes, hex."""
+    source_path: str
+    """Path relative to the ingest root, ``/`` separated."""
+    width: int
+    """Pixels, after EXIF orientation."""
+    height: int
+    """Pixels, after EXIF orientation."""
+    num_bytes: int
+    """Size of the encoded image file."""
+    caption: Caption | None = None
+    sentences: tuple[Sentence, ...] | None = None
+    regions: tuple[Region, ...] | None = None
+    matches: Matches | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A sample that does not go on, and why."""
+
+    reason: str
+    """A code of :data:`REASONS`."""
+    message: str
+    """One line for a person."""
+    attempt: int = 0
+    """How often the sample had been tried before."""
+
+    def __post_init__(self) -> None:
+        if self.reason not in REASONS:
+            raise ValueError(f"unknown drop reason {self.reason!r}")
+        object.__setattr__(self, "message", " ".join(self.message.split())[:500])
+
+
+REASONS: dict[str, str] = {
+    "unreadable": "the file could not be opened or read",
+    "bad_name": "the file name is not valid UTF-8",
+    "empty_file": "the file has no bytes",
+    "not_an_image": "no decoder recognises the bytes",
+    "corrupt": "the image is truncated or damaged",
+    "too_large": "more pixels than ingest.max_pixels: a decompression bomb or a mistake",
+    "too_small": "a side shorter than ingest.min_side",
+    "unsupported_mode": "pixels that have no defined conversion to RGB",
+    "image_changed": "the file's bytes changed after ingest",
+    "no_caption": "no caption was brought for this image",
+    "ambiguous_caption": "several different captions were brought for this image",
+    "empty_caption": "the caption has no words",
+    "refusal": "the captioner declined to describe the image",
+    "looping": "the caption repeats itself",
+    "captioner_error": "the captioner failed on this image",
+    "no_sentence": "the caption holds no sentence",
+    "no_region": "no region passed the filters",
+    "not_finite": "the model answered NaN or infinity",
+    "model_error": "a model failed on this sample",
+    "worker_crash": "the sample killed its worker process, repeatedly",
+}
+"""Every reason a sample can be dropped for."""

@@ -1,0 +1,149 @@
+"""Arrow schemas: the dataset's, and one per stage table.
+
+Each stage table holds ``sample_id``, the stage's own columns and a nullable ``drop`` struct:
+a row is either a result or a drop, so one atomic file carries both.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+META_SCHEMA_VERSION = b"glit.schema_version"
+META_TOKENIZER = b"glit.tokenizer"
+META_HUGGINGFACE = b"huggingface"
+
+DROP = pa.struct([("reason", pa.string()), ("message", pa.string()), ("attempt", pa.int32())])
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+CAPTION_SOURCE = pa.struct(
+    [
+        ("kind", pa.string()),
+        ("model", pa.string()),
+        ("revision", pa.string()),
+        ("prompt_sha256", pa.string()),
+        ("trimmed", pa.bool_()),
+    ]
+)
+SENTENCE = pa.struct(
+    [
+        ("text", pa.string()),
+        ("char_start", pa.int32()),
+        ("char_end", pa.int32()),
+        ("token_start", pa.int32()),
+        ("token_end", pa.int32()),
+        ("in_window", pa.bool_()),
+        ("truncated", pa.bool_()),
+    ]
+)
+REGION = pa.struct(
+    [
+        ("x0", pa.float32()),
+        ("y0", pa.float32()),
+        ("x1", pa.float32()),
+        ("y1", pa.float32()),
+        ("score", pa.float32()),
+        ("label", pa.string()),
+        ("source", pa.string()),
+    ]
+)
+PAIR = pa.struct(
+    [
+        ("sentence", pa.int32()),
+        ("region", pa.int32()),
+        ("similarity", pa.float32()),
+        ("global_wins", pa.bool_()),
+    ]
+)
+
+LISTING_SCHEMA = pa.schema([("path", pa.string()), ("size", pa.int64()), ("stamp", pa.string())])
+"""One row per input file; ``stamp`` changes when the file (or its side-car caption) does."""
+
+DATASET_SCHEMA = pa.schema(
+    [
+        ("sample_id", pa.string()),
+        ("image", IMAGE),
+        ("source_path", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("caption", pa.string()),
+        ("caption_source", CAPTION_SOURCE),
+        ("sentences", pa.list_(SENTENCE)),
+        ("regions", pa.list_(REGION)),
+        ("similarity", pa.list_(pa.float32())),
+        ("pairs", pa.list_(PAIR)),
+    ]
+)
+
+STAGE_COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
+    "ingest": [
+        ("source_path", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("num_bytes", pa.int64()),
+        ("perceptual_hash", pa.int64()),
+    ],
+    "caption": [("caption", pa.string()), ("caption_source", CAPTION_SOURCE)],
+    "split": [("sentences", pa.list_(SENTENCE))],
+    "propose": [("regions", pa.list_(REGION))],
+    "match": [("similarity", pa.list_(pa.float32())), ("pairs", pa.list_(PAIR))],
+}
+
+DROPS_SCHEMA = pa.schema(
+    [
+        ("sample_id", pa.string()),
+        ("source_path", pa.string()),
+        ("stage", pa.string()),
+        ("reason", pa.string()),
+        ("message", pa.string()),
+        ("attempt", pa.int32()),
+    ]
+)
+
+DUPLICATES_SCHEMA = pa.schema(
+    [
+        ("sample_id", pa.string()),
+        ("source_path", pa.string()),
+        ("kept_path", pa.string()),
+        ("kind", pa.string()),
+    ]
+)
+"""``kind`` is ``exact`` (same bytes) or ``near`` (perceptual hash)."""
+
+
+def stage_schema(stage: str) -> pa.Schema:
+    """Schema of a stage's table: ``sample_id``, the stage's columns, ``drop``."""
+    return pa.schema([("sample_id", pa.string()), *STAGE_COLUMNS[stage], ("drop", DROP)])
+
+
+def dataset_schema(*, tokenizer: dict[str, Any]) -> pa.Schema:
+    """The dataset's schema with its key-value metadata.
+
+    Args:
+        tokenizer: ``name``, ``sha256`` and ``context`` of the tokenizer that gave the spans.
+    """
+    return DATASET_SCHEMA.with_metadata(
+        {
+            META_SCHEMA_VERSION: str(SCHEMA_VERSION).encode(),
+            META_TOKENIZER: json.dumps(tokenizer, sort_keys=True).encode(),
+            META_HUGGINGFACE: json.dumps({"info": {"features": hf_features()}}).encode(),
+        }
+    )
+
+
+def hf_features() -> dict[str, Any]:
+    """The ``features`` of the ``datasets`` library, so that it decodes images by itself."""
+    features = {field.name: _hf_feature(field.type) for field in DATASET_SCHEMA}
+    features["image"] = {"_type": "Image"}
+    return features
+
+
+def _hf_feature(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return {"feature": _hf_feature(kind.value_type), "_type": "List"}
+    if pa.types.is_struct(kind):
+        return {field.name: _hf_feature(field.type) for field in kind}
+    names = {pa.string(): "string", pa.bool_(): "bool", pa.float32(): "float32", pa.binary(): "binary"}
+    return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
