@@ -1,0 +1,26 @@
+"""Procedural scenes whose truth is known: pictures, long captions, boxes, masks, attributes."""
+
+from __future__ import annotations
+
+from glit.scenes.captions import SceneCaption, Sentence, canonical_caption, write_caption
+from glit.scenes.layout import SPLITS, Scene, SceneObject, draw_scene, split_of_seed
+from glit.scenes.render import Rendering, decode_rle, encode_rle, render
+from glit.scenes.write import TRUTH_SCHEMA, write_scenes
+
+__all__ = [
+    "SPLITS",
+    "TRUTH_SCHEMA",
+    "Rendering",
+    "Scene",
+    "SceneCaption",
+    "SceneObject",
+    "Sentence",
+    "canonical_caption",
+    "decode_rle",
+    "draw_scene",
+    "encode_rle",
+    "render",
+    "split_of_seed",
+    "write_caption",
+    "write_scenes",
+]
