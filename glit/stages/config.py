@@ -5,13 +5,29 @@ These dataclasses import nothing heavy, so a recipe can be read anywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from glit.errors import RecipeError
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
+
+_SPEED_ONLY = {"changes_results": False}
+
+
+def _speed(default: Any) -> Any:
+    """A field that changes how fast results come, not what they are."""
+    return field(default=default, metadata=_SPEED_ONLY)
+
+
+def identity(config: Any) -> dict[str, Any]:
+    """The fields of a configuration that decide its results; what a fingerprint hashes."""
+    return {
+        f.name: getattr(config, f.name)
+        for f in fields(config)
+        if f.metadata.get("changes_results", True)
+    }
 
 
 def _need(condition: bool, message: str) -> None:
@@ -23,8 +39,9 @@ def _need(condition: bool, message: str) -> None:
 class IngestConfig:
     """Which files become samples."""
 
-    chunk_size: int = 256
-    """Images in a chunk, the unit of work and of resumption."""
+    chunk_size: int = _speed(0)
+    """Images in a chunk, the unit of work and of resumption. 0 is a sixteenth of the images,
+    between 16 and 256, so that small jobs keep every worker busy."""
     max_pixels: int = 150_000_000
     """Images with more pixels are dropped as ``too_large`` before they are decoded."""
     min_side: int = 16
@@ -33,7 +50,7 @@ class IngestConfig:
     """Perceptual-hash bits (of 64) up to which two images count as the same; -1 turns it off."""
 
     def __post_init__(self) -> None:
-        _need(self.chunk_size >= 1, f"[ingest] chunk_size: found {self.chunk_size}, want >= 1")
+        _need(self.chunk_size >= 0, f"[ingest] chunk_size: found {self.chunk_size}, want >= 0")
         _need(self.min_side >= 1, f"[ingest] min_side: found {self.min_side}, want >= 1")
         _need(
             -1 <= self.near_duplicates <= 16,
@@ -57,24 +74,26 @@ class CaptionConfig:
     """Longest caption in tokens; a longer one is trimmed to its last whole sentence."""
     temperature: float = 0.0
     """0 is greedy; a second try after a bad caption always samples, at 0.7."""
-    batch_size: int = 32
+    batch_size: int = _speed(32)
     """Images in one generate call (transformers) or requests in flight (endpoint)."""
     max_image_side: int = 0
     """Images are shrunk to this longer side before captioning; 0 leaves them."""
     max_model_len: int = 4096
     """Context of the vLLM engine, image tokens included."""
-    gpu_memory_utilization: float = 0.9
+    gpu_memory_utilization: float = _speed(0.9)
     """Share of the GPU's memory that the vLLM engine takes."""
-    endpoint: str = "http://127.0.0.1:8000/v1"
+    endpoint: str = _speed("http://127.0.0.1:8000/v1")
     """Base address of an OpenAI-compatible server."""
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str = _speed("OPENAI_API_KEY")
     """Environment variable that holds the endpoint's key; unset means no key."""
-    timeout_s: float = 120.0
+    timeout_s: float = _speed(120.0)
     """Longest wait for one endpoint answer."""
-    retries: int = 5
+    retries: int = _speed(5)
     """How often a failed endpoint request is repeated, with growing waits."""
-    device: Device = "auto"
+    device: Device = _speed("auto")
+    """``auto`` takes a GPU when there is one."""
     precision: Precision = "auto"
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU."""
 
     def __post_init__(self) -> None:
         _need(self.max_tokens >= 1, f"[caption] max_tokens: found {self.max_tokens}, want >= 1")
@@ -126,14 +145,16 @@ class ProposeConfig:
     """Of two detections that overlap more than this, the better scored one stays."""
     max_regions: int = 30
     """Most regions per image; the grid always stays."""
-    batch_size: int = 8
+    batch_size: int = _speed(8)
     """Images in one detector batch (always of one shape)."""
     points_per_side: int = 32
     """SAM: the square root of the number of point prompts."""
     sam_mode: Literal["exact", "fast"] = "exact"
     """SAM: ``exact`` gives segment-anything's own boxes; ``fast`` trades bits for speed."""
-    device: Device = "auto"
+    device: Device = _speed("auto")
+    """``auto`` takes a GPU when there is one."""
     precision: Precision = "auto"
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU."""
 
     def __post_init__(self) -> None:
         _need(
@@ -155,10 +176,12 @@ class MatchConfig:
     """Hub revision of the model."""
     global_competes: bool = False
     """LISM's rule: a sentence won by the whole image gives no local pair."""
-    batch_size: int = 128
+    batch_size: int = _speed(128)
     """Crops or sentences in one encoder batch."""
-    device: Device = "auto"
+    device: Device = _speed("auto")
+    """``auto`` takes a GPU when there is one."""
     precision: Precision = "auto"
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU."""
 
     def __post_init__(self) -> None:
         _need(self.batch_size >= 1, f"[match] batch_size: found {self.batch_size}, want >= 1")

@@ -1,0 +1,3 @@
+"""Models behind small protocols. Backends know nothing of stages."""
+
+from __future__ import annotations

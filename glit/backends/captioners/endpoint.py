@@ -1,0 +1,120 @@
+"""Captions by any OpenAI-compatible server: concurrent requests, time-outs, retries."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+from PIL import Image
+
+from glit.backends.protocols import RawCaption
+from glit.errors import RunError, UserError
+from glit.images import Pixels
+from glit.records import CaptionKind
+from glit.stages.config import CaptionConfig
+
+_RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
+_LONGEST_WAIT_S = 60.0
+
+
+class EndpointCaptioner:
+    """``/chat/completions`` with the image as a data URL; PNG, so that no pixel is lost."""
+
+    kind: CaptionKind = "endpoint"
+
+    def __init__(self, config: CaptionConfig, prompt: str) -> None:
+        key = os.environ.get(config.api_key_env, "")
+        self._config = config
+        self._prompt = prompt
+        self._client = httpx.Client(
+            base_url=config.endpoint.rstrip("/"),
+            timeout=config.timeout_s,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            limits=httpx.Limits(max_connections=config.batch_size),
+        )
+
+    def caption(
+        self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
+    ) -> list[RawCaption]:
+        """See :class:`glit.backends.protocols.Captioner`.
+
+        Raises:
+            UserError: the server refuses the key or does not know the model.
+            RunError: the server cannot be reached at all, or fails after all retries.
+        """
+        with ThreadPoolExecutor(self._config.batch_size) as pool:
+            return list(
+                pool.map(
+                    lambda image, seed: self._one(image, seed, temperature), images, seeds
+                )
+            )
+
+    def _one(self, image: Pixels, seed: int, temperature: float) -> RawCaption:
+        body = {
+            "model": self._config.model,
+            "messages": [{"role": "user", "content": _content(image, self._prompt)}],
+            "max_tokens": self._config.max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        answer = self._post(body)
+        choice = answer["choices"][0]
+        return RawCaption(
+            text=choice["message"]["content"] or "", cut=choice.get("finish_reason") == "length"
+        )
+
+    def _post(self, body: dict[str, Any]) -> dict[str, Any]:
+        where = f"caption endpoint {self._config.endpoint}"
+        waits = random.Random(body["seed"])
+        for attempt in range(self._config.retries + 1):
+            last = attempt == self._config.retries
+            try:
+                response = self._client.post("/chat/completions", json=body)
+            except httpx.TransportError as error:
+                if last:
+                    raise RunError(
+                        f"{where}: no answer after {attempt + 1} tries "
+                        f"({type(error).__name__}: {error}); is the server up?"
+                    ) from error
+                time.sleep(_wait_s(attempt, None, waits))
+                continue
+            if response.status_code in (401, 403, 404):
+                raise UserError(
+                    f"{where}: HTTP {response.status_code} ({response.text[:200].strip()}); "
+                    f"check caption.endpoint, caption.model and ${self._config.api_key_env}"
+                )
+            if response.status_code in _RETRY_STATUS and not last:
+                time.sleep(_wait_s(attempt, response.headers.get("retry-after"), waits))
+                continue
+            if response.status_code in _RETRY_STATUS:
+                raise RunError(
+                    f"{where}: HTTP {response.status_code} after {attempt + 1} tries; "
+                    "the same command continues when the server is well again"
+                )
+            response.raise_for_status()  # what is left concerns this image: a drop
+            return response.json()
+        raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _wait_s(attempt: int, retry_after: str | None, waits: random.Random) -> float:
+    """The server's own wish, else doubling from half a second with jitter."""
+    if retry_after and retry_after.isdigit():
+        return min(float(retry_after), _LONGEST_WAIT_S)
+    return min(0.5 * 2**attempt, _LONGEST_WAIT_S) * (0.5 + waits.random() / 2)
+
+
+def _content(image: Pixels, prompt: str) -> list[dict[str, Any]]:
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG", compress_level=1)
+    url = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return [
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": prompt},
+    ]

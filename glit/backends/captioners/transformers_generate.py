@@ -1,0 +1,92 @@
+"""Captions by transformers' ``generate``: any image-text-to-text model, no server, any device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PIL import Image
+
+from glit.backends.device import pick_device, pick_dtype, require_torch
+from glit.backends.protocols import RawCaption
+from glit.backends.weights import Resolved
+from glit.errors import WeightsError
+from glit.images import Pixels
+from glit.records import CaptionKind
+from glit.stages.config import CaptionConfig
+
+
+class TransformersCaptioner:
+    """Generates in batches of inputs of one shape, so that no padding changes a caption."""
+
+    kind: CaptionKind = "transformers"
+
+    def __init__(self, config: CaptionConfig, model: Resolved, prompt: str) -> None:
+        self._torch = require_torch("caption.backend = 'transformers'")
+        from transformers import AutoModelForImageTextToText, AutoProcessor
+
+        self._config = config
+        self._device = pick_device(config.device)
+        self._dtype = pick_dtype(config.precision, self._device)
+        try:
+            self._processor: Any = AutoProcessor.from_pretrained(
+                str(model.path), local_files_only=True
+            )
+            loaded: Any = AutoModelForImageTextToText.from_pretrained(
+                str(model.path), local_files_only=True, dtype=self._dtype
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise WeightsError(
+                f"model {model.name!r}: cannot be loaded as an image-to-text model ({error})"
+            ) from error
+        self._model = loaded.to(self._device).eval()
+        content = [{"type": "image"}, {"type": "text", "text": prompt}]
+        self._text = self._processor.apply_chat_template(
+            [{"role": "user", "content": content}], add_generation_prompt=True
+        )
+
+    def caption(
+        self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
+    ) -> list[RawCaption]:
+        """See :class:`glit.backends.protocols.Captioner`."""
+        inputs = [
+            self._processor(images=Image.fromarray(image), text=self._text, return_tensors="pt")
+            for image in images
+        ]
+        shapes: dict[tuple, list[int]] = {}
+        for index, item in enumerate(inputs):
+            key = tuple(sorted((name, tuple(value.shape)) for name, value in item.items()))
+            if temperature > 0:
+                key = (*key, seeds[index], index)  # a seed belongs to one sample alone
+            shapes.setdefault(key, []).append(index)
+        result: dict[int, RawCaption] = {}
+        for group in shapes.values():
+            batch = {
+                name: self._torch.cat([inputs[index][name] for index in group])
+                for name in inputs[group[0]]
+            }
+            answers = self._generate(batch, seeds[group[0]], temperature)
+            result.update(zip(group, answers, strict=True))
+        return [result[index] for index in range(len(images))]
+
+    def _generate(self, batch: dict[str, Any], seed: int, temperature: float) -> list[RawCaption]:
+        moved = {
+            name: value.to(self._device, self._dtype if value.is_floating_point() else None)
+            for name, value in batch.items()
+        }
+        sampling = {"do_sample": True, "temperature": temperature} if temperature > 0 else {}
+        with self._torch.inference_mode():
+            self._torch.manual_seed(seed)
+            tokens = self._model.generate(
+                **moved, max_new_tokens=self._config.max_tokens, **(sampling or {"do_sample": False})
+            )
+        new = tokens[:, moved["input_ids"].shape[1] :].tolist()
+        ends = self._model.generation_config.eos_token_id
+        stop = set(ends if isinstance(ends, list) else [ends])
+        return [
+            RawCaption(
+                text=self._processor.tokenizer.decode(row, skip_special_tokens=True),
+                cut=not stop & set(row),
+            )
+            for row in new
+        ]

@@ -1,0 +1,104 @@
+"""Captions by vLLM's engine in this process: LLaVA-NeXT, or any vision model vLLM serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from PIL import Image
+
+from glit.backends.protocols import RawCaption
+from glit.backends.weights import Resolved
+from glit.errors import MissingExtraError, RunError
+from glit.images import Pixels
+from glit.records import CaptionKind
+from glit.stages.config import CaptionConfig
+
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives and dies with its worker
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # workers share the cores, none is pinned
+    "VLLM_LOGGING_LEVEL": "ERROR",
+}
+_CPU_CACHE_BYTES = 256 << 20
+
+
+class VllmCaptioner:
+    """vLLM's engine with the model's own chat template.
+
+    Images go in as pictures, not files; the cache for repeated images is off, since ingest has
+    left no two alike.
+    """
+
+    kind: CaptionKind = "vllm"
+
+    def __init__(self, config: CaptionConfig, model: Resolved, prompt: str) -> None:
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            from vllm import LLM, SamplingParams
+        except ImportError as error:
+            raise MissingExtraError(
+                "vllm", extra="vllm", needed_for="caption.backend = 'vllm'"
+            ) from error
+        self._sampling = SamplingParams
+        self._config = config
+        self._prompt = prompt
+        try:
+            self._engine = LLM(**_engine_arguments(config, model))
+        except (RuntimeError, ValueError, OSError) as error:
+            first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            raise RunError(f"vLLM cannot start with model {model.name!r}: {first}") from error
+
+    def caption(
+        self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
+    ) -> list[RawCaption]:
+        """See :class:`glit.backends.protocols.Captioner`."""
+        conversations: Any = [[_message(image, self._prompt)] for image in images]
+        parameters = [
+            self._sampling(
+                temperature=temperature,
+                seed=seed if temperature > 0 else None,
+                max_tokens=self._config.max_tokens,
+            )
+            for seed in seeds
+        ]
+        outputs = self._engine.chat(conversations, parameters, use_tqdm=False)
+        return [
+            RawCaption(
+                text=output.outputs[0].text, cut=output.outputs[0].finish_reason == "length"
+            )
+            for output in outputs
+        ]
+
+
+def _message(image: Pixels, prompt: str) -> dict[str, Any]:
+    picture = {"type": "image_pil", "image_pil": Image.fromarray(image)}
+    return {"role": "user", "content": [picture, {"type": "text", "text": prompt}]}
+
+
+def _engine_arguments(config: CaptionConfig, model: Resolved) -> dict[str, Any]:
+    import torch
+    from transformers import AutoConfig
+
+    loaded = AutoConfig.from_pretrained(str(model.path), local_files_only=True)
+    text = loaded.get_text_config()
+    longest = getattr(text, "max_position_embeddings", None) or config.max_model_len
+    arguments: dict[str, Any] = {
+        "model": str(model.path),
+        "max_model_len": min(config.max_model_len, longest),
+        "limit_mm_per_prompt": {"image": 1},
+        "mm_processor_cache_gb": 0,
+        "disable_log_stats": True,
+        "seed": 0,
+    }
+    if config.precision != "auto":
+        arguments["dtype"] = config.precision
+    if torch.cuda.is_available() and config.device in ("auto", "cuda"):
+        arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
+    else:
+        arguments |= {"enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
+        arguments.setdefault("dtype", "float32")
+    return arguments

@@ -1,0 +1,65 @@
+"""Text to token ids, with special tokens in the text read as plain text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glit.errors import MissingExtraError, WeightsError
+
+
+class TextTokenizer:
+    """A model's tokenizer, reduced to what spans and embeddings need.
+
+    A caption may contain ``<|endoftext|>`` or another special token as words; it is cut into
+    ordinary pieces here, so it can neither end the text early nor shift a span.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.hf = load_tokenizer(path)
+        self.start_id = int(self.hf.bos_token_id)
+        self.end_id = int(self.hf.eos_token_id)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, without start and end token and of any length."""
+        encoded = self.hf.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
+
+    def encode_closed(self, texts: Sequence[str], *, context: int) -> list[list[int]]:
+        """Ids between start and end token, cut so that both fit into ``context``."""
+        return [
+            [self.start_id, *ids[: context - 2], self.end_id] for ids in self.encode(texts)
+        ]
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The Hugging Face tokenizer of a model folder, special tokens in text disarmed.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+        WeightsError: the folder holds no tokenizer with a start and an end token.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise MissingExtraError(
+            "transformers", extra="models", needed_for="token spans"
+        ) from error
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path}: no tokenizer can be loaded from it ({error})") from error
+    if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
+        raise WeightsError(f"{path}: the tokenizer has no start or no end token, as CLIP's has")
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def tokenizer_hash(path: Path) -> str:
+    """SHA-256 of what decides the token ids (hex)."""
+    tokenizer = load_tokenizer(path)
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

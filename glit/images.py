@@ -1,0 +1,162 @@
+"""Encoded image bytes to RGB pixels, upright, whatever the file holds.
+
+EXIF orientation is applied; CMYK, palette, grey, 16-bit and alpha (over white) are converted;
+of animations the first frame counts. Baseline JPEGs go through libjpeg-turbo directly, whose
+pixels equal Pillow's; everything else through Pillow.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zlib
+
+import numpy as np
+import simplejpeg
+from jaxtyping import UInt8
+from PIL import Image, UnidentifiedImageError
+
+from glit.errors import GlitError
+
+Pixels = UInt8[np.ndarray, "height width 3"]
+
+IMAGE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}
+)
+_ORIENTATION_TAG = 0x0112
+_DECODER_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    EOFError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+)
+Image.MAX_IMAGE_PIXELS = None  # ingest.max_pixels is checked on the header instead
+
+
+class ImageError(GlitError):
+    """An image cannot be used; ``reason`` is a code of ``records.REASONS``."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
+    """RGB pixels, uint8 [height, width, 3], EXIF orientation applied.
+
+    Args:
+        data: the encoded file.
+        max_pixels: refuse larger images on their header alone, before any pixel is decoded.
+
+    Raises:
+        ImageError: with reason ``empty_file``, ``not_an_image``, ``corrupt``, ``too_large`` or
+            ``unsupported_mode``.
+    """
+    if not data:
+        raise ImageError("empty_file", "the file has no bytes")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns about odd EXIF; errors still raise
+        image = _open(data)
+        width, height = image.size
+        if max_pixels is not None and width * height > max_pixels:
+            raise ImageError("too_large", f"{width}x{height} pixels, at most {max_pixels} allowed")
+        orientation = _orientation(image)
+        pixels = _decode_jpeg(data) if _is_plain_jpeg(image) else None
+        if pixels is None:
+            pixels = _decode_pillow(image)
+    return np.ascontiguousarray(_upright(pixels, orientation))
+
+
+def _open(data: bytes) -> Image.Image:
+    try:
+        return Image.open(io.BytesIO(data))
+    except UnidentifiedImageError as error:
+        raise ImageError("not_an_image", "no decoder recognises the bytes") from error
+    except _DECODER_ERRORS as error:
+        raise ImageError("corrupt", f"the header is damaged: {error}") from error
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION_TAG, 1))
+    except _DECODER_ERRORS:
+        return 1  # a damaged EXIF block leaves good pixels
+
+
+def _is_plain_jpeg(image: Image.Image) -> bool:
+    return image.format == "JPEG" and image.mode in ("RGB", "L")
+
+
+def _decode_jpeg(data: bytes) -> Pixels | None:
+    """libjpeg-turbo, strict; None hands a complaint to Pillow, which has the last word."""
+    try:
+        return simplejpeg.decode_jpeg(data, colorspace="RGB", strict=True)
+    except ValueError:
+        return None
+
+
+def _decode_pillow(image: Image.Image) -> Pixels:
+    try:
+        image.load()
+        return _to_rgb(image)
+    except ImageError:
+        raise
+    except _DECODER_ERRORS as error:
+        raise ImageError("corrupt", f"the image is truncated or damaged: {error}") from error
+
+
+def _to_rgb(image: Image.Image) -> Pixels:
+    if image.mode.startswith("I"):
+        return _from_16_bit(np.asarray(image))
+    if image.mode in ("F", "LAB"):
+        raise ImageError("unsupported_mode", f"mode {image.mode} has no defined conversion to RGB")
+    if image.has_transparency_data:
+        with_alpha = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+        return np.asarray(Image.alpha_composite(white, with_alpha).convert("RGB"))
+    return np.asarray(image.convert("RGB"))
+
+
+def _from_16_bit(values: np.ndarray) -> Pixels:
+    """Grey values 0..65535 to 0..255, rounded."""
+    grey = (np.clip(values.astype(np.int64), 0, 65535) * 255 + 32767) // 65535
+    return np.repeat(grey.astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+def _upright(pixels: Pixels, orientation: int) -> Pixels:
+    """Undo EXIF orientations 2 to 8 (CIPA DC-008, table of tag 0x0112)."""
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return pixels
+
+
+def perceptual_hash(pixels: Pixels) -> int:
+    """64-bit difference hash of the grey image at 9 x 8: one bit per rising neighbour.
+
+    Signed, so that it fits Arrow's int64.
+    """
+    grey = Image.fromarray(pixels).convert("L").resize((9, 8), Image.Resampling.BOX)
+    values = np.asarray(grey, dtype=np.int16)
+    bits = (values[:, 1:] > values[:, :-1]).ravel()
+    return int(np.packbits(bits).view(">i8")[0])
+
+
+def encode_smaller(pixels: Pixels, *, max_side: int) -> tuple[bytes, int, int]:
+    """JPEG (quality 95) whose longer side is ``max_side``; also its width and height."""
+    image = Image.fromarray(pixels)
+    scale = max_side / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    buffer = io.BytesIO()
+    image.resize(size, Image.Resampling.LANCZOS).save(buffer, "JPEG", quality=95)
+    return buffer.getvalue(), *size

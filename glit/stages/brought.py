@@ -1,0 +1,198 @@
+"""Captions the user brings: a file keyed by path, or ``NAME.txt`` beside the image.
+
+A caption file is read once, streamed into a Parquet table sorted by path, and looked up by
+chunk, so ten million captions cost no memory in the workers.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import posixpath
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.errors import InputError
+from glit.records import Drop
+from glit.stages.base import ImageSource
+
+PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
+TEXT_KEYS = ("caption", "text")
+_SCHEMA = pa.schema([("path", pa.string()), ("caption", pa.string()), ("line", pa.int64())])
+_BATCH = 16_384
+csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroughtCaptions:
+    """Looks captions up by image path; picklable."""
+
+    name: str
+    """The caption file's name, or ``sidecar``."""
+    table: str
+    """The sorted table, or empty for side-car files."""
+
+    def find(self, paths: Sequence[str], images: ImageSource) -> list[str | Drop]:
+        """The caption of every path, or why there is none."""
+        if not self.table:
+            return [_sidecar(path, images) for path in paths]
+        if not paths:
+            return []
+        wanted = pq.read_table(
+            self.table, filters=[("path", ">=", min(paths)), ("path", "<=", max(paths))]
+        )
+        rows: dict[str, dict[str, int]] = {}
+        for row in wanted.to_pylist():
+            rows.setdefault(row["path"], {}).setdefault(row["caption"], row["line"])
+        return [self._choose(path, rows.get(path, {})) for path in paths]
+
+    def _choose(self, path: str, captions: dict[str, int]) -> str | Drop:
+        if not captions:
+            return Drop(reason="no_caption", message=f"{self.name} has no row for {path}")
+        if len(captions) > 1:
+            lines = ", ".join(str(line) for line in sorted(captions.values()))
+            return Drop(
+                reason="ambiguous_caption",
+                message=f"{self.name} has {len(captions)} different captions (rows {lines})",
+            )
+        return next(iter(captions))
+
+
+def _sidecar(path: str, images: ImageSource) -> str | Drop:
+    beside = posixpath.splitext(path)[0] + ".txt"
+    try:
+        text = images.text(beside)
+    except (OSError, UnicodeDecodeError) as error:
+        return Drop(reason="no_caption", message=f"{beside} cannot be read: {error}")
+    if text is None:
+        return Drop(reason="no_caption", message=f"there is no {posixpath.basename(beside)}")
+    return text.strip()
+
+
+def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions, str]:
+    """Read a caption file into a sorted table under ``work``; also its SHA-256 (hex).
+
+    Paths in the file may be relative to the image folder or to the caption file, or absolute.
+    Nothing is done when the table for the same bytes and root is there already.
+
+    Raises:
+        InputError: the file is missing, of an unknown kind, or a row is not understood.
+    """
+    if not file.is_file():
+        raise InputError(f"--captions {file}: no such file")
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    key = hashlib.sha256(f"{digest} {image_root} {file.resolve()}".encode()).hexdigest()[:12]
+    target = work / f"captions-{key}.parquet"
+    if not target.is_file():
+        work.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
+            _write(read_captions(file, image_root), unsorted)
+            duckdb.sql(
+                "SELECT * FROM read_parquet($file) ORDER BY path, line",
+                params={"file": str(unsorted)},
+            ).write_parquet(str(finished), row_group_size=20_480)
+            os.replace(finished, target)
+    return BroughtCaptions(name=file.name, table=str(target)), digest
+
+
+def read_captions(file: Path, image_root: str) -> Iterator[tuple[str, str, int]]:
+    """Path relative to the image root, caption and row number of every row.
+
+    Raises:
+        InputError: see :func:`prepare`.
+    """
+    readers = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+    reader = readers.get(file.suffix.lower())
+    if reader is None:
+        raise InputError(f"--captions {file}: want .jsonl, .csv or .parquet")
+    root = Path(image_root)
+    beside = os.path.relpath(file.resolve().parent, root) if "://" not in image_root else "."
+    for number, row in reader(file):
+        path = _pick(row, PATH_KEYS, file, number)
+        caption = _pick(row, TEXT_KEYS, file, number)
+        yield _relative(str(path), root, beside), "" if caption is None else str(caption), number
+
+
+def _relative(path: str, root: Path, beside: str) -> str:
+    if os.path.isabs(path):
+        return os.path.relpath(path, root)
+    plain = posixpath.normpath(path)
+    if beside != "." and not (root / plain).exists():
+        from_file = posixpath.normpath(posixpath.join(beside, path))
+        if not from_file.startswith("../"):
+            return from_file
+    return plain
+
+
+def _pick(row: dict, keys: tuple[str, ...], file: Path, number: int) -> object:
+    for key in keys:
+        if key in row:
+            return row[key]
+    raise InputError(
+        f"{file}: row {number} has the keys {', '.join(map(str, row))}; "
+        f"want one of {', '.join(keys)}"
+    )
+
+
+def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
+    with file.open(encoding="utf-8-sig") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    row = json.loads(line)
+                    if not isinstance(row, dict):
+                        raise InputError(f"{file}: row {number} is no JSON object")
+                    yield number, row
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{file}: not valid JSON lines in UTF-8 ({error})") from error
+
+
+def _csv(file: Path) -> Iterator[tuple[int, dict]]:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        try:
+            yield from enumerate(csv.DictReader(stream), start=2)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{file}: not valid CSV in UTF-8 ({error})") from error
+
+
+def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
+    try:
+        source = pq.ParquetFile(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{file}: not a valid Parquet file ({error})") from error
+    columns = [name for name in source.schema_arrow.names if name in (*PATH_KEYS, *TEXT_KEYS)]
+    number = 0
+    for batch in source.iter_batches(columns=columns):
+        for row in batch.to_pylist():
+            number += 1
+            yield number, row
+
+
+def _write(rows: Iterator[tuple[str, str, int]], target: Path) -> None:
+    columns: tuple[list, list, list] = ([], [], [])
+    with pq.ParquetWriter(target, _SCHEMA, compression="lz4") as writer:
+        for row in rows:
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+            if len(columns[0]) >= _BATCH:
+                _flush(writer, columns)
+        _flush(writer, columns)
+
+
+def _flush(writer: pq.ParquetWriter, columns: tuple[list, list, list]) -> None:
+    if columns[0]:
+        names = dict(zip(_SCHEMA.names, columns, strict=True))
+        writer.write_table(pa.table(names, schema=_SCHEMA))
+    for column in columns:
+        column.clear()

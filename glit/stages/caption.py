@@ -1,0 +1,175 @@
+"""Caption: a long description per image, by a model or brought along, checked before it counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+from PIL import Image
+
+from glit.backends.protocols import Captioner, RawCaption
+from glit.images import Pixels
+from glit.records import Caption, Drop, Sample
+from glit.spans import Span
+from glit.stages.base import ImageSource, Outcome, batched, isolate
+from glit.stages.brought import BroughtCaptions
+from glit.stages.config import CaptionConfig
+
+VERSION = 1
+SECOND_TRY_TEMPERATURE = 0.7
+_REFUSAL = re.compile(
+    r"^\W*(i['’]?m sorry|i am sorry|sorry\b|i apologi[sz]e|unfortunately,? i\b|as an ai\b"
+    r"|i (can(['’]|no)t|can not|could not|am unable|am not able|['’]m unable|won['’]t))",
+    re.IGNORECASE,
+)
+
+
+class CaptionStage:
+    """Asks the captioner, checks what it says, and asks once more where that was no good."""
+
+    name: ClassVar[str] = "caption"
+
+    def __init__(
+        self,
+        config: CaptionConfig,
+        captioner: Captioner,
+        *,
+        model: str,
+        revision: str,
+        prompt: str,
+        splitter: Callable[[str], list[Span]],
+    ) -> None:
+        self._config = config
+        self._captioner = captioner
+        self._splitter = splitter
+        self._source = {
+            "kind": captioner.kind,
+            "model": model,
+            "revision": revision,
+            "prompt_sha256": hashlib.sha256(prompt.encode()).hexdigest(),
+        }
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        loaded = zip(samples, images.each(samples), strict=True)
+        for batch in batched(loaded, self._config.batch_size):
+            yield from self._batch(batch)
+
+    def _batch(self, batch: list[tuple[Sample, Pixels | Drop]]) -> Iterator[Outcome]:
+        outcomes: dict[int, Outcome] = {
+            index: image for index, (_, image) in enumerate(batch) if isinstance(image, Drop)
+        }
+        for attempt in (0, 1):
+            todo = [
+                index
+                for index in range(len(batch))
+                if index not in outcomes or (attempt and _worth_retrying(outcomes[index]))
+            ]
+            temperature = (
+                max(SECOND_TRY_TEMPERATURE, self._config.temperature)
+                if attempt
+                else self._config.temperature
+            )
+            asked = [(batch[index][0], batch[index][1], attempt, temperature) for index in todo]
+            if asked:
+                answers = isolate(asked, self._ask, reason="captioner_error")
+                for index, answer in zip(todo, answers, strict=True):
+                    outcomes[index] = self._checked(batch[index][0], answer, attempt)
+        return (outcomes[index] for index in range(len(batch)))
+
+    def _ask(self, asked: Sequence[tuple]) -> list[RawCaption]:
+        images = [_shrunk(image, self._config.max_image_side) for _, image, _, _ in asked]
+        seeds = [_seed(sample, attempt) for sample, _, attempt, _ in asked]
+        return self._captioner.caption(images, seeds=seeds, temperature=asked[0][3])
+
+    def _checked(self, sample: Sample, answer: RawCaption | Drop, attempt: int) -> Outcome:
+        if isinstance(answer, Drop):
+            return dataclasses.replace(answer, attempt=attempt)
+        text = unicodedata.normalize("NFC", answer.text).strip()
+        if answer.cut:
+            text = trim_to_sentence(text, self._splitter)
+        fault = caption_fault(text)
+        if fault:
+            return Drop(reason=fault, message=f"the captioner said: {text[:120]!r}", attempt=attempt)
+        caption = Caption(text=text, trimmed=answer.cut, **self._source)
+        return dataclasses.replace(sample, caption=caption)
+
+
+class BroughtCaptionStage:
+    """Takes the user's own captions; they are trusted, only emptiness is a fault."""
+
+    name: ClassVar[str] = "caption"
+
+    def __init__(self, brought: BroughtCaptions) -> None:
+        self._brought = brought
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        found = self._brought.find([sample.source_path for sample in samples], images)
+        for sample, text in zip(samples, found, strict=True):
+            if isinstance(text, Drop):
+                yield text
+                continue
+            text = unicodedata.normalize("NFC", text)
+            if not any(map(str.isalnum, text)):
+                yield Drop(reason="empty_caption", message="the caption has no words")
+                continue
+            caption = Caption(
+                text=text, kind="provided", model=self._brought.name, revision="", prompt_sha256=""
+            )
+            yield dataclasses.replace(sample, caption=caption)
+
+
+def caption_fault(text: str) -> str | None:
+    """The drop reason of a model's caption that cannot be used, None for a good one."""
+    if not any(map(str.isalnum, text)):
+        return "empty_caption"
+    if _REFUSAL.match(text):
+        return "refusal"
+    if is_looping(text):
+        return "looping"
+    return None
+
+
+def is_looping(text: str) -> bool:
+    """Whether a text repeats itself: fewer than half of its four-word runs are distinct.
+
+    Texts under 24 words pass, unless they are one endless word.
+    """
+    words = text.split()
+    if any(len(word) > 200 for word in words):
+        return True
+    if len(words) < 24:
+        return False
+    runs = list(zip(words, words[1:], words[2:], words[3:], strict=False))
+    return len(set(runs)) < len(runs) / 2
+
+
+def trim_to_sentence(text: str, splitter: Callable[[str], list[Span]]) -> str:
+    """The text up to its last sentence that ends in a full stop or the like; else unchanged."""
+    for _, end in reversed(splitter(text)):
+        if text[:end].rstrip("\"'”’)»").endswith((".", "!", "?", "…", "。", "！", "？")):
+            return text[:end]
+    return text
+
+
+def _worth_retrying(outcome: Outcome) -> bool:
+    return isinstance(outcome, Drop) and outcome.reason in ("empty_caption", "refusal", "looping")
+
+
+def _seed(sample: Sample, attempt: int) -> int:
+    """Depends on the sample and the attempt alone, not on order or batch."""
+    return (int(sample.sample_id[:8], 16) + attempt) & 0x7FFF_FFFF
+
+
+def _shrunk(image: Pixels, max_side: int) -> Pixels:
+    longest = max(image.shape[:2])
+    if not max_side or longest <= max_side:
+        return image
+    picture = Image.fromarray(image)
+    scale = max_side / longest
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    return np.asarray(picture.resize(size, Image.Resampling.BICUBIC))
