@@ -1,0 +1,243 @@
+"""Datasets of made-up samples in glit's format, for benchmarks and tests of the trainer.
+
+Pictures are blurred noise, sentences are drawn from a word list and pairs are arbitrary: the files
+have the shape and the cost of real ones, and nothing can be learned from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from glit.schema import dataset_schema
+from glit.spans import token_spans
+
+WORDS = [
+    "red",
+    "green",
+    "blue",
+    "yellow",
+    "small",
+    "large",
+    "round",
+    "square",
+    "wooden",
+    "metal",
+    "bright",
+    "dark",
+    "old",
+    "new",
+    "tall",
+    "wide",
+    "house",
+    "tree",
+    "car",
+    "table",
+    "chair",
+    "river",
+    "street",
+    "window",
+    "door",
+    "lamp",
+    "bird",
+    "dog",
+    "cat",
+    "boat",
+    "bridge",
+    "tower",
+    "stands",
+    "lies",
+    "hangs",
+    "rests",
+    "leans",
+    "shines",
+    "moves",
+    "waits",
+    "near",
+    "beside",
+    "above",
+    "below",
+    "behind",
+    "under",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetShape:
+    """How many samples of what size."""
+
+    num_samples: int
+    width: int = 64
+    """Pixels."""
+    height: int = 48
+    """Pixels."""
+    num_sentences: int = 4
+    """Sentences a caption."""
+    words: int = 8
+    """Words a sentence."""
+    rows_per_group: int = 8
+    rows_per_file: int = 32
+    distinct_images: int = 0
+    """Different pictures, used in turn; 0 makes one per sample."""
+
+
+def write_random_dataset(
+    folder: Path,
+    shape: DatasetShape,
+    *,
+    seed: int,
+    encode: Callable[[Sequence[str]], list[list[int]]],
+    tokenizer: dict[str, Any],
+    change: Callable[[int, dict[str, Any]], None] | None = None,
+) -> Path:
+    """Write data files and a manifest.
+
+    Args:
+        folder: the dataset's folder.
+        shape: its size.
+        seed: decides everything in it.
+        encode: token ids of texts, for the spans.
+        tokenizer: identity for the files' metadata: name, sha256, context.
+        change: called with the row number and the row, which it may change in place.
+    """
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    schema = dataset_schema(tokenizer=tokenizer)
+    num_files = -(-shape.num_samples // shape.rows_per_file)
+    files = []
+    rows = _rows(shape, seed=seed, encode=encode, context=int(tokenizer["context"]))
+    for number in range(num_files):
+        path = f"data/train-{number:05d}-of-{num_files:05d}.parquet"
+        first = number * shape.rows_per_file
+        count = min(shape.rows_per_file, shape.num_samples - first)
+        with pq.ParquetWriter(folder / path, schema, write_page_index=True) as writer:
+            for start in range(0, count, shape.rows_per_group):
+                group = []
+                for index in range(start, min(start + shape.rows_per_group, count)):
+                    row = next(rows)
+                    if change is not None:
+                        change(first + index, row)
+                    group.append(row)
+                writer.write_table(pa.Table.from_pylist(group, schema=schema))
+        files.append({"path": path, "rows": count})
+    manifest = {"files": files, "counts": {"shipped": shape.num_samples}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def random_sentences(generator: np.random.Generator, num: int, words: int) -> list[str]:
+    """Sentences of ``words`` words each, first letter large, full stop at the end."""
+    return [" ".join(generator.choice(WORDS, size=words)).capitalize() + "." for _ in range(num)]
+
+
+def random_jpeg(generator: np.random.Generator, width: int, height: int) -> bytes:
+    """A JPEG of smooth coloured noise (about as many bytes a pixel as a photograph)."""
+    coarse = generator.integers(
+        0, 256, size=(max(2, height // 12), max(2, width // 12), 3), dtype=np.uint8
+    )
+    picture = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+    noise = generator.normal(0, 6, size=(height, width, 1))
+    pixels = np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+def _rows(
+    shape: DatasetShape,
+    *,
+    seed: int,
+    encode: Callable[[Sequence[str]], list[list[int]]],
+    context: int,
+) -> Iterator[dict[str, Any]]:
+    generator = np.random.default_rng(seed)
+    pictures: list[bytes] = []
+    for index in range(shape.num_samples):
+        if not shape.distinct_images or index < shape.distinct_images:
+            picture = random_jpeg(generator, shape.width, shape.height)
+            if shape.distinct_images:
+                pictures.append(picture)
+        else:
+            picture = pictures[index % shape.distinct_images]
+        texts = random_sentences(generator, shape.num_sentences, shape.words)
+        regions = [_region(generator, shape) for _ in range(3)]
+        yield {
+            "sample_id": hashlib.sha256(f"{seed}-{index}".encode()).hexdigest(),
+            "image": {"bytes": picture, "path": None},
+            "source_path": f"{index:06d}.jpg",
+            "width": shape.width,
+            "height": shape.height,
+            "caption": " ".join(texts),
+            "caption_source": {
+                "kind": "provided",
+                "model": "",
+                "revision": "",
+                "prompt_sha256": "",
+                "trimmed": False,
+            },
+            "sentences": _sentences(texts, encode, context),
+            "regions": regions,
+            "similarity": [0.0] * (len(texts) * len(regions)),
+            "pairs": _pairs(generator, len(texts), len(regions)),
+        }
+
+
+def _sentences(
+    texts: list[str], encode: Callable[[Sequence[str]], list[list[int]]], context: int
+) -> list[dict[str, Any]]:
+    caption = " ".join(texts)
+    characters = []
+    start = 0
+    for text in texts:
+        characters.append((start, start + len(text)))
+        start += len(text) + 1
+    return [
+        {
+            "text": text,
+            "char_start": chars[0],
+            "char_end": chars[1],
+            "token_start": tokens[0],
+            "token_end": tokens[1],
+            "in_window": tokens[1] <= context - 1,
+            "truncated": False,
+        }
+        for text, chars, tokens in zip(
+            texts, characters, token_spans(caption, characters, encode), strict=True
+        )
+    ]
+
+
+def _region(generator: np.random.Generator, shape: DatasetShape) -> dict[str, Any]:
+    x = np.sort(generator.choice(shape.width + 1, size=2, replace=False))
+    y = np.sort(generator.choice(shape.height + 1, size=2, replace=False))
+    return {
+        "x0": float(x[0]),
+        "y0": float(y[0]),
+        "x1": float(x[1]),
+        "y1": float(y[1]),
+        "score": 1.0,
+        "label": "",
+        "source": "yolos",
+    }
+
+
+def _pairs(generator: np.random.Generator, sentences: int, regions: int) -> list[dict[str, Any]]:
+    similarity = np.sort(generator.uniform(0.1, 0.4, size=sentences))[::-1]
+    return [
+        {
+            "sentence": int(sentence),
+            "region": int(generator.integers(regions)),
+            "similarity": float(similarity[rank]),
+            "global_wins": False,
+        }
+        for rank, sentence in enumerate(generator.permutation(sentences))
+    ]

@@ -1,0 +1,180 @@
+"""The ``[train]`` table of a recipe. Loads no model library."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from glit.errors import RecipeError
+
+ObjectiveName = Literal[
+    "clip",
+    "local",
+    "global+local",
+    "fast-goal",
+    "goal",
+    "top3-uniform",
+    "top3-weighted",
+    "hard-negatives",
+]
+ImageFit = Literal["resize", "centre-crop"]
+TslMatrix = Literal["diagonal", "full"]
+Precision = Literal["no", "bf16", "fp16"]
+
+OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
+"""Names ``train.objective`` accepts; ``goal`` is ``fast-goal`` under its first name."""
+
+_WEIGHTED = {"global+local", "fast-goal", "goal", "top3-uniform", "top3-weighted"}
+_WITH_TSL = {"fast-goal", "goal", "top3-uniform", "top3-weighted"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """How CLIP is fine-tuned. The defaults are the papers' (ViT-B/16, batch 256, 10 epochs)."""
+
+    objective: ObjectiveName = "fast-goal"
+    """Which loss; one of the names in OBJECTIVES."""
+
+    model: str = "openai/clip-vit-base-patch16"
+    """The CLIPModel to start from: a built-in name, a folder, or a hub id."""
+
+    context: int = 248
+    """Text window in tokens; the model's positions are stretched to it (Long-CLIP's rule)."""
+
+    image_fit: ImageFit = "resize"
+    """``resize`` squeezes the image into the model's square; ``centre-crop`` cuts its middle."""
+
+    lambda_global: float = 1.0
+    """Weight of the global contrastive loss (Eq. 11)."""
+
+    lambda_local: float = 0.5
+    """Weight of the local contrastive loss (Eq. 11)."""
+
+    lambda_tsl: float = 1.0
+    """Weight of the token similarity loss (Eq. 11)."""
+
+    tsl_matrix: TslMatrix = "diagonal"
+    """``diagonal`` pulls matching pairs to one; ``full`` also pushes all others to zero."""
+
+    max_local: int = 8
+    """Most local pairs of one image that ``hard-negatives`` compares."""
+
+    epochs: int = 10
+    """Passes over the dataset."""
+
+    max_steps: int = 0
+    """Stop after this many optimiser steps; 0 for no limit. The schedule ends there too."""
+
+    batch_size: int = 256
+    """Samples in one contrastive batch, over all processes together."""
+
+    micro_batch_size: int = 0
+    """Samples encoded at a time on one process (gradient caching); 0 encodes the whole batch."""
+
+    accumulation_steps: int = 1
+    """Contrastive batches whose gradients are averaged into one optimiser step."""
+
+    drop_last: bool = False
+    """Skip the smaller last batch of an epoch instead of training on it."""
+
+    lr: float = 5e-6
+    """Highest learning rate."""
+
+    min_lr: float = 0.0
+    """Learning rate at the end of the cosine."""
+
+    warmup_steps: int = 0
+    """Optimiser steps over which the learning rate rises from zero."""
+
+    weight_decay: float = 0.05
+    """AdamW's decay, on matrices and embeddings; not on gains, biases and the logit scale."""
+
+    max_grad_norm: float = 0.0
+    """Clip the gradient's norm to this; 0 leaves it alone."""
+
+    max_logit_scale: float = 100.0
+    """The learned logit scale is kept at or below this factor, as CLIP's own training did."""
+
+    precision: Precision = "no"
+    """Mixed precision: ``no``, ``bf16`` or ``fp16``."""
+
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third slower."""
+
+    compile: bool = False
+    """Compile the encoders with torch.compile (worth its minute of start-up on long GPU runs)."""
+
+    seed: int = 0
+    """Decides the order of the samples, and everything else that is random."""
+
+    num_workers: int = 4
+    """Threads that read and decode images; 0 does it in the training thread."""
+
+    prefetch_batches: int = 4
+    """Batches prepared ahead of the model."""
+
+    shuffle_row_groups: int = 16
+    """Row groups mixed together by the shuffle buffer; they are in memory (encoded) meanwhile."""
+
+    log_every: int = 10
+    """Optimiser steps between two lines of metrics."""
+
+    checkpoint_every: int = 0
+    """Optimiser steps between two checkpoints; 0 saves at the end of every epoch only."""
+
+    trackers: tuple[str, ...] = ("tensorboard",)
+    """Trackers of accelerate beside the JSONL file: tensorboard, wandb, mlflow, ..."""
+
+    def __post_init__(self) -> None:
+        _one_of("objective", self.objective, OBJECTIVES)
+        _one_of("image_fit", self.image_fit, get_args(ImageFit))
+        _one_of("tsl_matrix", self.tsl_matrix, get_args(TslMatrix))
+        _one_of("precision", self.precision, get_args(Precision))
+        for name in ("epochs", "batch_size", "accumulation_steps", "context", "log_every"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("prefetch_batches", "shuffle_row_groups"):
+            _at_least(name, getattr(self, name), 1)
+        _at_least("max_local", self.max_local, 2)
+        for name in ("max_steps", "micro_batch_size", "warmup_steps", "num_workers"):
+            _at_least(name, getattr(self, name), 0)
+        _at_least("checkpoint_every", self.checkpoint_every, 0)
+        for name in ("lambda_global", "lambda_local", "lambda_tsl", "min_lr", "weight_decay"):
+            _at_least(name, getattr(self, name), 0.0)
+        _at_least("max_grad_norm", self.max_grad_norm, 0.0)
+        _at_least("max_logit_scale", self.max_logit_scale, 1.0)
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise RecipeError(f"train.lr = {self.lr}: wanted a positive number; set e.g. 5e-6")
+        if self.micro_batch_size > self.batch_size:
+            raise RecipeError(
+                f"train.micro_batch_size = {self.micro_batch_size} is larger than "
+                f"train.batch_size = {self.batch_size}; set it to 0 or lower"
+            )
+        self._warn_of_ignored_options()
+
+    def _warn_of_ignored_options(self) -> None:
+        ignored = []
+        if self.objective not in _WEIGHTED and (self.lambda_global, self.lambda_local) != (1, 0.5):
+            ignored.append("train.lambda_global and train.lambda_local")
+        if self.objective not in _WITH_TSL and self.lambda_tsl != 1:
+            ignored.append("train.lambda_tsl")
+        if self.objective not in {"fast-goal", "goal"} and self.tsl_matrix != "diagonal":
+            ignored.append("train.tsl_matrix")
+        if self.objective != "hard-negatives" and self.max_local != 8:
+            ignored.append("train.max_local")
+        if ignored:
+            warnings.warn(
+                f"{' and '.join(ignored)} ignored: objective {self.objective!r} does not use it",
+                stacklevel=3,
+            )
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise RecipeError(f"train.{name} = {value!r}: wanted one of {', '.join(allowed)}")
+
+
+def _at_least(name: str, value: float, low: float) -> None:
+    if not (math.isfinite(value) and value >= low):
+        raise RecipeError(f"train.{name} = {value}: wanted {low} or more")

@@ -1,0 +1,75 @@
+"""The two losses every objective is made of: symmetric contrastive, and token similarity (TSL).
+
+Shapes: N samples in the global batch, D embedding width. Embeddings are projected and
+L2-normalised, so a dot product is a cosine.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def contrastive(
+    image_ND: Float[Tensor, "n d"],
+    text_ND: Float[Tensor, "n d"],
+    logit_scale: Float[Tensor, ""],
+) -> Float[Tensor, ""]:
+    """CLIP's symmetric cross-entropy over the N x N similarity matrix (FAST-GOAL Eq. 12 and 13).
+
+    ``logit_scale`` is the factor itself (already exponentiated). Pair i is (image i, text i).
+    With N = 0 the loss is zero and still tied to its inputs, so that backward works.
+
+    Worked case: two orthogonal pairs at scale 1 give ``ln(1 + e^-1)`` = 0.3133.
+    """
+    if image_ND.shape[0] == 0:
+        return (image_ND.sum() + text_ND.sum()) * logit_scale
+    logits_NN = logit_scale * image_ND @ text_ND.T
+    target_N = torch.arange(logits_NN.shape[0], device=logits_NN.device)
+    return (F.cross_entropy(logits_NN, target_N) + F.cross_entropy(logits_NN.T, target_N)) / 2
+
+
+def tsl_diagonal(
+    pooled_ND: Float[Tensor, "n d"],
+    local_ND: Float[Tensor, "n d"],
+    weight_N: Float[Tensor, " n"] | None = None,
+) -> Float[Tensor, ""]:
+    """Mean of (1 - cosine)^2 between pooled tokens and the local embedding of the same pair.
+
+    This is what the code published with GOAL optimises for Eq. 14: only the diagonal of the
+    similarity matrix is pulled to one. ``weight_N`` makes it a weighted mean.
+    """
+    if pooled_ND.shape[0] == 0:
+        return pooled_ND.sum() + local_ND.sum()
+    error_N = (1 - (pooled_ND * local_ND).sum(dim=-1)).square()
+    if weight_N is None:
+        return error_N.mean()
+    total = weight_N.sum()
+    return (weight_N * error_N).sum() / total.clamp_min(torch.finfo(error_N.dtype).tiny)
+
+
+def tsl_full(
+    pooled_ND: Float[Tensor, "n d"],
+    local_ND: Float[Tensor, "n d"],
+) -> Float[Tensor, ""]:
+    """Mean squared difference between the N x N cosine matrix and the identity (Eq. 14 as read).
+
+    The paper calls its target "a matrix with ones on its diagonal entries": diagonal to one and
+    everything else to zero. The mean is over all N^2 entries.
+    """
+    if pooled_ND.shape[0] == 0:
+        return pooled_ND.sum() + local_ND.sum()
+    cosine_NN = pooled_ND @ local_ND.T
+    return (cosine_NN - torch.eye(len(cosine_NN), device=cosine_NN.device)).square().mean()
+
+
+def mean_cosine(
+    a_ND: Float[Tensor, "n d"],
+    b_ND: Float[Tensor, "n d"],
+    valid_N: Bool[Tensor, " n"],
+) -> Float[Tensor, ""]:
+    """Mean cosine of the valid rows, for the log; zero when none is valid."""
+    cosine_N = (a_ND * b_ND).sum(dim=-1) * valid_N
+    return cosine_N.sum() / valid_N.sum().clamp_min(1)

@@ -1,0 +1,30 @@
+"""``clip``: whole images against whole captions, the plain fine-tuning baseline.
+
+L = L_global (FAST-GOAL Eq. 12; the row "Global fine-tuning" of Table VI).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from glit.train.features import Features
+from glit.train.objectives.protocol import global_loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """Global contrastive loss only; no local pair is encoded."""
+
+    needs_global: bool = True
+    num_local: int = 0
+    needs_tokens: bool = False
+
+    def __call__(
+        self, features: Features, logit_scale: Float[Tensor, ""]
+    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+        """The global loss, and itself for the log."""
+        loss = global_loss(features, logit_scale)
+        return loss, {"loss_global": loss.detach()}

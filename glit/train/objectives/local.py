@@ -1,0 +1,30 @@
+"""``local``: the best region of an image against its sentence, nothing else.
+
+L = L_local (FAST-GOAL Eq. 13; the row "Local fine-tuning" of Table VI).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from glit.train.features import Features
+from glit.train.objectives.protocol import local_loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """Local contrastive loss only; whole images and captions are not encoded."""
+
+    needs_global: bool = False
+    num_local: int = 1
+    needs_tokens: bool = False
+
+    def __call__(
+        self, features: Features, logit_scale: Float[Tensor, ""]
+    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+        """The local loss, and itself for the log."""
+        loss = local_loss(features, logit_scale)
+        return loss, {"loss_local": loss.detach()}

@@ -1,0 +1,75 @@
+"""``top3-uniform`` and ``top3-weighted``: TSL over the three best pairs (FAST-GOAL Table VIII).
+
+L = lambda_global L_global + lambda_local L_local + lambda_tsl sum_k w_k TSL_k / sum_k w_k
+
+``w_k`` is 1 (uniform) or the pair's similarity, negative ones counted as zero (weighted). The
+paper weights the TSL term only; the local contrast stays on the best pair. With one pair a sample
+and uniform weights this is ``fast-goal``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from glit.train.features import Features
+from glit.train.losses import tsl_diagonal
+from glit.train.objectives.protocol import global_loss, local_loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopK:
+    """The papers' objective with TSL over several pairs of every sample."""
+
+    lambda_global: float = 1.0
+    lambda_local: float = 0.5
+    lambda_tsl: float = 1.0
+    weighted: bool = False
+    needs_global: bool = True
+    num_local: int = 3
+    needs_tokens: bool = True
+
+    def __call__(
+        self, features: Features, logit_scale: Float[Tensor, ""]
+    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+        """The weighted sum and its terms."""
+        local_NK = features.valid_local_NK & features.valid_N[:, None]
+        whole = global_loss(features, logit_scale)
+        local = local_loss(features, logit_scale)
+        tsl_patch = self._tsl(
+            features.pooled_patch_NKD,
+            features.local_image_NKD,
+            local_NK & features.valid_patch_NK,
+            features.similarity_NK,
+        )
+        tsl_token = self._tsl(
+            features.pooled_token_NKD,
+            features.local_text_NKD,
+            local_NK & features.valid_token_NK,
+            features.similarity_NK,
+        )
+        loss = (
+            self.lambda_global * whole
+            + self.lambda_local * local
+            + self.lambda_tsl * (tsl_patch + tsl_token)
+        )
+        return loss, {
+            "loss_global": whole.detach(),
+            "loss_local": local.detach(),
+            "loss_tsl_patch": tsl_patch.detach(),
+            "loss_tsl_token": tsl_token.detach(),
+        }
+
+    def _tsl(
+        self,
+        pooled_NKD: Float[Tensor, "n k d"],
+        local_NKD: Float[Tensor, "n k d"],
+        valid_NK: Bool[Tensor, "n k"],
+        similarity_NK: Float[Tensor, "n k"],
+    ) -> Float[Tensor, ""]:
+        similarity = similarity_NK[valid_NK].clamp_min(0)
+        weight = similarity if self.weighted else torch.ones_like(similarity)
+        return tsl_diagonal(pooled_NKD[valid_NK], local_NKD[valid_NK], weight)

@@ -1,0 +1,77 @@
+"""In which order an epoch sees the samples: pure arithmetic over row counts.
+
+Row groups (of all files) are shuffled; so many neighbours of that order form a window, and the
+rows of a window are shuffled together. Reading stays sequential within row groups and memory is
+bounded by a window, while samples of a class or a source folder are spread out.
+
+The order depends on the seed and the epoch alone. Ranks and workers take their parts of it, so
+every sample is seen exactly once per epoch whatever their number, a global batch holds the same
+samples on one process as on eight, and (epoch, batch) is an exact position to resume from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+
+def epoch_order(
+    rows_per_group: Sequence[int], *, seed: int, epoch: int, window: int
+) -> Int[np.ndarray, "n 2"]:
+    """Row ``i`` is (row group, row in it) of the i-th sample of the epoch; O(n) time and memory.
+
+    >>> sorted(map(tuple, epoch_order([2, 1], seed=0, epoch=0, window=1).tolist()))
+    [(0, 0), (0, 1), (1, 0)]
+    """
+    generator = np.random.default_rng([seed, epoch])
+    groups = generator.permutation(len(rows_per_group))
+    windows = []
+    for start in range(0, len(groups), window):
+        rows = [
+            np.stack([np.full(rows_per_group[g], g), np.arange(rows_per_group[g])], axis=1)
+            for g in groups[start : start + window]
+        ]
+        windows.append(generator.permutation(np.concatenate(rows)))
+    return np.concatenate(windows) if windows else np.zeros((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """How an epoch of ``num_samples`` is cut into batches and those among ranks."""
+
+    num_samples: int
+    """Samples of the epoch."""
+
+    batch_size: int
+    """Samples of a batch, over all ranks."""
+
+    num_ranks: int
+    """Processes that share a batch."""
+
+    drop_last: bool = False
+    """Whether a smaller last batch is skipped."""
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        full, rest = divmod(self.num_samples, self.batch_size)
+        return full + (1 if rest and not self.drop_last else 0)
+
+    def part(self, batch: int, rank: int) -> tuple[range, int]:
+        """Positions in the epoch that ``rank`` takes of ``batch``, and fillers to add to them.
+
+        All ranks get equally many, fillers included: contiguous parts in rank order, so that
+        gathering them gives the batch in its own order.
+
+        >>> plan = BatchPlan(num_samples=7, batch_size=4, num_ranks=2)
+        >>> [plan.part(1, rank) for rank in (0, 1)]
+        [(range(4, 6), 0), (range(6, 7), 1)]
+        """
+        first = batch * self.batch_size
+        end = min(first + self.batch_size, self.num_samples)
+        share = -(-(end - first) // self.num_ranks)
+        low = min(first + rank * share, end)
+        high = min(low + share, end)
+        return range(low, high), share - (high - low)

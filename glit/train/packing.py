@@ -1,0 +1,108 @@
+"""Lay many texts of different lengths into few rows, so that one text pass wastes little padding.
+
+A row holds several texts one after the other; each keeps its own positions from zero and a
+block-diagonal causal mask, so its hidden states are those it would have alone. Captions of 200
+tokens and sentences of 20 then cost their own tokens, not 248 each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+ROW_MULTIPLE = 8
+"""Rows are rounded up to this many tokens: tensor cores and compiled shapes like it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedText:
+    """T texts in R rows of W token slots."""
+
+    input_ids_RW: Int[Tensor, "r w"]
+    """Token ids; empty slots hold the pad id."""
+
+    position_ids_RW: Int[Tensor, "r w"]
+    """Position of the slot inside its own text."""
+
+    text_id_RW: Int[Tensor, "r w"]
+    """Which text a slot belongs to, -1 for an empty slot."""
+
+    offset_T: Int[Tensor, " t"]
+    """First slot of a text in the flattened rows."""
+
+    length_T: Int[Tensor, " t"]
+    """Tokens of a text, start and end token included."""
+
+    def attention_mask(self) -> Bool[Tensor, "r 1 w w"]:
+        """True where a query slot may look: its own text, itself and before.
+
+        Empty slots look at themselves, because a softmax over nothing is NaN.
+        """
+        width = self.input_ids_RW.shape[1]
+        device = self.input_ids_RW.device
+        same_RWW = self.text_id_RW[:, :, None] == self.text_id_RW[:, None, :]
+        causal_WW = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+        return (same_RWW & causal_WW)[:, None]
+
+    def to(self, device: torch.device) -> PackedText:
+        """The same rows on another device."""
+        return PackedText(
+            input_ids_RW=self.input_ids_RW.to(device, non_blocking=True),
+            position_ids_RW=self.position_ids_RW.to(device, non_blocking=True),
+            text_id_RW=self.text_id_RW.to(device, non_blocking=True),
+            offset_T=self.offset_T.to(device, non_blocking=True),
+            length_T=self.length_T.to(device, non_blocking=True),
+        )
+
+
+def assign_rows(lengths: list[int], width: int) -> list[list[int]]:
+    """First-fit decreasing: texts (by index) of every row, none longer than ``width`` in sum.
+
+    >>> assign_rows([5, 3, 2, 4], 7)
+    [[0, 2], [3, 1]]
+    """
+    rows: list[list[int]] = []
+    space: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        row = next((r for r, free in enumerate(space) if free >= lengths[index]), None)
+        if row is None:
+            rows.append([])
+            space.append(width)
+            row = len(rows) - 1
+        rows[row].append(index)
+        space[row] -= lengths[index]
+    return rows
+
+
+def pack_texts(token_ids: list[list[int]], *, pad_id: int) -> PackedText:
+    """Pack the token ids of T texts into rows as wide as the longest one (rounded up to 8).
+
+    Costs O(T * rows) in Python, a fraction of a millisecond for a batch of 256.
+    """
+    lengths = [len(ids) for ids in token_ids]
+    longest = max(lengths, default=1)
+    width = -(-longest // ROW_MULTIPLE) * ROW_MULTIPLE
+    rows = assign_rows(lengths, width)
+    input_ids = torch.full((len(rows), width), pad_id, dtype=torch.long)
+    position_ids = torch.zeros((len(rows), width), dtype=torch.long)
+    text_id = torch.full((len(rows), width), -1, dtype=torch.long)
+    offset = torch.zeros(len(token_ids), dtype=torch.long)
+    for row, texts in enumerate(rows):
+        slot = 0
+        for text in texts:
+            end = slot + lengths[text]
+            input_ids[row, slot:end] = torch.tensor(token_ids[text])
+            position_ids[row, slot:end] = torch.arange(lengths[text])
+            text_id[row, slot:end] = text
+            offset[text] = row * width + slot
+            slot = end
+    return PackedText(
+        input_ids_RW=input_ids,
+        position_ids_RW=position_ids,
+        text_id_RW=text_id,
+        offset_T=offset,
+        length_T=torch.tensor(lengths, dtype=torch.long),
+    )

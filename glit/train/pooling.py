@@ -1,0 +1,70 @@
+"""From boxes to patch tokens, from spans to sentence tokens (FAST-GOAL Eq. 7 and 9, Algorithm 1).
+
+Shapes: B samples, K local pairs a sample, P = n * n patches (row-major, without the class token),
+L tokens a caption, D width. Everything is a mask and one batched product: no loop over samples.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+EDGE_TOLERANCE_PX = 1e-3
+"""A box edge this close to a patch edge lies on it (floating-point scaling moves edges by less)."""
+
+
+def patch_mask(
+    boxes_BK4: Float[Tensor, "b k 4"],
+    *,
+    patch_size: int,
+    grid: int,
+) -> Bool[Tensor, "b k p"]:
+    """Which patches a box touches: columns floor(x0/p) to ceil(x1/p), rows likewise (Algorithm 1).
+
+    ``boxes_BK4`` are pixels of the model's input square (side ``patch_size * grid``), after the
+    image was resized or cropped to it; parts outside the square are ignored. A box thinner than a
+    patch selects the patch it lies in; a box wholly outside selects nothing (an all-false row),
+    and its sample must be masked out.
+
+    >>> patch_mask(torch.tensor([[[0.0, 0.0, 17.0, 16.0]]]), patch_size=16, grid=2).tolist()
+    [[[True, True, False, False]]]
+    """
+    side = float(patch_size * grid)
+    low_BK2, high_BK2 = boxes_BK4[..., :2], boxes_BK4[..., 2:]
+    inside_BK = ((low_BK2 < side) & (high_BK2 > 0) & (low_BK2 < high_BK2)).all(dim=-1)
+    first_BK2 = ((low_BK2.clamp(0, side) + EDGE_TOLERANCE_PX) / patch_size).floor()
+    last_BK2 = ((high_BK2.clamp(0, side) - EDGE_TOLERANCE_PX) / patch_size).ceil()
+    first_BK2 = first_BK2.clamp(0, grid - 1)
+    last_BK2 = torch.maximum(last_BK2, first_BK2 + 1).clamp(1, grid)
+    cell_n = torch.arange(grid, device=boxes_BK4.device)
+    columns_BKn = (cell_n >= first_BK2[..., 0:1]) & (cell_n < last_BK2[..., 0:1])
+    rows_BKn = (cell_n >= first_BK2[..., 1:2]) & (cell_n < last_BK2[..., 1:2])
+    mask_BKnn = rows_BKn[..., :, None] & columns_BKn[..., None, :]
+    return mask_BKnn.flatten(-2) & inside_BK[..., None]
+
+
+def span_mask(
+    spans_BK2: Int[Tensor, "b k 2"],
+    *,
+    length: int,
+) -> Bool[Tensor, "b k l"]:
+    """Which tokens a span ``[start, end)`` covers in a caption of ``length`` token slots.
+
+    A span that does not fit (``start < 1``, ``end > length`` or empty) gives an all-false row:
+    it is masked out rather than pooled from other tokens. Slot 0 holds the start token.
+    """
+    start_BK1, end_BK1 = spans_BK2[..., 0:1], spans_BK2[..., 1:2]
+    fits_BK1 = (start_BK1 >= 1) & (end_BK1 <= length) & (start_BK1 < end_BK1)
+    slot_L = torch.arange(length, device=spans_BK2.device)
+    return (slot_L >= start_BK1) & (slot_L < end_BK1) & fits_BK1
+
+
+def masked_mean(
+    tokens_BTD: Float[Tensor, "b t d"],
+    mask_BKT: Bool[Tensor, "b k t"],
+) -> Float[Tensor, "b k d"]:
+    """Mean of the tokens each mask row selects; zero where a row selects none."""
+    weight_BKT = mask_BKT.to(tokens_BTD.dtype)
+    weight_BKT = weight_BKT / weight_BKT.sum(dim=-1, keepdim=True).clamp_min(1)
+    return weight_BKT @ tokens_BTD

@@ -1,0 +1,93 @@
+"""From a decoded image and its boxes to the model's square input, boxes moved along.
+
+Resizing is torch's antialiased bicubic on 8-bit pixels: within one grey level of Pillow's (what
+CLIP was trained with) and about ten times faster. Normalisation happens on the device.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from glit.errors import WeightsError
+from glit.train.config import ImageFit
+
+if TYPE_CHECKING:
+    from transformers import CLIPModel
+
+
+def fit_image(
+    image_HWC: UInt8[np.ndarray, "h w 3"], *, side: int, fit: ImageFit
+) -> UInt8[Tensor, "3 side side"]:
+    """The image as the model's square: squeezed (``resize``) or its middle (``centre-crop``)."""
+    pixels_CHW = torch.from_numpy(image_HWC).permute(2, 0, 1)
+    height, width = fitted_size(image_HWC.shape[1], image_HWC.shape[0], side=side, fit=fit)
+    if (height, width) != tuple(pixels_CHW.shape[1:]):
+        pixels_CHW = F.interpolate(
+            pixels_CHW[None], (height, width), mode="bicubic", antialias=True
+        )[0]
+    top, left = (height - side) // 2, (width - side) // 2
+    return pixels_CHW[:, top : top + side, left : left + side]
+
+
+def fitted_size(width: int, height: int, *, side: int, fit: ImageFit) -> tuple[int, int]:
+    """Height and width after resizing, before the crop.
+
+    >>> fitted_size(200, 100, side=50, fit="centre-crop")
+    (50, 100)
+    """
+    if fit == "resize":
+        return side, side
+    if width < height:
+        return max(side, int(side * height / width)), side
+    return side, max(side, int(side * width / height))
+
+
+def fit_boxes(
+    boxes_K4: Float[np.ndarray, "k 4"], *, width: int, height: int, side: int, fit: ImageFit
+) -> Float[np.ndarray, "k 4"]:
+    """Boxes of a ``width`` x ``height`` image in pixels of the model's square.
+
+    With ``centre-crop`` a box may leave the square in part or altogether; nothing is clipped here.
+
+    >>> fit_boxes(np.array([[50.0, 0.0, 100.0, 100.0]]), width=200, height=100, side=50,
+    ...           fit="centre-crop").tolist()
+    [[0.0, 0.0, 25.0, 50.0]]
+    """
+    fitted_height, fitted_width = fitted_size(width, height, side=side, fit=fit)
+    scale_x, scale_y = fitted_width / width, fitted_height / height
+    left, top = (fitted_width - side) // 2, (fitted_height - side) // 2
+    scale_4 = np.array([scale_x, scale_y, scale_x, scale_y])
+    return boxes_K4 * scale_4 - np.array([left, top, left, top], dtype=np.float64)
+
+
+def crop(
+    image_HWC: UInt8[np.ndarray, "h w 3"], box_xyxy: Float[np.ndarray, 4]
+) -> UInt8[np.ndarray, "ch cw 3"]:
+    """The pixels a box touches, at least one each way; a view, not a copy."""
+    height, width = image_HWC.shape[:2]
+    x0 = int(np.clip(np.floor(box_xyxy[0]), 0, width - 1))
+    y0 = int(np.clip(np.floor(box_xyxy[1]), 0, height - 1))
+    x1 = int(np.clip(np.ceil(box_xyxy[2]), x0 + 1, width))
+    y1 = int(np.clip(np.ceil(box_xyxy[3]), y0 + 1, height))
+    return image_HWC[y0:y1, x0:x1]
+
+
+def vision_side(model: CLIPModel) -> tuple[int, int]:
+    """Side of the model's input square and of a patch, pixels.
+
+    Raises WeightsError for a model whose input is smaller than a patch.
+    """
+    vision = model.config.vision_config
+    side, patch = int(vision.image_size), int(vision.patch_size)
+    if side < patch:
+        raise WeightsError(
+            f"model {model.config._name_or_path or 'CLIPModel'}: image size {side} is smaller "
+            f"than its patch of {patch} pixels; check its config.json"
+        )
+    return side, patch

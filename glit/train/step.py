@@ -1,0 +1,125 @@
+"""One optimiser step's forward and backward: plain, or with gradient caching.
+
+Gradient caching (Gao et al., "Scaling deep contrastive learning batch size under memory limited
+setup", 2021): encode the parts of a batch without keeping activations, take the loss of the whole
+batch with respect to the embeddings, then encode each part again and push those gradients through.
+The gradients equal the plain ones; memory is that of one part; the encoders run forward twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from glit.train.batch import Batch
+from glit.train.features import EMBEDDINGS, Features, concatenate
+from glit.train.gather import gather_features
+from glit.train.objectives.protocol import Objective
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+def run_step(
+    parts: list[Batch],
+    *,
+    encoder: torch.nn.Module,
+    objective: Objective,
+    accelerator: Accelerator,
+    scale: float = 1.0,
+    last: bool = True,
+) -> dict[str, Tensor]:
+    """Add the gradients of one contrastive batch to the parameters; returns metrics.
+
+    Args:
+        parts: this process's share of the batch, in one part or in several (gradient caching).
+        encoder: the prepared DualEncoder.
+        objective: the loss.
+        accelerator: decides autocast, loss scaling and gradient exchange.
+        scale: factor on the loss (one over the accumulation steps).
+        last: whether gradients are exchanged between processes now.
+    """
+    sync = contextlib.nullcontext if last else lambda: accelerator.no_sync(encoder)
+    if len(parts) == 1:
+        with sync():
+            with accelerator.autocast():
+                features, logit_scale = encoder(parts[0])
+            loss, metrics = objective(gather_features(features), logit_scale.float())
+            accelerator.backward(loss * scale)
+    else:
+        loss, metrics = _cached_step(
+            parts,
+            encoder=encoder,
+            objective=objective,
+            accelerator=accelerator,
+            scale=scale,
+            sync=sync,
+        )
+    return {"loss": loss.detach(), "logit_scale": logit_scale_of(encoder), **metrics}
+
+
+def logit_scale_of(encoder: torch.nn.Module) -> Tensor:
+    """The logit scale as a factor, whatever the encoder is wrapped in."""
+    named = dict(encoder.named_parameters())
+    return next(v for k, v in named.items() if k.endswith("logit_scale")).detach().exp()
+
+
+def _cached_step(
+    parts: list[Batch],
+    *,
+    encoder: torch.nn.Module,
+    objective: Objective,
+    accelerator: Accelerator,
+    scale: float,
+    sync: Callable[[], Any],
+) -> tuple[Tensor, dict[str, Tensor]]:
+    seen: list[Features] = []
+    random_states: list[_RandomState] = []
+    logit_scale = logit_scale_of(encoder)
+    with torch.no_grad(), accelerator.autocast():
+        for part in parts:
+            random_states.append(_RandomState())
+            seen.append(encoder(part)[0])
+    leaves = concatenate(seen)
+    leaves = replace(leaves, **{n: getattr(leaves, n).requires_grad_() for n in EMBEDDINGS})
+    scale_leaf = logit_scale.float().requires_grad_()
+    loss, metrics = objective(gather_features(leaves), scale_leaf)
+    inputs = [*(getattr(leaves, name) for name in EMBEDDINGS), scale_leaf]
+    grads = torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
+    splits = [g.split([len(f.valid_N) for f in seen]) for g in grads[:-1]]
+
+    for index, part in enumerate(parts):
+        final = index == len(parts) - 1
+        with sync() if final else accelerator.no_sync(encoder):
+            with random_states[index].replayed(), accelerator.autocast():
+                features, part_scale = encoder(part)
+            surrogate = sum(
+                (getattr(features, name) * split[index]).sum()
+                for name, split in zip(EMBEDDINGS, splits, strict=True)
+            )
+            assert isinstance(surrogate, Tensor)
+            surrogate = surrogate + part_scale * (grads[-1] if final else 0)
+            accelerator.backward(surrogate * scale)
+    return loss, metrics
+
+
+class _RandomState:
+    """The generators' states, so that dropout falls the same way in the second forward pass."""
+
+    def __init__(self) -> None:
+        self._cpu = torch.get_rng_state()
+        self._cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+
+    @contextlib.contextmanager
+    def replayed(self):
+        devices = [torch.cuda.current_device()] if self._cuda is not None else []
+        with torch.random.fork_rng(devices=devices):
+            torch.set_rng_state(self._cpu)
+            if self._cuda is not None:
+                torch.cuda.set_rng_state(self._cuda)
+            yield

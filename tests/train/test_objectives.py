@@ -1,0 +1,205 @@
+"""Every objective: a case worked by hand, order of samples, fillers and missing pairs, gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from glit.train.config import OBJECTIVES, TrainConfig
+from glit.train.features import EMBEDDINGS, Features
+from glit.train.objectives import BUILDERS, build_objective
+
+SCALE = torch.tensor(3.0)
+
+
+def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32) -> Features:
+    generator = torch.Generator().manual_seed(seed)
+
+    def embedding(*shape: int) -> torch.Tensor:
+        return F.normalize(torch.randn(*shape, 5, generator=generator, dtype=dtype), dim=-1)
+
+    ones = torch.ones(num, slots, dtype=torch.bool)
+    return Features(
+        image_ND=embedding(num),
+        text_ND=embedding(num),
+        local_image_NKD=embedding(num, slots),
+        local_text_NKD=embedding(num, slots),
+        pooled_patch_NKD=embedding(num, slots),
+        pooled_token_NKD=embedding(num, slots),
+        valid_N=torch.ones(num, dtype=torch.bool),
+        valid_local_NK=ones,
+        valid_patch_NK=ones.clone(),
+        valid_token_NK=ones.clone(),
+        similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
+    )
+
+
+def objective_of(name: str):
+    return build_objective(TrainConfig(objective=name))
+
+
+def slots_of(name: str) -> int:
+    return max(1, objective_of(name).num_local)
+
+
+def cross_entropy(logits: list[list[float]]) -> float:
+    """Symmetric cross-entropy in plain Python."""
+
+    def rows(matrix: list[list[float]]) -> float:
+        total = 0.0
+        for i, row in enumerate(matrix):
+            total += math.log(sum(math.exp(v) for v in row)) - row[i]
+        return total / len(matrix)
+
+    return (rows(logits) + rows([list(column) for column in zip(*logits, strict=True)])) / 2
+
+
+def logits(a: torch.Tensor, b: torch.Tensor) -> list[list[float]]:
+    return (SCALE * a @ b.T).tolist()
+
+
+def test_the_registry_is_the_configuration() -> None:
+    assert tuple(BUILDERS) == OBJECTIVES
+
+
+def test_clip_by_hand() -> None:
+    f = random_features(3, 0)
+    loss, _ = objective_of("clip")(f, SCALE)
+    assert loss.item() == pytest.approx(cross_entropy(logits(f.image_ND, f.text_ND)), rel=1e-5)
+
+
+def test_local_by_hand() -> None:
+    f = random_features(3, 1)
+    loss, _ = objective_of("local")(f, SCALE)
+    wanted = cross_entropy(logits(f.local_image_NKD[:, 0], f.local_text_NKD[:, 0]))
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_global_local_by_hand() -> None:
+    f = random_features(3, 1)
+    loss, _ = objective_of("global+local")(f, SCALE)
+    wanted = cross_entropy(logits(f.image_ND, f.text_ND)) + 0.5 * cross_entropy(
+        logits(f.local_image_NKD[:, 0], f.local_text_NKD[:, 0])
+    )
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["fast-goal", "goal"])
+def test_fast_goal_by_hand(name: str) -> None:
+    f = random_features(3, 1)
+    loss, metrics = objective_of(name)(f, SCALE)
+    patch = [float(f.pooled_patch_NKD[i, 0] @ f.local_image_NKD[i, 0]) for i in range(3)]
+    token = [float(f.pooled_token_NKD[i, 0] @ f.local_text_NKD[i, 0]) for i in range(3)]
+    tsl = sum((1 - c) ** 2 for c in patch) / 3 + sum((1 - c) ** 2 for c in token) / 3
+    rest, _ = objective_of("global+local")(f, SCALE)
+    assert loss.item() == pytest.approx(rest.item() + tsl, rel=1e-5)
+    assert metrics["cosine_patch"].item() == pytest.approx(sum(patch) / 3, rel=1e-5)
+
+
+def test_fast_goal_with_the_full_matrix() -> None:
+    f = random_features(2, 1)
+    objective = build_objective(TrainConfig(objective="fast-goal", tsl_matrix="full"))
+    loss, metrics = objective(f, SCALE)
+    cosine = (f.pooled_token_NKD[:, 0] @ f.local_text_NKD[:, 0].T).tolist()
+    wanted = sum((cosine[i][j] - (i == j)) ** 2 for i in range(2) for j in range(2)) / 4
+    assert metrics["loss_tsl_token"].item() == pytest.approx(wanted, rel=1e-5)
+    assert math.isfinite(loss.item())
+
+
+@pytest.mark.parametrize("name", ["top3-uniform", "top3-weighted"])
+def test_top_3_by_hand(name: str) -> None:
+    f = random_features(2, 3)
+    _, metrics = objective_of(name)(f, SCALE)
+    error = weight_sum = 0.0
+    for i in range(2):
+        for k in range(3):
+            weight = float(f.similarity_NK[i, k]) if name.endswith("weighted") else 1.0
+            cosine = float(f.pooled_patch_NKD[i, k] @ f.local_image_NKD[i, k])
+            error += weight * (1 - cosine) ** 2
+            weight_sum += weight
+    assert metrics["loss_tsl_patch"].item() == pytest.approx(error / weight_sum, rel=1e-5)
+
+
+def test_top_3_of_one_pair_is_fast_goal() -> None:
+    one = random_features(3, 1)
+    top, _ = objective_of("top3-uniform")(one, SCALE)
+    goal, _ = objective_of("fast-goal")(one, SCALE)
+    assert top.item() == pytest.approx(goal.item(), rel=1e-6)
+
+
+def test_hard_negatives_by_hand() -> None:
+    f = random_features(3, 4)
+    valid = torch.tensor(
+        [[True, True, False, False], [True, True, True, False], [True, False, False, False]]
+    )
+    loss, metrics = objective_of("hard-negatives")(replace(f, valid_local_NK=valid), SCALE)
+    first = cross_entropy(logits(f.local_image_NKD[0, :2], f.local_text_NKD[0, :2]))
+    second = cross_entropy(logits(f.local_image_NKD[1, :3], f.local_text_NKD[1, :3]))
+    assert loss.item() == pytest.approx((first + second) / 2, rel=1e-5)
+    assert metrics["images_compared"].item() == 2
+
+
+def test_hard_negatives_without_any_pair_is_zero() -> None:
+    f = random_features(2, 4)
+    empty = replace(f, valid_local_NK=torch.zeros(2, 4, dtype=torch.bool))
+    loss, _ = objective_of("hard-negatives")(empty, SCALE)
+    assert loss.item() == 0
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_order_of_samples_does_not_matter(name: str) -> None:
+    f = random_features(5, slots_of(name))
+    order = torch.tensor([3, 1, 4, 0, 2])
+    loss, _ = objective_of(name)(f, SCALE)
+    shuffled, _ = objective_of(name)(f.map(lambda t: t[order]), SCALE)
+    assert shuffled.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_fillers_count_for_nothing(name: str) -> None:
+    f = random_features(5, slots_of(name))
+    loss, _ = objective_of(name)(f.map(lambda t: t[:3]), SCALE)
+    masked = replace(f, valid_N=torch.tensor([True, True, True, False, False]))
+    with_fillers, _ = objective_of(name)(masked, SCALE)
+    assert with_fillers.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_a_sample_without_a_pair_still_counts_globally() -> None:
+    f = random_features(3, 1)
+    has_pair = torch.tensor([[True], [False], [True]])
+    loss, metrics = objective_of("fast-goal")(replace(f, valid_local_NK=has_pair), SCALE)
+    whole, _ = objective_of("clip")(f, SCALE)
+    others = f.map(lambda t: t[[0, 2]])
+    rest, of_others = objective_of("fast-goal")(others, SCALE)
+    assert metrics["loss_global"].item() == pytest.approx(whole.item(), rel=1e-6)
+    for name in ("loss_local", "loss_tsl_patch", "loss_tsl_token"):
+        assert metrics[name].item() == pytest.approx(of_others[name].item(), rel=1e-5)
+    assert loss.item() != pytest.approx(rest.item())
+
+
+def test_a_span_outside_the_window_leaves_the_text_term_only() -> None:
+    f = random_features(3, 1)
+    in_window = torch.tensor([[True], [True], [False]])
+    _, metrics = objective_of("fast-goal")(replace(f, valid_token_NK=in_window), SCALE)
+    _, all_of_it = objective_of("fast-goal")(f, SCALE)
+    _, first_two = objective_of("fast-goal")(f.map(lambda t: t[:2]), SCALE)
+    assert metrics["loss_tsl_patch"].item() == all_of_it["loss_tsl_patch"].item()
+    assert metrics["loss_tsl_token"].item() == pytest.approx(first_two["loss_tsl_token"].item())
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_gradients(name: str) -> None:
+    f = random_features(3, slots_of(name), dtype=torch.float64)
+    leaves = [getattr(f, n).requires_grad_() for n in EMBEDDINGS]
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    others = {x.name: getattr(f, x.name) for x in fields(Features) if x.name not in EMBEDDINGS}
+
+    def loss(*inputs: torch.Tensor) -> torch.Tensor:
+        made = Features(**dict(zip(EMBEDDINGS, inputs[:-1], strict=True)), **others)
+        return objective_of(name)(made, inputs[-1])[0]
+
+    assert torch.autograd.gradcheck(loss, (*leaves, scale))
