@@ -1,4 +1,4 @@
-"""Every objective: a case worked by hand, order of samples, fillers and missing pairs, gradients."""
+"""Every objective: a case worked by hand, order of samples, fillers, missing pairs, gradients."""
 
 from __future__ import annotations
 

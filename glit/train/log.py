@@ -1,0 +1,33 @@
+"""Metrics of a run: one JSON line a report, and accelerate's trackers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+class JsonLines:
+    """``RUN/metrics.jsonl``: appended to, flushed line by line."""
+
+    def __init__(self, path: Path, *, keep_until_step: int) -> None:
+        """Go on with a file, without the lines after ``keep_until_step`` (lost with a crash)."""
+        self.path = path
+        kept = [
+            line
+            for line in (path.read_text(encoding="utf-8").splitlines() if path.is_file() else [])
+            if _step_of(line) <= keep_until_step
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+    def write(self, values: dict[str, float | int | str]) -> None:
+        """Append one line."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")

@@ -1,0 +1,366 @@
+"""The training run: batches in, optimiser steps, metrics and checkpoints out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from glit.errors import InputError, RunError
+from glit.train.checkpoint import Checkpoints, Position, read_optimizer, read_position
+from glit.train.config import TrainConfig
+from glit.train.gather import num_ranks
+from glit.train.log import JsonLines
+from glit.train.schedule import learning_rate
+from glit.train.setup import Ingredients, prepare
+from glit.train.step import run_step
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+Report = Callable[[dict[str, float | int | str]], None]
+"""Called on the first process with every line of metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """How a run ended."""
+
+    step: int
+    """Optimiser steps done, over all its parts."""
+    total_steps: int
+    """Optimiser steps of the whole schedule."""
+    loss: float
+    """Loss of the last batch."""
+    checkpoint: Path
+    """The last checkpoint."""
+    interrupted: bool
+    """Whether the user stopped it; ``resume`` goes on."""
+
+
+def train(
+    config: TrainConfig,
+    dataset: str,
+    run: Path,
+    *,
+    resume: bool = False,
+    report: Report | None = None,
+) -> TrainResult:
+    """Fine-tune on a dataset; several processes may each call this (torchrun, Ray Train).
+
+    Args:
+        config: the run's configuration.
+        dataset: folder or address of a finished dataset.
+        run: folder for checkpoints and metrics.
+        resume: go on from the run's last checkpoint, in the middle of an epoch if need be.
+        report: called with every line of metrics.
+
+    Raises:
+        UserError: the inputs do not fit together; nothing was written.
+        RunError: the loss is no longer finite, or a checkpoint cannot be written; the last good
+            checkpoint stays.
+    """
+    from accelerate import Accelerator
+    from accelerate.utils import set_seed
+
+    checkpoint = _find_checkpoint(run, resume=resume)
+    accelerator = Accelerator(
+        mixed_precision=config.precision,
+        log_with=list(config.trackers) or None,
+        project_dir=str(run),
+    )
+    set_seed(config.seed)
+    ingredients = prepare(
+        config,
+        dataset,
+        rank=accelerator.process_index,
+        num_ranks=accelerator.num_processes,
+        checkpoint=checkpoint,
+        pin_memory=accelerator.device.type == "cuda",
+    )
+    with _interrupt_flag() as interrupted:
+        runner = _Run(config, run, ingredients, accelerator, checkpoint, report)
+        return runner.train(interrupted)
+
+
+class _Run:
+    """The state of one run in one process."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        run: Path,
+        ingredients: Ingredients,
+        accelerator: Accelerator,
+        checkpoint: Path | None,
+        report: Report | None,
+    ) -> None:
+        self.config, self.accelerator, self.ingredients = config, accelerator, ingredients
+        self.loader, self.objective = ingredients.loader, ingredients.objective
+        self.checkpoints = Checkpoints(run)
+        self.position = read_position(checkpoint) if checkpoint else Position()
+        self.total_steps = total_steps(config, len(self.loader))
+        self.report = report
+        optimizer = torch.optim.AdamW(parameter_groups(ingredients.encoder, config), lr=config.lr)
+        self.encoder, self.optimizer = accelerator.prepare(ingredients.encoder, optimizer)
+        if config.compile:
+            clip = ingredients.encoder.clip
+            clip.vision_model.compile()
+            clip.text_model.encoder.compile(dynamic=True)
+        if checkpoint:
+            state = read_optimizer(checkpoint)
+            self.optimizer.load_state_dict(state["optimizer"])
+            if accelerator.scaler is not None and state["scaler"]:
+                accelerator.scaler.load_state_dict(state["scaler"])
+        self.log: JsonLines | None = None
+        if accelerator.is_main_process:
+            self.log = JsonLines(run / "metrics.jsonl", keep_until_step=self.position.step)
+            _write_run_file(run, config, self.loader.shards.dataset)
+        accelerator.init_trackers("glit", config=_flat(config))
+        self.saved_step = self.position.step if checkpoint else -1
+        self.last_loss = math.nan
+        self.clock, self.samples = time.perf_counter(), 0
+
+    def train(self, interrupted: threading.Event) -> TrainResult:
+        """Train until the schedule ends or the user interrupts."""
+        self.encoder.train()
+        stopped = False
+        while not stopped and self.position.step < self.total_steps:
+            epoch = self.position.epoch
+            for group, next_batch in self._steps_of_epoch():
+                self._step(group)
+                self.position = replace(
+                    self.position, step=self.position.step + 1, batch=next_batch
+                )
+                stopped = self._any_rank(interrupted.is_set())
+                every = self.config.checkpoint_every
+                if stopped or (every and self.position.step % every == 0):
+                    self._save()
+                if stopped or self.position.step >= self.total_steps:
+                    break
+            if self.position.batch >= len(self.loader):
+                self._end_epoch(epoch)
+        if self.saved_step != self.position.step:
+            self._save()
+        self.accelerator.wait_for_everyone()
+        self.accelerator.end_training()
+        return TrainResult(
+            step=self.position.step,
+            total_steps=self.total_steps,
+            loss=self.last_loss,
+            checkpoint=self.checkpoints.folder / f"step-{self.position.step:08d}",
+            interrupted=stopped,
+        )
+
+    def _steps_of_epoch(self) -> Iterator[tuple[list[Any], int]]:
+        """Groups of batches that share an optimiser step, and the number of the batch after."""
+        position = self.position
+        batches = self.loader.epoch(position.epoch, start=position.batch)
+        with contextlib.closing(batches):
+            group: list[Any] = []
+            for number, parts in enumerate(batches, start=position.batch):
+                group.append(parts)
+                if len(group) == self.config.accumulation_steps or number + 1 == len(self.loader):
+                    yield group, number + 1
+                    group = []
+
+    def _step(self, group: list[Any]) -> None:
+        config, step = self.config, self.position.step
+        torch.manual_seed(config.seed * 1_000_003 + step * 1009 + self.accelerator.process_index)
+        rate = learning_rate(
+            step,
+            total_steps=self.total_steps,
+            lr=config.lr,
+            min_lr=config.min_lr,
+            warmup_steps=config.warmup_steps,
+        )
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        metrics: dict[str, torch.Tensor] = {}
+        for index, parts in enumerate(group):
+            on_device = [part.to(self.accelerator.device) for part in parts]
+            metrics = run_step(
+                on_device,
+                encoder=self.encoder,
+                objective=self.objective,
+                accelerator=self.accelerator,
+                scale=1 / len(group),
+                last=index == len(group) - 1,
+            )
+            self._check_finite("loss", metrics["loss"])
+            self.last_loss = float(metrics["loss"])
+            self.position = replace(self.position, loss_sum=self.position.loss_sum + self.last_loss)
+            self.samples += sum(int(part.valid_B.sum()) for part in parts) * num_ranks()
+        metrics["grad_norm"] = self._clip_gradients()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._limit_logit_scale()
+        if (step + 1) % config.log_every == 0 or step + 1 == self.total_steps:
+            self._log(metrics, rate)
+
+    def _clip_gradients(self) -> torch.Tensor:
+        parameters = [p for p in self.encoder.parameters() if p.grad is not None]
+        if self.config.max_grad_norm > 0:
+            norm = self.accelerator.clip_grad_norm_(parameters, self.config.max_grad_norm)
+            assert isinstance(norm, torch.Tensor)
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if self.config.precision != "fp16":  # fp16's loss scaler skips overflowed steps itself
+            self._check_finite("gradient", norm)
+        return norm
+
+    def _check_finite(self, what: str, value: torch.Tensor) -> None:
+        if bool(torch.isfinite(value)):
+            return
+        position = self.position
+        last = self.checkpoints.last()
+        kept = f"the last good checkpoint is {last}" if last else "no checkpoint was written yet"
+        raise RunError(
+            f"training stopped: the {what} became {float(value)} at step {position.step + 1} "
+            f"(epoch {position.epoch + 1}, batch {position.batch + 1} of {len(self.loader)}); "
+            f"{kept}: lower train.lr or set train.max_grad_norm, then go on with --resume"
+        )
+
+    def _limit_logit_scale(self) -> None:
+        limit = math.log(self.config.max_logit_scale)
+        with torch.no_grad():
+            self.ingredients.encoder.clip.logit_scale.clamp_(max=limit)
+
+    def _end_epoch(self, epoch: int) -> None:
+        """Move to the next epoch; its mean loss decides which checkpoint is the best."""
+        mean_loss = self.position.loss_sum / len(self.loader)
+        best = self.position.best
+        is_best = best is None or -mean_loss > best
+        self.position = replace(
+            self.position,
+            epoch=epoch + 1,
+            batch=0,
+            loss_sum=0.0,
+            best=-mean_loss if is_best else best,
+        )
+        self._save(is_best=is_best)
+
+    def _save(self, *, is_best: bool = False) -> None:
+        self.accelerator.wait_for_everyone()
+        self.saved_step = self.position.step
+        if not self.accelerator.is_main_process:
+            return
+        scaler = self.accelerator.scaler
+        self.checkpoints.save(
+            self.position,
+            self.ingredients.encoder.clip,
+            start=self.ingredients.start,
+            preprocessing=self.ingredients.preprocessing,
+            optimizer=self.optimizer.state_dict(),
+            scaler=scaler.state_dict() if scaler is not None else None,
+            is_best=is_best,
+        )
+
+    def _log(self, metrics: dict[str, torch.Tensor], rate: float) -> None:
+        now = time.perf_counter()
+        line: dict[str, float | int | str] = {
+            "step": self.position.step + 1,
+            "total_steps": self.total_steps,
+            "epoch": self.position.epoch + 1,
+            "lr": rate,
+            **{name: float(value) for name, value in metrics.items()},
+            "samples_per_s": self.samples / max(now - self.clock, 1e-9),
+        }
+        self.clock, self.samples = now, 0
+        if self.log is not None:
+            self.log.write(line)
+            if self.report is not None:
+                self.report(line)
+        self.accelerator.log(
+            {k: v for k, v in line.items() if k != "step"}, step=self.position.step + 1
+        )
+
+    def _any_rank(self, flag: bool) -> bool:
+        """Whether the flag is up on any process; all of them get the same answer."""
+        if self.accelerator.num_processes == 1:
+            return flag
+        flags = self.accelerator.gather(torch.tensor([flag], device=self.accelerator.device))
+        return bool(torch.as_tensor(flags).any())
+
+
+def total_steps(config: TrainConfig, num_batches: int) -> int:
+    """Optimiser steps of a schedule."""
+    per_epoch = -(-num_batches // config.accumulation_steps)
+    steps = per_epoch * config.epochs
+    return min(steps, config.max_steps) if config.max_steps else steps
+
+
+def parameter_groups(encoder: torch.nn.Module, config: TrainConfig) -> list[dict[str, Any]]:
+    """Matrices and embeddings with weight decay; gains, biases and the logit scale without."""
+    trained = [p for p in encoder.parameters() if p.requires_grad]
+    return [
+        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
+    ]
+
+
+def _find_checkpoint(run: Path, *, resume: bool) -> Path | None:
+    last = Checkpoints(run).last()
+    if resume and last is None:
+        raise InputError(f"{run}: no checkpoint to resume from; start the run without --resume")
+    if not resume and last is not None:
+        raise InputError(
+            f"{run}: holds a run already (last checkpoint {last.name}); go on with --resume, or "
+            "choose another folder with -o"
+        )
+    return last if resume else None
+
+
+def _write_run_file(run: Path, config: TrainConfig, dataset: str) -> None:
+    """``RUN/run.json``: what was run on what, for the reader and for comparisons."""
+    import importlib.metadata
+
+    import glit
+
+    packages = {
+        name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
+    }
+    values = {
+        "glit": glit.__version__,
+        "packages": packages,
+        "dataset": dataset,
+        "train": dataclasses.asdict(config),
+    }
+    (run / "run.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def _flat(config: TrainConfig) -> dict[str, str | int | float | bool]:
+    return {
+        key: value if isinstance(value, str | int | float | bool) else str(value)
+        for key, value in dataclasses.asdict(config).items()
+    }
+
+
+@contextlib.contextmanager
+def _interrupt_flag() -> Iterator[threading.Event]:
+    """Ctrl-C sets the flag, so that a run stops between steps; a second one stops at once."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def handle(signum: int, frame: Any) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGINT, before)

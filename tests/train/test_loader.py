@@ -1,0 +1,212 @@
+"""Batches from the shards: exactly once, in the same order, from any position."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from glit.errors import DatasetError, InputError
+from glit.train.loader import BatchLoader, LoaderConfig
+from glit.train.source import LocalPair, Shards, best_pairs
+
+
+def config(**changes) -> LoaderConfig:
+    values = {
+        "side": 32,
+        "fit": "resize",
+        "needs_global": True,
+        "num_local": 1,
+        "distinct_regions": False,
+        "pad_id": 0,
+        "batch_size": 8,
+        "window": 2,
+        "num_workers": 0,
+    }
+    return LoaderConfig(**{**values, **changes})
+
+
+def loader(
+    dataset: Path, tokenizer, *, rank: int = 0, num_ranks: int = 1, **changes
+) -> BatchLoader:
+    return BatchLoader(
+        Shards(str(dataset)),
+        lambda texts: tokenizer.encode_closed(texts, context=248),
+        config(**changes),
+        rank=rank,
+        num_ranks=num_ranks,
+    )
+
+
+def captions(batch, tokenizer) -> list[str]:
+    """Captions of the real samples of a batch, from its token ids."""
+    flat = batch.texts.input_ids_RW.flatten()
+    texts = []
+    for index in range(batch.num_global):
+        if bool(batch.valid_B[index]):
+            start, length = int(batch.texts.offset_T[index]), int(batch.texts.length_T[index])
+            texts.append(tokenizer.hf.decode(flat[start + 1 : start + length - 1].tolist()))
+    return texts
+
+
+def all_captions(parts_of_batches, tokenizer) -> list[str]:
+    return [c for parts in parts_of_batches for part in parts for c in captions(part, tokenizer)]
+
+
+def test_workers_give_what_the_calling_thread_gives(make_dataset, tokenizer) -> None:
+    dataset = make_dataset(45, rows_per_group=5, rows_per_file=15)
+    alone = list(loader(dataset, tokenizer).epoch(0))
+    threaded = list(loader(dataset, tokenizer, num_workers=3, prefetch=2).epoch(0))
+    assert len(alone) == len(threaded) == 6
+    for a, b in zip(alone, threaded, strict=True):
+        assert torch.equal(a[0].pixels_V3SS, b[0].pixels_V3SS)
+        assert torch.equal(a[0].texts.input_ids_RW, b[0].texts.input_ids_RW)
+        assert torch.equal(a[0].boxes_BK4, b[0].boxes_BK4)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+def test_every_sample_once_and_batches_do_not_depend_on_the_ranks(
+    make_dataset, tokenizer, num_ranks: int
+) -> None:
+    dataset = make_dataset(45, rows_per_group=5, rows_per_file=15)
+    wanted = list(loader(dataset, tokenizer).epoch(1))
+    ranks = [
+        list(loader(dataset, tokenizer, rank=r, num_ranks=num_ranks).epoch(1))
+        for r in range(num_ranks)
+    ]
+    everything = []
+    for index, parts in enumerate(wanted):
+        together = [c for rank in ranks for c in captions(rank[index][0], tokenizer)]
+        assert together == captions(parts[0], tokenizer)
+        assert len({len(rank[index][0].valid_B) for rank in ranks}) == 1
+        everything += together
+    assert len(everything) == len(set(everything)) == 45
+
+
+def test_starting_in_the_middle(make_dataset, tokenizer) -> None:
+    dataset = make_dataset(40, rows_per_group=5)
+    whole = all_captions(loader(dataset, tokenizer).epoch(2), tokenizer)
+    rest = all_captions(loader(dataset, tokenizer, num_workers=2).epoch(2, start=3), tokenizer)
+    assert rest == whole[24:]
+
+
+def test_parts_of_a_batch_for_gradient_caching(make_dataset, tokenizer) -> None:
+    dataset = make_dataset(16)
+    whole = all_captions(loader(dataset, tokenizer).epoch(0), tokenizer)
+    parts = list(loader(dataset, tokenizer, micro_batch_size=3).epoch(0))
+    assert [len(p.valid_B) for p in parts[0]] == [3, 3, 2]
+    assert all_captions(parts, tokenizer) == whole
+
+
+def test_stopping_early_ends_the_threads(make_dataset, tokenizer) -> None:
+    import threading
+
+    epoch = loader(make_dataset(64), tokenizer, num_workers=2, prefetch=1).epoch(0)
+    next(epoch)
+    epoch.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("glit-")]
+
+
+def test_pairs_where_the_whole_image_wins_are_left_out(make_dataset, tokenizer) -> None:
+    def global_wins_first(index: int, row) -> None:
+        row["pairs"][0]["global_wins"] = True
+
+    rows = Shards(str(make_dataset(2, change=global_wins_first))).read(0)
+    assert len(rows[0].pairs) == 3
+    assert rows[0].pairs[0].similarity < 0.4
+
+
+def test_out_of_window_spans_become_empty(make_dataset) -> None:
+    def leave_window(index: int, row) -> None:
+        row["sentences"][row["pairs"][0]["sentence"]]["in_window"] = False
+
+    rows = Shards(str(make_dataset(1, change=leave_window))).read(0)
+    assert rows[0].pairs[0].token_span == (0, 0)
+    assert rows[0].pairs[1].token_span != (0, 0)
+
+
+def test_distinct_regions_keep_the_best_sentence() -> None:
+    def pair(name: str, x: float) -> LocalPair:
+        return LocalPair(
+            sentence=name, token_span=(1, 2), box_xyxy=(x, 0, x + 1, 1), similarity=0.1
+        )
+
+    pairs = (pair("a", 0), pair("b", 0), pair("c", 5))
+    assert [p.sentence for p in best_pairs(pairs, most=8, distinct_regions=True)] == ["a", "c"]
+    assert [p.sentence for p in best_pairs(pairs, most=2, distinct_regions=False)] == ["a", "b"]
+
+
+def test_a_dataset_without_pairs(make_dataset, tokenizer) -> None:
+    def no_pairs(index: int, row) -> None:
+        row["pairs"], row["regions"] = [], []
+
+    dataset = make_dataset(9, change=no_pairs)
+    assert not Shards(str(dataset)).has_local_pairs()
+    batch = next(loader(dataset, tokenizer).epoch(0))[0]
+    assert not bool(batch.valid_local_BK.any())
+    assert batch.pixels_V3SS.shape[0] == batch.num_global == 8
+
+
+def test_no_dataset_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no manifest.json"):
+        Shards(str(tmp_path))
+
+
+def test_a_missing_shard_is_found_at_the_start(make_dataset) -> None:
+    dataset = make_dataset(40, rows_per_file=10)
+    sorted((dataset / "data").iterdir())[2].unlink()
+    with pytest.raises(DatasetError, match=r"train-00002-of-00004.parquet is in the manifest"):
+        Shards(str(dataset))
+
+
+def test_a_truncated_shard_is_found_at_the_start(make_dataset) -> None:
+    dataset = make_dataset(10)
+    file = next((dataset / "data").iterdir())
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DatasetError, match=r"train-00000-of-00001.parquet: not a readable"):
+        Shards(str(dataset))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("damage", ["removed", "cut short"])
+def test_a_shard_lost_under_the_trainer(make_dataset, tokenizer, num_workers, damage) -> None:
+    dataset = make_dataset(40, rows_per_group=4, rows_per_file=20)
+    epoch = loader(dataset, tokenizer, num_workers=num_workers, window=1, prefetch=1).epoch(0)
+    next(epoch)
+    for file in (dataset / "data").iterdir():
+        if damage == "removed":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(DatasetError, match=r"row group \d+ cannot be read .* --resume"):
+        list(epoch)
+
+
+def test_an_image_that_does_not_decode_is_named(make_dataset, tokenizer) -> None:
+    def damage(index: int, row) -> None:
+        row["image"]["bytes"] = b"not an image"
+
+    dataset = make_dataset(8, change=damage)
+    with pytest.raises(DatasetError, match=r"sample [0-9a-f]{64} in row group 0 cannot be decoded"):
+        list(loader(dataset, tokenizer, num_workers=1).epoch(0))
+
+
+def test_images_stored_by_path(make_dataset, tokenizer, tmp_path: Path) -> None:
+    """Bytes are null; the manifest says below which folder the images are."""
+    images = tmp_path / "images"
+    images.mkdir()
+
+    def by_path(index: int, row) -> None:
+        (images / row["source_path"]).write_bytes(row["image"]["bytes"])
+        row["image"]["bytes"] = None
+
+    dataset = make_dataset(3, change=by_path)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    (dataset / "manifest.json").write_text(json.dumps({**manifest, "image_root": str(images)}))
+    rows = Shards(str(dataset)).read(0)
+    assert rows[1].image == (images / "000001.jpg").read_bytes()
+    (images / "000001.jpg").unlink()
+    with pytest.raises(DatasetError, match=r"000001.jpg is stored by path"):
+        rows[1]
