@@ -45,18 +45,21 @@ def stage_row(stage: str, sample_id: str, outcome: Sample | Drop) -> dict[str, A
     return {"sample_id": sample_id, **_PAYLOADS[stage](outcome)}
 
 
-def _caption_payload(sample: Sample) -> dict[str, Any]:
+def caption_payload(sample: Sample) -> dict[str, Any]:
+    """The caption's columns."""
     assert sample.caption is not None
     source = dataclasses.asdict(sample.caption)
     return {"caption": source.pop("text"), "caption_source": source}
 
 
-def _sentences_payload(sample: Sample) -> dict[str, Any]:
+def sentences_payload(sample: Sample) -> dict[str, Any]:
+    """The sentences' column."""
     assert sample.sentences is not None
     return {"sentences": [dataclasses.asdict(sentence) for sentence in sample.sentences]}
 
 
-def _regions_payload(sample: Sample) -> dict[str, Any]:
+def regions_payload(sample: Sample) -> dict[str, Any]:
+    """The regions' column, boxes flat."""
     assert sample.regions is not None
     return {"regions": [_flat_region(region) for region in sample.regions]}
 
@@ -66,7 +69,8 @@ def _flat_region(region: Region) -> dict[str, Any]:
     return {**flat.pop("box"), **flat}
 
 
-def _matches_payload(sample: Sample) -> dict[str, Any]:
+def matches_payload(sample: Sample) -> dict[str, Any]:
+    """Similarities and pairs."""
     assert sample.matches is not None
     return {
         "similarity": list(sample.matches.similarity),
@@ -75,10 +79,10 @@ def _matches_payload(sample: Sample) -> dict[str, Any]:
 
 
 _PAYLOADS = {
-    "caption": _caption_payload,
-    "split": _sentences_payload,
-    "propose": _regions_payload,
-    "match": _matches_payload,
+    "caption": caption_payload,
+    "split": sentences_payload,
+    "propose": regions_payload,
+    "match": matches_payload,
 }
 
 

@@ -211,3 +211,24 @@ def _file_hash(file: Path) -> str:
     except OSError:
         pass  # a cache that cannot be written costs time, nothing else
     return value
+
+
+def is_here(name: str) -> bool:
+    """Whether a model of the manifest can be loaded without a network."""
+    entry = manifest().get(name, {})
+    if "mini" in entry:
+        return mini_model(entry["mini"]).is_dir()
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        return False
+    try:
+        path = snapshot_download(
+            str(entry.get("id", name)),
+            revision=str(entry.get("revision", "main")),
+            local_files_only=True,
+        )
+        check_complete(Path(path), name=name)
+    except (OSError, ValueError, WeightsError):
+        return False
+    return True

@@ -143,6 +143,8 @@ class ProposeConfig:
     """Largest share of the image a region may cover."""
     max_iou: float = 0.9
     """Of two detections that overlap more than this, the better scored one stays."""
+    allow_pickle: bool = False
+    """Load checkpoints that are pickles (ultralytics, segment-anything); they can run code."""
     max_regions: int = 30
     """Most regions per image; the grid always stays."""
     batch_size: int = _speed(8)

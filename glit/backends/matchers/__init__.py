@@ -1,0 +1,3 @@
+"""Models that compare regions with sentences."""
+
+from __future__ import annotations

@@ -1,0 +1,109 @@
+"""CLIP by transformers: region crops and sentences into one space, each encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from glit.backends.device import pick_device, pick_dtype, require_torch
+from glit.backends.matchers.crops import CropSpec, cut_crops, normalise
+from glit.backends.tokenizer import TextTokenizer
+from glit.backends.weights import Resolved
+from glit.errors import WeightsError
+from glit.geometry import Boxes
+from glit.images import Pixels
+from glit.stages.config import MatchConfig
+
+
+class ClipMatcher:
+    """``CLIPModel`` of any size. Embeddings are projected and L2-normalised, in float32."""
+
+    def __init__(self, config: MatchConfig, model: Resolved) -> None:
+        self._torch = require_torch("the matcher")
+        from transformers import CLIPModel
+
+        self._batch_size = config.batch_size
+        self._device = pick_device(config.device)
+        self._dtype = pick_dtype(config.precision, self._device)
+        try:
+            loaded: Any = CLIPModel.from_pretrained(
+                str(model.path), local_files_only=True, dtype=self._dtype
+            )
+        except (OSError, ValueError) as error:
+            raise WeightsError(
+                f"model {model.name!r}: cannot be loaded as CLIP ({error})"
+            ) from error
+        self.model = loaded.to(self._device).eval()
+        self.tokenizer = TextTokenizer(model.path)
+        self.spec = _crop_spec(str(model.path), self.model.config.vision_config.image_size)
+        self.context = int(self.model.config.text_config.max_position_embeddings)
+
+    def embed_regions(
+        self, images: Sequence[Pixels], boxes: Sequence[Boxes]
+    ) -> list[Float[np.ndarray, "R D"]]:
+        """See :class:`glit.backends.protocols.Matcher`; crops of several images share a batch."""
+        counts = [len(each) for each in boxes]
+        crops = self._torch.cat(
+            [
+                cut_crops(image, each, self.spec, device=self._device)
+                for image, each in zip(images, boxes, strict=True)
+            ]
+        )
+        parts = [
+            self.embed_pixels(crops[start : start + self._batch_size])
+            for start in range(0, len(crops), self._batch_size)
+        ]
+        joined = np.concatenate(parts)
+        return np.split(joined, np.cumsum(counts)[:-1])
+
+    def embed_pixels(self, crops: Any) -> Float[np.ndarray, "N D"]:
+        """Embeddings of byte-valued crops [N, 3, S, S]."""
+        with self._torch.inference_mode():
+            pixels = normalise(crops, self.spec, self._dtype)
+            pooled = self.model.vision_model(pixel_values=pixels).pooler_output
+            return self._normalised(self.model.visual_projection(pooled))
+
+    def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
+        """See :class:`glit.backends.protocols.Matcher`; each distinct sentence is encoded once.
+
+        Sentences are sorted by length, so that a batch is hardly padded.
+        """
+        distinct = sorted(set(sentences))
+        ids = self.tokenizer.encode_closed(distinct, context=self.context)
+        order = sorted(range(len(distinct)), key=lambda index: (len(ids[index]), index))
+        found: dict[str, np.ndarray] = {}
+        for start in range(0, len(order), self._batch_size):
+            batch = order[start : start + self._batch_size]
+            embedded = self._embed_ids([ids[index] for index in batch])
+            found.update(zip((distinct[index] for index in batch), embedded, strict=True))
+        return np.stack([found[sentence] for sentence in sentences])
+
+    def _embed_ids(self, ids: list[list[int]]) -> Float[np.ndarray, "N D"]:
+        torch = self._torch
+        longest = max(map(len, ids))
+        tokens = torch.full((len(ids), longest), self.tokenizer.end_id, dtype=torch.long)
+        for row, each in enumerate(ids):
+            tokens[row, : len(each)] = torch.tensor(each)
+        last = torch.tensor([len(each) - 1 for each in ids], device=self._device)
+        with torch.inference_mode():
+            # causal attention: what follows the end token cannot reach it, so no mask is needed
+            hidden = self.model.text_model(input_ids=tokens.to(self._device)).last_hidden_state
+            pooled = hidden[torch.arange(len(ids), device=self._device), last]
+            return self._normalised(self.model.text_projection(pooled))
+
+    def _normalised(self, projected: Any) -> np.ndarray:
+        unit = self._torch.nn.functional.normalize(projected.float(), dim=-1)
+        return unit.cpu().numpy()
+
+
+def _crop_spec(path: str, side: int) -> CropSpec:
+    from transformers import CLIPImageProcessor
+
+    try:
+        processor: Any = CLIPImageProcessor.from_pretrained(path, local_files_only=True)
+    except OSError as error:
+        raise WeightsError(f"{path}: it holds no preprocessor_config.json ({error})") from error
+    return CropSpec(side=side, mean=tuple(processor.image_mean), std=tuple(processor.image_std))

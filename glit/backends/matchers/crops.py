@@ -1,0 +1,109 @@
+"""Crops of one image, cut and resized on the device, equal to CLIP's own preprocessing.
+
+CLIP's processor resizes the shorter side to S with antialiased bicubic interpolation and cuts
+the middle S x S. The same is done here from one decoded image, without a picture object, a file
+or a processor call per crop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glit.geometry import Boxes
+from glit.images import Pixels
+
+MAX_ASPECT = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CropSpec:
+    """What CLIP's image processor does."""
+
+    side: int
+    """Side of the encoder's square input, pixels."""
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> Any:
+    """All crops of one image.
+
+    Args:
+        image: uint8 RGB [height, width, 3].
+        boxes: [N, 4] xyxy pixels; grown to whole pixels.
+        spec: the encoder's input.
+        device: where to cut.
+
+    Returns:
+        uint8-valued tensor [N, 3, side, side] on ``device`` (uint8 on a CPU, whose resizing is
+        vectorised for bytes; rounded float32 elsewhere).
+    """
+    import torch
+
+    # a view with channels last: the layout the byte kernel is fastest on
+    whole = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0).to(device)
+    if whole.device.type != "cpu":
+        whole = whole.float()
+    return torch.cat([_crop(whole, box, spec.side) for box in whole_pixel_boxes(image, boxes)])
+
+
+def whole_pixel_boxes(image: Pixels, boxes: Boxes) -> list[tuple[int, int, int, int]]:
+    """Boxes grown to whole pixels inside the frame, at least one pixel on each side."""
+    height, width = image.shape[:2]
+    result = []
+    for x0, y0, x1, y1 in boxes.tolist():
+        left = min(max(int(np.floor(x0)), 0), width - 1)
+        top = min(max(int(np.floor(y0)), 0), height - 1)
+        right = max(min(int(np.ceil(x1)), width), left + 1)
+        bottom = max(min(int(np.ceil(y1)), height), top + 1)
+        result.append((left, top, right, bottom))
+    return result
+
+
+def _crop(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
+    from torch.nn import functional
+
+    left, top, right, bottom = _middle(box)
+    crop = whole[:, :, top:bottom, left:right]
+    height, width = bottom - top, right - left
+    if width <= height:
+        size = (max(side, int(side * height / width)), side)
+    else:
+        size = (side, max(side, int(side * width / height)))
+    resized = functional.interpolate(
+        crop, size=size, mode="bicubic", antialias=True, align_corners=False
+    )
+    if resized.is_floating_point():
+        resized = resized.round_().clamp_(0, 255)
+    y, x = (size[0] - side) // 2, (size[1] - side) // 2
+    return resized[:, :, y : y + side, x : x + side]
+
+
+def _middle(box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """The box, its longer side cut about the middle to at most four times the shorter.
+
+    Only the middle square survives CLIP's centre crop; this bounds the work for boxes such as
+    10 x 4000 pixels and leaves ordinary ones untouched.
+    """
+    left, top, right, bottom = box
+    width, height = right - left, bottom - top
+    most = int(MAX_ASPECT * min(width, height))
+    if width > most:
+        left += (width - most) // 2
+        right = left + most
+    if height > most:
+        top += (height - most) // 2
+        bottom = top + most
+    return left, top, right, bottom
+
+
+def normalise(crops: Any, spec: CropSpec, dtype: Any) -> Any:
+    """Byte values [N, 3, S, S] to the encoder's input, in ``dtype``."""
+    import torch
+
+    mean = torch.tensor(spec.mean, device=crops.device).view(1, 3, 1, 1) * 255
+    std = torch.tensor(spec.std, device=crops.device).view(1, 3, 1, 1) * 255
+    return ((crops.float() - mean) / std).to(dtype)

@@ -1,0 +1,72 @@
+"""YOLO by ultralytics (AGPL-3.0): an optional extra, imported only here and only when asked for."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glit.backends.device import pick_device
+from glit.backends.proposers.yolos import make_regions
+from glit.backends.weights import Resolved
+from glit.errors import MissingExtraError, WeightsError
+from glit.images import Pixels
+from glit.records import Region
+from glit.stages.config import ProposeConfig
+
+
+class YoloDetector:
+    """An ultralytics detection model. Its checkpoints are pickles, so it must be allowed."""
+
+    def __init__(self, config: ProposeConfig, model: Resolved) -> None:
+        os.environ.setdefault("YOLO_CONFIG_DIR", tempfile.mkdtemp(prefix="glit-yolo-"))
+        os.environ.setdefault("YOLO_AUTOINSTALL", "false")
+        try:
+            from ultralytics import YOLO
+        except ImportError as error:
+            raise MissingExtraError(
+                "ultralytics", extra="yolo", needed_for="propose.backend = 'yolo'"
+            ) from error
+        if not config.allow_pickle:
+            raise WeightsError(
+                f"model {model.name!r}: ultralytics checkpoints are pickles and can run code; "
+                "if you trust the file, set propose.allow_pickle = true"
+            )
+        self._config = config
+        self._device = str(pick_device(config.device))
+        try:
+            self._model: Any = YOLO(str(model.path), task="detect")
+        except (OSError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+            raise WeightsError(
+                f"model {model.name!r}: cannot be loaded by ultralytics ({error})"
+            ) from error
+
+    def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
+        """See :class:`glit.backends.protocols.Detector`; only images of one shape share a batch."""
+        shapes: dict[tuple[int, ...], list[int]] = {}
+        for index, image in enumerate(images):
+            shapes.setdefault(image.shape, []).append(index)
+        found: list[list[Region]] = [[] for _ in images]
+        for indices in shapes.values():
+            for start in range(0, len(indices), self._config.batch_size):
+                batch = indices[start : start + self._config.batch_size]
+                for index, result in zip(batch, self._predict(images, batch), strict=True):
+                    boxes = result.boxes.cpu().numpy()
+                    labels = [str(result.names[int(label)]) for label in boxes.cls]
+                    found[index] = make_regions(
+                        boxes.xyxy, boxes.conf, labels, image=images[index], source="yolo"
+                    )
+        return found
+
+    def _predict(self, images: Sequence[Pixels], batch: list[int]) -> list[Any]:
+        bgr = [np.ascontiguousarray(images[index][:, :, ::-1]) for index in batch]
+        return self._model.predict(
+            bgr,
+            conf=self._config.score_threshold,
+            device=self._device,
+            max_det=max(300, self._config.max_regions),
+            verbose=False,
+        )

@@ -1,0 +1,122 @@
+"""YOLOS by transformers: the library's own resizing and post-processing, batched by shape.
+
+YOLOS has no pixel mask, so padding an image changes its boxes; only images that have one shape
+after resizing share a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glit.backends.device import pick_device, pick_dtype, require_torch
+from glit.backends.weights import Resolved
+from glit.errors import WeightsError
+from glit.images import Pixels
+from glit.records import Box, Region
+from glit.stages.config import ProposeConfig
+
+
+class YolosDetector:
+    """``YolosForObjectDetection`` with its image processor."""
+
+    def __init__(self, config: ProposeConfig, model: Resolved) -> None:
+        self._torch = require_torch("propose.backend = 'yolos'")
+        from transformers import YolosForObjectDetection, YolosImageProcessor
+
+        self._config = config
+        self._device = pick_device(config.device)
+        self._dtype = pick_dtype(config.precision, self._device)
+        try:
+            self.processor: Any = YolosImageProcessor.from_pretrained(
+                str(model.path), local_files_only=True
+            )
+            loaded: Any = YolosForObjectDetection.from_pretrained(
+                str(model.path), local_files_only=True, dtype=self._dtype
+            )
+        except (OSError, ValueError) as error:
+            raise WeightsError(
+                f"model {model.name!r}: cannot be loaded as YOLOS ({error})"
+            ) from error
+        self.model = loaded.to(self._device).eval()
+        self._labels = self.model.config.id2label
+        self._patch = self.model.config.patch_size
+
+    def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
+        """See :class:`glit.backends.protocols.Detector`; only images of one shape share a batch."""
+        inputs = [self._prepare(image) for image in images]
+        shapes: dict[tuple[int, ...], list[int]] = {}
+        for index, pixels in enumerate(inputs):
+            if min(pixels.shape[-2:]) >= self._patch:  # else thinner than one patch: no detections
+                shapes.setdefault(tuple(pixels.shape), []).append(index)
+        found: list[list[Region]] = [[] for _ in images]
+        for indices in shapes.values():
+            for start in range(0, len(indices), self._config.batch_size):
+                batch = indices[start : start + self._config.batch_size]
+                sizes = [images[index].shape[:2] for index in batch]
+                for index, detections in zip(batch, self._run(inputs, batch, sizes), strict=True):
+                    found[index] = self._regions(detections, images[index])
+        return found
+
+    def _prepare(self, image: Pixels) -> Any:
+        chw = self._torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
+        batch = self.processor(
+            images=chw.to(self._device), do_pad=False, return_tensors="pt", device=self._device
+        )
+        return batch["pixel_values"][0]
+
+    def _run(self, inputs: list[Any], batch: list[int], sizes: list[Any]) -> list[dict[str, Any]]:
+        torch = self._torch
+        with torch.inference_mode():
+            pixels = torch.stack([inputs[index] for index in batch]).to(self._dtype)
+            outputs = self.model(pixel_values=pixels)
+            outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
+            return self.processor.post_process_object_detection(
+                outputs,
+                threshold=self._config.score_threshold,
+                target_sizes=torch.tensor(sizes, device=self._device),
+            )
+
+    def _regions(self, detections: dict[str, Any], image: Pixels) -> list[Region]:
+        scores = detections["scores"].cpu().numpy()
+        labels = detections["labels"].cpu().numpy()
+        boxes = detections["boxes"].cpu().numpy()
+        return make_regions(
+            boxes,
+            scores,
+            [str(self._labels.get(int(label), label)) for label in labels],
+            image=image,
+            source="yolos",
+        )
+
+
+def make_regions(
+    boxes: np.ndarray, scores: np.ndarray, labels: list[str], *, image: Pixels, source: Any
+) -> list[Region]:
+    """Detections as regions: cut to the frame, best score first, empty boxes left out.
+
+    Coordinates are kept to a hundredth of a pixel and scores to 1e-4, well above the noise by
+    which batching moves them.
+
+    Args:
+        boxes: [N, 4] xyxy in the image's pixels.
+        scores: [N] in [0, 1].
+    """
+    height, width = image.shape[:2]
+    regions = []
+    for index in np.lexsort((np.arange(len(scores)), -scores)):
+        x0, y0, x1, y1 = np.round(
+            np.clip(boxes[index], 0, [width, height, width, height]).astype(np.float64), 2
+        ).tolist()
+        if x0 < x1 and y0 < y1:
+            regions.append(
+                Region(
+                    box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
+                    score=round(float(scores[index]), 4),
+                    label=labels[index],
+                    source=source,
+                )
+            )
+    return regions

@@ -1,0 +1,231 @@
+"""Segment-anything models of any size, built from a small config and kept as safetensors.
+
+The published builders know three sizes and read pickles; here a frozen config gives the shape, so
+that a small model and ViT-H are the same code, and a folder holds ``model.safetensors`` beside
+``config.json``, which also carries the automatic-mask thresholds fitted to the weights
+(Segment Anything, Kirillov et al. 2023, sections 3 and B).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glit.errors import MissingExtraError, WeightsError
+
+if TYPE_CHECKING:
+    from segment_anything.modeling import Sam
+
+WEIGHTS_NAME = "model.safetensors"
+CONFIG_NAME = "config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamConfig:
+    """The shape of a segment-anything model."""
+
+    image_size: int = 1024
+    """Side of the square input in pixels."""
+    patch_size: int = 16
+    embed_dim: int = 768
+    depth: int = 12
+    num_heads: int = 12
+    global_attn_indexes: tuple[int, ...] = (2, 5, 8, 11)
+    """Blocks with global attention; the others use windows."""
+    window_size: int = 14
+    """Side of the attention window in patches; 0 makes every block global."""
+    use_rel_pos: bool = True
+    prompt_dim: int = 256
+    """Width of the image embedding, the prompt encoder and the decoder."""
+    decoder_mlp_dim: int = 2048
+    decoder_num_heads: int = 8
+    iou_head_dim: int = 256
+    pixel_mean: tuple[float, float, float] = (123.675, 116.28, 103.53)
+    pixel_std: tuple[float, float, float] = (58.395, 57.12, 57.375)
+
+
+PRESETS: dict[str, SamConfig] = {
+    "vit_b": SamConfig(),
+    "vit_l": SamConfig(
+        embed_dim=1024, depth=24, num_heads=16, global_attn_indexes=(5, 11, 17, 23)
+    ),
+    "vit_h": SamConfig(
+        embed_dim=1280, depth=32, num_heads=16, global_attn_indexes=(7, 15, 23, 31)
+    ),
+    "mini": SamConfig(
+        image_size=128,
+        patch_size=8,
+        embed_dim=160,
+        depth=4,
+        num_heads=4,
+        global_attn_indexes=(),
+        window_size=0,
+        use_rel_pos=False,
+        prompt_dim=128,
+        decoder_mlp_dim=256,
+        decoder_num_heads=4,
+        iou_head_dim=128,
+        pixel_mean=(127.5, 127.5, 127.5),
+        pixel_std=(127.5, 127.5, 127.5),
+    ),
+}
+"""The published sizes, and the mini pack's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskThresholds:
+    """Settings of automatic masks that belong to the weights; the defaults are the paper's."""
+
+    points_per_side: int = 32
+    pred_iou_thresh: float = 0.88
+    stability_score_thresh: float = 0.95
+    stability_score_offset: float = 1.0
+    box_nms_thresh: float = 0.7
+    min_mask_region_area: int = 0
+    """Pixels; smaller holes and islands are removed."""
+
+
+def build_sam(config: SamConfig) -> Sam:
+    """An untrained model of this shape, in evaluation mode.
+
+    :raises MissingExtraError: when segment-anything is not installed
+    """
+    try:
+        from segment_anything.modeling import (
+            ImageEncoderViT,
+            MaskDecoder,
+            PromptEncoder,
+            Sam,
+            TwoWayTransformer,
+        )
+        from torch import nn
+    except ImportError as error:
+        raise MissingExtraError(
+            "segment-anything", extra="sam", needed_for="propose.backend = 'sam'"
+        ) from error
+    side = config.image_size // config.patch_size
+    encoder = ImageEncoderViT(
+        img_size=config.image_size,
+        patch_size=config.patch_size,
+        embed_dim=config.embed_dim,
+        depth=config.depth,
+        num_heads=config.num_heads,
+        mlp_ratio=4,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        qkv_bias=True,
+        use_rel_pos=config.use_rel_pos,
+        global_attn_indexes=config.global_attn_indexes,
+        window_size=config.window_size,
+        out_chans=config.prompt_dim,
+    )
+    prompts = PromptEncoder(
+        embed_dim=config.prompt_dim,
+        image_embedding_size=(side, side),
+        input_image_size=(config.image_size, config.image_size),
+        mask_in_chans=16,
+    )
+    decoder = MaskDecoder(
+        num_multimask_outputs=3,
+        transformer=TwoWayTransformer(
+            depth=2,
+            embedding_dim=config.prompt_dim,
+            mlp_dim=config.decoder_mlp_dim,
+            num_heads=config.decoder_num_heads,
+        ),
+        transformer_dim=config.prompt_dim,
+        iou_head_depth=3,
+        iou_head_hidden_dim=config.iou_head_dim,
+    )
+    model = Sam(
+        image_encoder=encoder,
+        prompt_encoder=prompts,
+        mask_decoder=decoder,
+        pixel_mean=list(config.pixel_mean),
+        pixel_std=list(config.pixel_std),
+    )
+    return model.eval()
+
+
+def save_sam(
+    model: Sam, config: SamConfig, folder: Path, *, thresholds: MaskThresholds | None = None
+) -> None:
+    """Write the weights in fp16 and the config; both are read back by :func:`load_sam`."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.half().contiguous() for name, value in model.state_dict().items()}
+    save_file(weights, folder / WEIGHTS_NAME, metadata={"format": "pt"})
+    (folder / WEIGHTS_NAME).chmod(0o644)
+    described = {
+        "model_type": "segment-anything",
+        "model": asdict(config),
+        "thresholds": asdict(thresholds or MaskThresholds()),
+    }
+    text = json.dumps(described, indent=2, sort_keys=True)
+    (folder / CONFIG_NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def read_sam_config(folder: Path) -> tuple[SamConfig, MaskThresholds]:
+    """The shape and the thresholds of a saved model.
+
+    :raises WeightsError: when the file is missing or is not of this format
+    """
+    path = folder / CONFIG_NAME
+    try:
+        described: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        shape, thresholds = described["model"], described["thresholds"]
+    except OSError as error:
+        raise WeightsError(
+            f"{folder}: no {CONFIG_NAME}, wanted a segment-anything folder with {WEIGHTS_NAME} "
+            f"and {CONFIG_NAME}; check the path of the model"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise WeightsError(
+            f"{path}: not a segment-anything config (wanted the tables model and thresholds); "
+            "save the model again with glit.backends.sam_model.save_sam"
+        ) from error
+    return (
+        SamConfig(**_known(SamConfig, shape, path)),
+        MaskThresholds(**_known(MaskThresholds, thresholds, path)),
+    )
+
+
+def load_sam(folder: Path) -> tuple[Sam, SamConfig, MaskThresholds]:
+    """A saved model in float32 and evaluation mode, with its config and thresholds.
+
+    :raises WeightsError: when weights are missing, half downloaded, or of another shape
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    config, thresholds = read_sam_config(folder)
+    path = folder / WEIGHTS_NAME
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(
+            f"{path}: missing or incomplete ({error}); fetch or copy the weights again"
+        ) from error
+    model = build_sam(config)
+    try:
+        model.load_state_dict({name: value.float() for name, value in weights.items()})
+    except RuntimeError as error:
+        raise WeightsError(
+            f"{path}: the weights do not have the shape {CONFIG_NAME} gives; "
+            "weights and config must come from one model"
+        ) from error
+    return model.eval(), config, thresholds
+
+
+def _known(kind: type, values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The values with lists made tuples, once every key is known to ``kind``."""
+    names = {field.name for field in fields(kind)}
+    unknown = sorted(set(values) - names)
+    if unknown:
+        raise WeightsError(
+            f"{path}: unknown key {unknown[0]!r}; the keys are {', '.join(sorted(names))}"
+        )
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}

@@ -1,0 +1,340 @@
+"""From a folder of images to a dataset: the stages in order, resumable at every chunk."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from glit.backends.tokenizer import tokenizer_hash
+from glit.dataset.card import dataset_card
+from glit.dataset.manifest import MANIFEST, Counts, make_manifest, read_manifest
+from glit.errors import InputError, RunError, UserError
+from glit.executors.pack_task import PackTask, PackUnit, descriptions
+from glit.executors.protocols import Executor, Tally
+from glit.executors.stage_task import StageTask, disk_error
+from glit.flow import STAGES, Plan, make_plan
+from glit.listing import Chunk, Source, entries, find_source, write_listing
+from glit.progress import StageProgress
+from glit.recipe import Recipe
+from glit.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.stages.brought import prepare
+from glit.stages.dedup import Duplicate, find_duplicates
+from glit.stages.pack import DataFile, cut_files, describe_file, to_json
+from glit.storage import Store
+from glit.tables import write_parquet
+from glit.work import Work, with_skips
+
+STATE = "state.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What the user asked for."""
+
+    images: str
+    output: str
+    recipe: Recipe
+    captions: str | None = None
+    limit: int | None = None
+    replace: bool = False
+    """Rebuild a finished dataset of another recipe in the same folder."""
+
+
+def build(
+    request: BuildRequest, executor: Executor, progress: StageProgress
+) -> dict[str, Any]:
+    """Build or finish a dataset; its manifest.
+
+    Raises:
+        GlitError: see the one line it carries; what is done stays done.
+    """
+    source = find_source(request.images)
+    dataset = Store(request.output)
+    work_store = Store(f"{request.output}/work")
+    with _locked(work_store):
+        plan = _plan(request, source, work_store)
+        work = Work(store=work_store, images=Store(source.root), plan=plan)
+        chunks = _list(request, source, work)
+        _write_state(work, request, source, chunks)
+        finished = _finished(dataset, work, chunks, replace=request.replace)
+        if finished is not None:
+            return finished
+        chunks, duplicates = run_stages(work, chunks, executor, progress)
+        return publish(dataset, work, chunks, duplicates, executor, progress)
+
+
+def _plan(request: BuildRequest, source: Source, work: Store) -> Plan:
+    recipe = request.recipe
+    if request.captions is None:
+        return make_plan(recipe)
+    if recipe.caption.backend != "provided":
+        raise UserError(
+            f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
+            f"{recipe.caption.backend!r}; add --set caption.backend=provided"
+        )
+    brought, digest = prepare(
+        Path(request.captions), image_root=source.root, work=Path(work.full(""))
+    )
+    return make_plan(recipe, brought=brought, captions_sha256=digest)
+
+
+@contextlib.contextmanager
+def _locked(work: Store) -> Iterator[None]:
+    """One build at a time per folder; a killed build leaves no lock behind."""
+    if not work.is_local:
+        yield
+        return
+    folder = work.full("")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle = os.open(f"{folder}/.lock", os.O_CREAT | os.O_RDWR)
+    except OSError as error:
+        raise UserError(
+            f"{os.path.dirname(folder)}: cannot write there ({error.strerror}); "
+            "choose another output folder with -o"
+        ) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{os.path.dirname(folder)}: another glit is building here") from error
+        work.sweep_temporaries()
+        yield
+    finally:
+        os.close(handle)
+
+
+def _list(request: BuildRequest, source: Source, work: Work) -> list[Chunk]:
+    sidecars = work.plan.recipe.caption.backend == "sidecar"
+    try:
+        with work.store.atomic("listing.parquet") as target:
+            chunks = write_listing(
+                entries(source, sidecars=sidecars),
+                target,
+                chunk_size=work.plan.recipe.ingest.chunk_size,
+                limit=request.limit,
+            )
+    except OSError as error:
+        raise disk_error(error, work.store.root) from error
+    if not chunks:
+        raise InputError(
+            f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP and GIF "
+            "files in the folder and below it)"
+        )
+    return chunks
+
+
+def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list[Chunk]) -> None:
+    """What ``glit status`` and ``glit retry`` need to know without being told again."""
+    state = {
+        "images": source.root,
+        "captions": request.captions,
+        "recipe": work.plan.recipe.as_dict(),
+        "folders": {stage: work.plan.folder(stage) for stage in STAGES},
+        "num_chunks": len(chunks),
+    }
+    work.store.write(STATE, to_json(state))
+
+
+def _finished(
+    dataset: Store, work: Work, chunks: list[Chunk], *, replace: bool
+) -> dict[str, Any] | None:
+    """The manifest if the dataset is there already, built from the same things.
+
+    Raises:
+        UserError: the folder holds a finished dataset built otherwise.
+    """
+    if not dataset.exists(MANIFEST):
+        return None
+    manifest = read_manifest(dataset)
+    same = manifest["fingerprints"] == dict(work.plan.fingerprints)
+    if same and not work.missing("ingest", chunks):
+        return manifest
+    if replace:
+        dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset again
+        return None
+    what = "recipe or models" if not same else "images"
+    raise UserError(
+        f"{dataset.root}: holds a finished dataset of other {what} "
+        f"(recipe {manifest['recipe']['name']!r}); choose another folder with -o, or add "
+        "--replace to rebuild it here, reusing what has not changed"
+    )
+
+
+def run_stages(
+    work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress
+) -> tuple[list[Chunk], list[Duplicate]]:
+    """Run every stage over the chunks that lack its table."""
+    run_stage("ingest", work, chunks, executor, progress)
+    chunks, duplicates = leave_out_duplicates(work, chunks)
+    for stage in STAGES[1:]:
+        run_stage(stage, work, chunks, executor, progress)
+    return chunks, duplicates
+
+
+def run_stage(
+    stage: str, work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress
+) -> None:
+    """Run one stage over the chunks that lack its table."""
+    missing = work.missing(stage, chunks)
+    absent = {chunk.index for chunk in missing}
+    per_chunk = _rows_in(stage, work, chunks)
+    total = sum(per_chunk.values())
+    todo = sum(per_chunk[index] for index in absent)
+    progress.begin(stage, total=total, done=total - todo)
+
+    def done(chunk: Chunk, tally: Tally) -> None:
+        progress.advance(per_chunk[chunk.index], sum(tally.drops.values()))
+
+    executor.run(StageTask(name=stage, work=work), missing, done)
+
+
+def _rows_in(stage: str, work: Work, chunks: list[Chunk]) -> dict[int, int]:
+    """Images per chunk, as the listing has them; later stages see a few less."""
+    with work.store.local_copy("listing.parquet") as path:
+        import pyarrow.parquet as pq
+
+        metadata = pq.read_metadata(path)
+        return {
+            chunk.index: metadata.row_group(chunk.index).num_rows - len(chunk.skip)
+            for chunk in chunks
+        }
+
+
+def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:
+    """Find duplicates over all ingest tables, once for the same chunks."""
+    tables = {work.table("ingest", chunk): chunk for chunk in chunks}
+    full = {work.store.full(name): chunk for name, chunk in tables.items()}
+    found = find_duplicates(list(full), near_bits=work.plan.recipe.ingest.near_duplicates)
+    skips: dict[int, list[int]] = {}
+    for duplicate in found:
+        skips.setdefault(full[duplicate.file].index, []).append(duplicate.row)
+    return with_skips(chunks, skips), found
+
+
+def publish(
+    dataset: Store,
+    work: Work,
+    chunks: list[Chunk],
+    duplicates: list[Duplicate],
+    executor: Executor,
+    progress: StageProgress,
+) -> dict[str, Any]:
+    """Pack the finished samples and put the dataset in place, the manifest last."""
+    sizes = [
+        np.array([sample.num_bytes for sample in work.samples("pack", chunk)], dtype=np.int64)
+        for chunk in chunks
+    ]
+    shipped = sum(map(len, sizes))
+    drops = [row for chunk in chunks for row in work.drops(chunk)]
+    counts = _counts(work, chunks, shipped, drops, len(duplicates))
+    if not shipped:
+        reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
+        raise RunError(f"{work.images.root}: no sample was left to ship ({reasons})")
+    tokenizer = _tokenizer(work.plan)
+    files = cut_files(sizes, work.plan.recipe.pack)
+    folder = work.plan.folder("pack")
+    described = _pack(work, folder, files, chunks, tokenizer, executor, progress)
+    try:
+        listed = _put_in_place(dataset, folder, described, drops, duplicates)
+        manifest = make_manifest(
+            recipe=work.plan.recipe.as_dict(),
+            fingerprints=dict(work.plan.fingerprints),
+            models={role: model.identity() for role, model in work.plan.models.items()},
+            tokenizer=tokenizer,
+            counts=counts,
+            files=listed,
+        )
+        dataset.write("README.md", dataset_card(manifest).encode())
+        dataset.write(MANIFEST, to_json(manifest))
+    except OSError as error:
+        raise disk_error(error, dataset.root) from error
+    return json.loads(json.dumps(manifest))
+
+
+def _counts(
+    work: Work, chunks: list[Chunk], shipped: int, drops: list[dict[str, Any]], duplicates: int
+) -> Counts:
+    by_reason: dict[str, int] = {}
+    for row in drops:
+        key = f"{row['stage']}/{row['reason']}"
+        by_reason[key] = by_reason.get(key, 0) + 1
+    ingested, _ = work.counts("ingest", chunks)
+    return Counts(
+        ingested=ingested,
+        shipped=shipped,
+        dropped=len(drops),
+        duplicates=duplicates,
+        drops=dict(sorted(by_reason.items())),
+    )
+
+
+def _tokenizer(plan: Plan) -> dict[str, Any]:
+    model = plan.models["tokenizer"]
+    return {
+        "name": model.name,
+        "sha256": tokenizer_hash(model.path),
+        "context": plan.recipe.split.context,
+    }
+
+
+def _pack(
+    work: Work,
+    folder: str,
+    files: list[DataFile],
+    chunks: list[Chunk],
+    tokenizer: dict[str, Any],
+    executor: Executor,
+    progress: StageProgress,
+) -> dict[str, dict[str, Any]]:
+    work.store.remove(folder)
+    units = [
+        PackUnit(file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
+        for file in files
+    ]
+    total = sum(piece.stop - piece.start for file in files for piece in file.pieces)
+    progress.begin("pack", total=total, done=0)
+    task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
+    executor.run(task, units, lambda _, tally: progress.advance(tally.rows, 0))
+    return descriptions(work, folder, files)
+
+
+def _put_in_place(
+    dataset: Store,
+    folder: str,
+    described: dict[str, dict[str, Any]],
+    drops: list[dict[str, Any]],
+    duplicates: list[Duplicate],
+) -> dict[str, dict[str, Any]]:
+    """Move the data files in, write the two ledgers; the files of the manifest."""
+    dataset.remove("data")
+    for name in described:
+        dataset.move(f"work/{folder}/{name}", f"data/{name}")
+    dataset.remove(f"work/{folder}")
+    listed = {f"data/{name}": value for name, value in described.items()}
+    rows = [
+        {
+            "sample_id": duplicate.sample_id,
+            "source_path": duplicate.source_path,
+            "kept_path": duplicate.kept_path,
+            "kind": duplicate.kind,
+        }
+        for duplicate in duplicates
+    ]
+    for name, content, schema in (
+        ("drops.parquet", drops, DROPS_SCHEMA),
+        ("duplicates.parquet", rows, DUPLICATES_SCHEMA),
+    ):
+        with dataset.atomic(name) as path:
+            write_parquet(pa.Table.from_pylist(content, schema=schema), path)
+            listed[name] = describe_file(path, len(content))
+    return listed

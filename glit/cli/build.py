@@ -1,0 +1,142 @@
+"""``glit build`` and ``glit retry``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from glit.executors.protocols import Executor
+
+ExecutorName = Literal["ray", "local"]
+ExecutorOption = Annotated[
+    ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@contextlib.contextmanager
+def open_executor(name: ExecutorName, workers: int | None = None) -> Iterator[Executor]:
+    """The named executor, closed afterwards whatever happens."""
+    executor: Any
+    if name == "ray":
+        from glit.errors import MissingExtraError
+
+        try:
+            from glit.executors.on_ray import RayExecutor
+        except ImportError as error:
+            raise MissingExtraError("ray", extra="ray", needed_for="--executor ray") from error
+        executor = RayExecutor(num_workers=workers)
+    else:
+        from glit.executors.local import LocalExecutor
+
+        executor = LocalExecutor()
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def build_command(
+    images: Annotated[str, typer.Argument(help="A folder, a glob, or a list file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset's folder.")],
+    recipe: Annotated[
+        str | None, typer.Option("-r", "--recipe", help="A built-in recipe's name, or a TOML file.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="table.key=value, as often as you like.")
+    ] = None,
+    captions: Annotated[
+        Path | None, typer.Option("--captions", help="Your own captions: .jsonl, .csv, .parquet.")
+    ] = None,
+    executor: ExecutorOption = "ray",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first N images.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Rebuild a finished dataset of another recipe.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build a dataset from images; run again to continue."""
+    from glit.build import BuildRequest, build
+    from glit.progress import StageProgress
+    from glit.recipe import load_recipe
+
+    console = Console(stderr=as_json, highlight=False)
+    name = recipe or _default_recipe(console, captions is not None)
+    settings = list(overrides or [])
+    if captions is not None:
+        settings = ["caption.backend=provided", *settings]
+    request = BuildRequest(
+        images=images,
+        output=str(output),
+        recipe=load_recipe(name, overrides=settings),
+        captions=None if captions is None else str(captions),
+        limit=limit,
+        replace=replace,
+    )
+    with open_executor(executor) as runner, StageProgress(console) as progress:
+        manifest = build(request, runner, progress)
+    _report(manifest, output, console, as_json=as_json)
+
+
+def retry_command(
+    dataset: Annotated[Path, typer.Argument(help="The dataset's folder.")],
+    stage: Annotated[str | None, typer.Option("--stage", help="Only drops of this stage.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
+    executor: ExecutorOption = "ray",
+    as_json: JsonOption = False,
+) -> None:
+    """Try dropped samples once more and merge what succeeds."""
+    from glit.dataset.retry import retry
+    from glit.progress import StageProgress
+
+    console = Console(stderr=as_json, highlight=False)
+    with open_executor(executor) as runner, StageProgress(console) as progress:
+        manifest = retry(str(dataset), runner, progress, stage=stage, reason=reason)
+    _report(manifest, dataset, console, as_json=as_json)
+
+
+def _default_recipe(console: Console, has_captions: bool) -> str:
+    """``flism`` on a machine with a GPU and its weights at hand, else ``mini``, said aloud."""
+    from glit.backends.weights import is_here
+
+    if _has_gpu():
+        wanted = ["yolos-base", "clip-vit-b-16", *([] if has_captions else ["llava-next-7b"])]
+        if all(is_here(name) for name in wanted):
+            return "captions" if has_captions else "flism"
+    console.print(
+        "No GPU with weights at hand: taking the recipe 'mini'. Its models understand only "
+        "glit's procedural scenes; for photographs choose -r laptop or -r flism."
+    )
+    return "mini"
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+def _report(
+    manifest: dict[str, Any], dataset: Path, console: Console, *, as_json: bool
+) -> None:
+    counts = manifest["counts"]
+    if as_json:
+        print(json.dumps({"dataset": str(dataset), "counts": counts}))
+        return
+    console.print(
+        f"{dataset}: {counts['ingested']} images = {counts['shipped']} shipped + "
+        f"{counts['dropped']} dropped + {counts['duplicates']} duplicates",
+        soft_wrap=True,
+    )
+    for key, number in counts["drops"].items():
+        console.print(f"  {number:>6} {key}")

@@ -1,0 +1,92 @@
+"""``glit status``, ``verify``, ``query`` and ``clean``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from glit.cli.build import JsonOption
+
+DatasetArgument = Annotated[Path, typer.Argument(help="The dataset's folder.")]
+_MOST_LINES = 200
+
+
+def status_command(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
+    """What is done, pending and dropped, per stage."""
+    from glit.dataset.status import status
+
+    found = status(str(dataset))
+    if as_json:
+        print(json.dumps(found))
+        return
+    console = Console(highlight=False)
+    console.print(
+        f"{dataset}: {'complete' if found['complete'] else 'not finished; build again to go on'}",
+        soft_wrap=True,
+    )
+    if found["stages"]:
+        table = Table("stage", "chunks", "rows", "dropped")
+        for stage in found["stages"]:
+            drops = ", ".join(f"{number} {reason}" for reason, number in stage["drops"].items())
+            chunks = f"{stage['chunks_done']}/{stage['chunks_total']}"
+            table.add_row(stage["stage"], chunks, str(stage["rows"]), drops or "0")
+        console.print(table)
+    if found["complete"]:
+        c = found["counts"]
+        console.print(
+            f"{c['ingested']} ingested = {c['shipped']} shipped + {c['dropped']} dropped + "
+            f"{c['duplicates']} duplicates"
+        )
+
+
+def verify_command(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
+    """Check every promise of the data format; exit 1 and a line per breach."""
+    from glit.dataset.manifest import read_manifest
+    from glit.dataset.verify import verify
+    from glit.storage import Store
+
+    breaches = list(islice(verify(str(dataset)), _MOST_LINES))
+    if as_json:
+        print(json.dumps({"dataset": str(dataset), "ok": not breaches, "breaches": breaches}))
+    else:
+        for breach in breaches:
+            print(breach)
+        if len(breaches) == _MOST_LINES:
+            print(f"(stopped after {_MOST_LINES} breaches)")
+        if not breaches:
+            manifest = read_manifest(Store(str(dataset)))
+            files = len(manifest["files"])
+            print(f"{dataset}: {manifest['counts']['shipped']} samples in {files} files, all well")
+    if breaches:
+        sys.exit(1)
+
+
+def query_command(
+    dataset: DatasetArgument,
+    sql: Annotated[str, typer.Argument(help="SQL over samples, drops and duplicates.")],
+    as_json: JsonOption = False,
+) -> None:
+    """DuckDB over the dataset's files."""
+    from glit.dataset.query import query
+
+    found = query(str(dataset), sql)
+    if as_json:
+        rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+        print(json.dumps(rows, default=str))
+    else:
+        found.show(max_rows=100)
+
+
+def clean_command(dataset: DatasetArgument) -> None:
+    """Remove the resumable state (work/); a finished dataset stays."""
+    from glit.dataset.clean import clean
+
+    freed = clean(str(dataset))
+    print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

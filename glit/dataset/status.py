@@ -1,0 +1,70 @@
+"""How far a build is, from the names and footers of its tables."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.errors import UserError
+from glit.storage import Store
+from glit.tables import read_counts
+
+STATE = "state.json"
+_READERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStatus:
+    """One stage's progress."""
+
+    stage: str
+    chunks_done: int
+    chunks_total: int
+    rows: int
+    drops: dict[str, int]
+
+
+def status(output: str) -> dict[str, Any]:
+    """What is done, pending and dropped, per stage; plain values.
+
+    Raises:
+        UserError: neither a dataset nor a build in progress.
+    """
+    dataset = Store(output)
+    complete = dataset.exists(MANIFEST)
+    result: dict[str, Any] = {"dataset": output, "complete": complete, "stages": []}
+    if complete:
+        result["counts"] = read_manifest(dataset)["counts"]
+    if dataset.exists(f"work/{STATE}"):
+        work = Store(f"{output}/work")
+        state = json.loads(work.read(STATE))
+        result["recipe"] = state["recipe"]["name"]
+        result["stages"] = [
+            asdict(_stage(work, stage, folder, state["num_chunks"]))
+            for stage, folder in state["folders"].items()
+        ]
+    elif not complete:
+        raise UserError(f"{output}: no dataset and no build here")
+    return result
+
+
+def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:
+    names = sorted(name for name in work.names(folder) if name.endswith(".parquet"))
+    newest = {int(name[:6]): name for name in names}
+    rows, drops = 0, {}
+
+    def one(name: str) -> tuple[int, dict[str, int]]:
+        with work.local_copy(f"{folder}/{name}") as path:
+            return read_counts(path)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for number, reasons in pool.map(one, newest.values(), chunksize=64):
+            rows += number
+            for reason, count in reasons.items():
+                drops[reason] = drops.get(reason, 0) + count
+    return StageStatus(
+        stage=stage, chunks_done=len(newest), chunks_total=total, rows=rows, drops=drops
+    )

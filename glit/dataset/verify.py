@@ -1,0 +1,204 @@
+"""Every promise of the data format, checked on the files; one line per breach."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.dataset.manifest import Counts, read_manifest
+from glit.errors import DatasetError
+from glit.images import ImageError, decode
+from glit.records import REASONS
+from glit.schema import DATASET_SCHEMA, META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER
+from glit.stages.pack import describe_file
+from glit.storage import Store
+
+_MAX_FILE_BYTES = 500 << 20
+_MAX_GROUP_BYTES = 100 << 20
+_SIMILARITY_SLACK = 1e-3
+
+
+def verify(output: str) -> Iterator[str]:
+    """Breaches of the format's promises, each one line; nothing when all is well.
+
+    Raises:
+        UserError: there is no finished dataset.
+        DatasetError: the manifest cannot be read at all.
+    """
+    dataset = Store(output)
+    manifest = read_manifest(dataset)
+    yield from _check_balance(manifest)
+    yield from _check_files(dataset, manifest)
+    yield from _check_ledgers(dataset, manifest)
+    seen: dict[str, str] = {}
+    for name in sorted(manifest["files"]):
+        if name.startswith("data/") and dataset.exists(name):
+            with dataset.local_copy(name) as path:
+                yield from _check_data_file(name, path, manifest, seen)
+
+
+def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
+    counts = manifest["counts"]
+    try:
+        Counts(**counts)
+    except DatasetError as error:
+        yield f"manifest.json: {error}"
+    if sum(counts["drops"].values()) != counts["dropped"]:
+        yield "manifest.json: drops by reason do not add up to the number dropped"
+    rows = sum(f["rows"] for name, f in manifest["files"].items() if name.startswith("data/"))
+    if rows != counts["shipped"]:
+        yield f"manifest.json: {counts['shipped']} shipped, but its data files hold {rows} rows"
+
+
+def _check_files(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
+    on_disk = {f"data/{name}" for name in dataset.names("data")}
+    for name in sorted(on_disk - set(manifest["files"])):
+        yield f"{name}: not in the manifest"
+    for name, wanted in sorted(manifest["files"].items()):
+        if not dataset.exists(name):
+            yield f"{name}: missing"
+            continue
+        with dataset.local_copy(name) as path:
+            found = describe_file(path, wanted["rows"])
+        if found["bytes"] != wanted["bytes"]:
+            yield f"{name}: {found['bytes']} bytes, the manifest says {wanted['bytes']}"
+        elif found["sha256"] != wanted["sha256"]:
+            yield f"{name}: its SHA-256 is not the manifest's; the file was changed or damaged"
+        if found["bytes"] > _MAX_FILE_BYTES:
+            yield f"{name}: {found['bytes']} bytes, files stay under {_MAX_FILE_BYTES}"
+
+
+def _check_ledgers(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
+    for name, key in (("drops.parquet", "dropped"), ("duplicates.parquet", "duplicates")):
+        if not dataset.exists(name):
+            continue  # reported as missing already
+        with dataset.local_copy(name) as path:
+            try:
+                table = pq.read_table(path)
+            except (pa.ArrowInvalid, OSError) as error:
+                yield f"{name}: cannot be read ({error})"
+                continue
+        if table.num_rows != manifest["counts"][key]:
+            yield f"{name}: {table.num_rows} rows, the manifest says {manifest['counts'][key]}"
+        if key == "dropped":
+            unknown = sorted(set(table["reason"].to_pylist()) - set(REASONS))
+            if unknown:
+                yield f"{name}: unknown reasons {', '.join(unknown)}"
+
+
+def _check_data_file(
+    name: str, path: Path, manifest: dict[str, Any], seen: dict[str, str]
+) -> Iterator[str]:
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        yield f"{name}: not a readable Parquet file ({error})"
+        return
+    schema = file.schema_arrow
+    if not schema.remove_metadata().equals(DATASET_SCHEMA):
+        yield f"{name}: its columns are not those of the schema"
+        return
+    metadata = schema.metadata or {}
+    for key in (META_SCHEMA_VERSION, META_TOKENIZER, META_HUGGINGFACE):
+        if key not in metadata:
+            yield f"{name}: the metadata {key.decode()} is missing"
+    if metadata.get(META_TOKENIZER) and json.loads(metadata[META_TOKENIZER]) != (
+        manifest["tokenizer"]
+    ):
+        yield f"{name}: its tokenizer is not the manifest's"
+    for index in range(file.num_row_groups):
+        size = file.metadata.row_group(index).total_byte_size
+        if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:
+            yield f"{name}: row group {index} has {size} bytes, groups stay under 100 MB"
+        yield from _check_rows(name, file.read_row_group(index).to_pylist(), manifest, seen)
+
+
+def _check_rows(
+    name: str, rows: list[dict[str, Any]], manifest: dict[str, Any], seen: dict[str, str]
+) -> Iterator[str]:
+    with ThreadPoolExecutor(2) as pool:
+        sizes = list(pool.map(_image_size, rows))
+    for row, size in zip(rows, sizes, strict=True):
+        where = f"{name}: {row['source_path']}"
+        if row["sample_id"] in seen:
+            yield f"{where}: the same sample as {seen[row['sample_id']]}"
+        seen[row["sample_id"]] = row["source_path"]
+        if isinstance(size, str):
+            yield f"{where}: {size}"
+        elif size is not None and size != (row["width"], row["height"]):
+            yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
+        yield from (f"{where}: {breach}" for breach in row_breaches(row, manifest["tokenizer"]))
+
+
+def _image_size(row: dict[str, Any]) -> tuple[int, int] | str | None:
+    data = row["image"]["bytes"]
+    if data is None:
+        return None
+    try:
+        pixels = decode(data)
+    except ImageError as error:
+        return f"its image cannot be decoded ({error})"
+    return pixels.shape[1], pixels.shape[0]
+
+
+def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with the text, the boxes and the pairs of one row."""
+    sentences, regions = row["sentences"], row["regions"]
+    if not (sentences and regions):
+        yield f"{len(sentences)} sentences and {len(regions)} regions, at least one of each is due"
+        return
+    yield from _sentence_breaches(row["caption"], sentences, tokenizer["context"])
+    width, height = row["width"], row["height"]
+    slack = 1e-3 * max(width, height)
+    for index, r in enumerate(regions):
+        inside = r["x0"] >= 0 and r["y0"] >= 0 and r["x1"] <= width + slack
+        if not (inside and r["y1"] <= height + slack and r["x0"] < r["x1"] and r["y0"] < r["y1"]):
+            box = (r["x0"], r["y0"], r["x1"], r["y1"])
+            yield f"region {index}: box {box} is empty or leaves the {width}x{height} image"
+    yield from _pair_breaches(row)
+
+
+def _sentence_breaches(
+    caption: str, sentences: list[dict[str, Any]], context: int
+) -> Iterator[str]:
+    char_end = 0
+    for index, s in enumerate(sentences):
+        if caption[s["char_start"] : s["char_end"]] != s["text"]:
+            yield f"sentence {index}: its character span does not give its text"
+        if s["char_start"] < char_end:
+            yield f"sentence {index}: overlaps the one before"
+        char_end = s["char_end"]
+        if not 1 <= s["token_start"] < s["token_end"]:
+            yield f"sentence {index}: empty token span"
+        if s["in_window"] != (s["token_end"] <= context - 1):
+            yield f"sentence {index}: in_window is wrong"
+
+
+def _pair_breaches(row: dict[str, Any]) -> Iterator[str]:
+    sentences, regions, pairs = row["sentences"], row["regions"], row["pairs"]
+    if len(row["similarity"]) != len(sentences) * len(regions):
+        yield (
+            f"similarity has {len(row['similarity'])} values, "
+            f"not {len(sentences)} sentences x {len(regions)} regions"
+        )
+        return
+    matrix = np.array(row["similarity"], dtype=np.float32).reshape(len(sentences), len(regions))
+    if not np.isfinite(matrix).all() or np.abs(matrix).max() > 1 + _SIMILARITY_SLACK:
+        yield "similarity holds values that are no cosines"
+    if sorted(pair["sentence"] for pair in pairs) != list(range(len(sentences))):
+        yield "pairs do not name every sentence once"
+        return
+    for index, pair in enumerate(pairs):
+        best = matrix[pair["sentence"]]
+        if pair["region"] != int(best.argmax()) or pair["similarity"] != best.max():
+            yield f"pair {index}: not the best region of sentence {pair['sentence']}"
+    order = [(pair["global_wins"], -pair["similarity"]) for pair in pairs]
+    if order != sorted(order):
+        yield "pairs are not in order, the best first"

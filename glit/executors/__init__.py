@@ -1,0 +1,3 @@
+"""Where tasks run: in this process, or on Ray. The only folder that imports Ray."""
+
+from __future__ import annotations

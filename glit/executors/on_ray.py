@@ -1,0 +1,254 @@
+"""Units over a pool of Ray actors, each holding one opened task.
+
+Stages run one after the other and each takes the whole cluster, so two stages never wait for
+the same GPU. Only unit descriptors travel. When an actor dies its unit is tried once more on a
+fresh one; if that dies too, the unit is bisected with probes that publish nothing until the
+samples that kill are known, and then done without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError
+
+from glit.errors import GlitError, RunError
+from glit.executors.protocols import Tally, Task, Worker
+
+_IN_FLIGHT = 2  # one at work, one waiting at the actor's door
+_START_FAILURES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A glit error as it travels: the class does not, its line does."""
+
+    message: str
+    exit_code: int
+
+
+@ray.remote(max_restarts=0, max_task_retries=0)
+class _Actor:
+    """A worker process. Errors come back as values, so that only a death is an exception."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def open(self, task: Task) -> _Failure | None:
+        self._worker = None
+        return _guarded(lambda: setattr(self, "_worker", task.open()))
+
+    def run(self, unit: Any, excluded: tuple[int, ...]) -> Any:
+        assert self._worker is not None
+        worker = self._worker
+        return _guarded(lambda: worker.run(unit, excluded))
+
+    def probe(self, unit: Any, start: int, stop: int) -> Any:
+        assert self._worker is not None
+        worker = self._worker
+        return _guarded(lambda: worker.probe(unit, start, stop))
+
+    def size(self, unit: Any) -> Any:
+        assert self._worker is not None
+        worker = self._worker
+        return _guarded(lambda: worker.size(unit))
+
+
+def _guarded(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except GlitError as error:
+        return _Failure(str(error), error.exit_code)
+
+
+@dataclass(eq=False)
+class _Slot:
+    """An actor and the units it has been given, the first of them at work."""
+
+    actor: Any
+    given: deque[tuple[Any, Any]] = field(default_factory=deque)
+    """(object reference, unit)"""
+
+
+class RayExecutor:
+    """A pool on this machine, or on the cluster that RAY_ADDRESS names."""
+
+    def __init__(self, *, num_workers: int | None = None) -> None:
+        self._num_workers = num_workers
+        self._slots: list[_Slot] = []
+        self._opened_gpu = False
+        self._started_here = False
+        if not ray.is_initialized():
+            _start_ray()
+            self._started_here = True
+
+    def run(
+        self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]
+    ) -> None:
+        """See :class:`glit.executors.protocols.Executor`."""
+        if not units:
+            return
+        self._open(task, min(self._pool_size(task), len(units)))
+        suspects = self._run_all(task, deque(units), on_done)
+        for unit in suspects:
+            on_done(unit, self._run_suspect(task, unit))
+        if not task.keeps_process:
+            self._kill_all()
+
+    def close(self) -> None:
+        """Stop the workers, and Ray itself if it was started here."""
+        self._kill_all()
+        if self._started_here:
+            ray.shutdown()
+
+    def _pool_size(self, task: Task) -> int:
+        resources = ray.cluster_resources()
+        if task.uses_gpu and resources.get("GPU", 0) >= 1:
+            return int(resources["GPU"])
+        cpus = max(1, int(resources.get("CPU", 1)))
+        if self._num_workers is not None:
+            return self._num_workers
+        fitting = int(psutil.virtual_memory().available * 0.8 / task.memory_bytes)
+        return max(1, min(cpus, fitting)) if len(ray.nodes()) == 1 else cpus
+
+    def _open(self, task: Task, number: int) -> None:
+        uses_gpu = task.uses_gpu and ray.cluster_resources().get("GPU", 0) >= 1
+        if uses_gpu != self._opened_gpu:
+            self._kill_all()
+        self._opened_gpu = uses_gpu
+        for slot in self._slots[number:]:
+            ray.kill(slot.actor)
+        self._slots = self._slots[:number]
+        while len(self._slots) < number:
+            self._slots.append(_Slot(self._new_actor()))
+        opening = [slot.actor.open.remote(task) for slot in self._slots]
+        for slot, reference in zip(self._slots, opening, strict=True):
+            self._await_open(task, slot, reference)
+
+    def _new_actor(self) -> Any:
+        return _Actor.options(num_cpus=1, num_gpus=1 if self._opened_gpu else 0).remote()
+
+    def _await_open(self, task: Task, slot: _Slot, reference: Any) -> None:
+        for _ in range(_START_FAILURES):
+            try:
+                _value(ray.get(reference))
+                return
+            except (ActorDiedError, ActorUnavailableError, RayActorError):
+                slot.actor = self._new_actor()
+                reference = slot.actor.open.remote(task)
+        raise RunError(
+            f"stage {task.name}: its worker dies while starting, {_START_FAILURES} times in a "
+            "row; is there enough memory for the model?"
+        )
+
+    def _replace(self, task: Task, slot: _Slot) -> None:
+        """A fresh actor in the slot."""
+        slot.actor = self._new_actor()
+        self._await_open(task, slot, slot.actor.open.remote(task))
+
+    def _run_all(
+        self, task: Task, waiting: deque[Any], on_done: Callable[[Any, Tally], None]
+    ) -> list[Any]:
+        """Run every unit; those that killed two workers are given back."""
+        blamed: list[Any] = []
+        suspects: list[Any] = []
+        while waiting or any(slot.given for slot in self._slots):
+            for slot in self._slots:
+                while waiting and len(slot.given) < _IN_FLIGHT:
+                    unit = waiting.popleft()
+                    slot.given.append((slot.actor.run.remote(unit, ()), unit))
+            heads = {slot.given[0][0]: slot for slot in self._slots if slot.given}
+            ready, _ = ray.wait(list(heads), num_returns=1, timeout=10)
+            for reference in ready:
+                slot = heads[reference]
+                try:
+                    tally = _value(ray.get(reference))
+                except (ActorDiedError, ActorUnavailableError, RayActorError):
+                    unit = self._take_back(slot, waiting)
+                    if any(unit is other for other in blamed):
+                        suspects.append(unit)
+                    else:
+                        blamed.append(unit)
+                        waiting.append(unit)
+                    self._replace(task, slot)
+                    continue
+                _, unit = slot.given.popleft()
+                on_done(unit, tally)
+        return suspects
+
+    @staticmethod
+    def _take_back(slot: _Slot, waiting: deque[Any]) -> Any:
+        """The unit the dead actor was at; what had only been waiting there goes back first."""
+        _, unit = slot.given.popleft()
+        while slot.given:
+            waiting.appendleft(slot.given.pop()[1])
+        return unit
+
+    def _run_suspect(self, task: Task, unit: Any) -> Tally:
+        slot = self._slots[0]
+        size = _value(ray.get(slot.actor.size.remote(unit)))
+        killers = tuple(self._killers(task, slot, unit, 0, size))
+        try:
+            return _value(ray.get(slot.actor.run.remote(unit, killers)))
+        except (ActorDiedError, ActorUnavailableError, RayActorError) as error:
+            self._replace(task, slot)
+            raise RunError(
+                f"stage {task.name}: chunk {getattr(unit, 'index', '?')} kills its worker, but "
+                f"none of its {size} samples does so alone (memory?); lower {task.name}."
+                "batch_size and run the same command again"
+            ) from error
+
+    def _killers(self, task: Task, slot: _Slot, unit: Any, start: int, stop: int) -> list[int]:
+        """Positions within [start, stop) whose probe kills the worker."""
+        try:
+            _value(ray.get(slot.actor.probe.remote(unit, start, stop)))
+            return []
+        except (ActorDiedError, ActorUnavailableError, RayActorError):
+            self._replace(task, slot)
+        if stop - start == 1:
+            return [start]
+        middle = (start + stop) // 2
+        return self._killers(task, slot, unit, start, middle) + self._killers(
+            task, slot, unit, middle, stop
+        )
+
+    def _kill_all(self) -> None:
+        for slot in self._slots:
+            with contextlib.suppress(RayActorError, ValueError):
+                ray.kill(slot.actor)
+        self._slots = []
+
+
+def _value(result: Any) -> Any:
+    """A result, or the error it stands for."""
+    if isinstance(result, _Failure):
+        error = GlitError(result.message)
+        error.exit_code = result.exit_code
+        raise error
+    return result
+
+
+def _start_ray() -> None:
+    address = os.environ.get("RAY_ADDRESS")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address:
+        ray.init(address=address, **options)
+    else:
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            object_store_memory=128 << 20,
+            **options,
+        )
+

@@ -1,0 +1,101 @@
+"""Packing over data files: each is written whole, then described beside itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from glit.errors import RunError
+from glit.executors.protocols import Tally
+from glit.executors.stage_task import disk_error
+from glit.listing import Chunk
+from glit.records import Sample
+from glit.schema import dataset_schema
+from glit.stages.pack import DataFile, describe_file, to_json, write_file
+from glit.work import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackTask:
+    """Writes data files into a folder of the work store."""
+
+    work: Work
+    folder: str
+    tokenizer: dict[str, Any]
+    name: str = "pack"
+    uses_gpu: bool = False
+    keeps_process: bool = True
+    memory_bytes: int = 600_000_000
+
+    def open(self) -> PackWorker:
+        return PackWorker(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackUnit:
+    """A data file and the chunks it draws from."""
+
+    file: DataFile
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def index(self) -> int:
+        return self.file.index
+
+
+class PackWorker:
+    """See :class:`glit.executors.protocols.Worker`."""
+
+    def __init__(self, task: PackTask) -> None:
+        self._task = task
+
+    def run(self, unit: PackUnit, excluded: tuple[int, ...]) -> Tally:
+        """Write a data file, then its description; the description makes it count.
+
+        Raises:
+            RunError: the disk is full, an image changed, or the file kills its worker.
+        """
+        if excluded:
+            raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
+        task = self._task
+        target = f"{task.folder}/{unit.file.name}"
+        try:
+            with task.work.store.atomic(target) as temporary:
+                rows = write_file(
+                    self._samples(unit),
+                    temporary,
+                    images=task.work.images,
+                    config=task.work.plan.recipe.pack,
+                    schema=dataset_schema(tokenizer=task.tokenizer),
+                )
+                described = describe_file(temporary, rows)
+            task.work.store.write(f"{target}.json", to_json(described))
+        except OSError as error:
+            raise disk_error(error, task.work.store.root) from error
+        return Tally(rows=rows)
+
+    def _samples(self, unit: PackUnit) -> Iterator[Sample]:
+        by_index = {chunk.index: chunk for chunk in unit.chunks}
+        for piece in unit.file.pieces:
+            samples = self._task.work.samples("pack", by_index[piece.chunk])
+            yield from samples[piece.start : piece.stop]
+
+    def probe(self, unit: PackUnit, start: int, stop: int) -> None:
+        """See :class:`glit.executors.protocols.Worker`; a file is not divided."""
+        raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
+
+    def size(self, unit: PackUnit) -> int:
+        """See :class:`glit.executors.protocols.Worker`."""
+        return sum(piece.stop - piece.start for piece in unit.file.pieces)
+
+
+def descriptions(work: Work, folder: str, files: list[DataFile]) -> dict[str, dict[str, Any]]:
+    """The descriptions of finished data files by name; those not written yet are absent."""
+    here = work.store.names(folder)
+    return {
+        file.name: json.loads(work.store.read(f"{folder}/{file.name}.json"))
+        for file in files
+        if file.name in here and f"{file.name}.json" in here
+    }

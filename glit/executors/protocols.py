@@ -1,0 +1,65 @@
+"""What runs, apart from where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+Unit = TypeVar("Unit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What a finished unit of work amounts to."""
+
+    rows: int
+    drops: dict[str, int] = field(default_factory=dict)
+    """Drops by reason."""
+
+
+class Worker(Protocol):
+    """An opened task: models loaded, ready for units."""
+
+    def run(self, unit: Any, excluded: tuple[int, ...]) -> Tally:
+        """Do a unit and publish its result; the excluded samples become ``worker_crash``."""
+        ...
+
+    def probe(self, unit: Any, start: int, stop: int) -> None:
+        """Do samples [start, stop) of a unit and publish nothing: does the process survive?"""
+        ...
+
+    def size(self, unit: Any) -> int:
+        """How many samples a unit holds."""
+        ...
+
+
+class Task(Protocol):
+    """Work to be done on many units; picklable, opened in each worker."""
+
+    name: str
+    uses_gpu: bool
+    keeps_process: bool
+    """Whether the process is fit for another task afterwards (an engine may not let go)."""
+    memory_bytes: int
+    """What a worker of this task needs, roughly."""
+
+    def open(self) -> Worker: ...
+
+
+class Executor(Protocol):
+    """Runs a task over units."""
+
+    def run(
+        self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]
+    ) -> None:
+        """Do every unit; ``on_done`` is called in the driver, in the order units finish.
+
+        Raises:
+            GlitError: what the task raised, or a worker that keeps dying.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop all workers."""
+        ...

@@ -1,0 +1,222 @@
+"""Pack: the finished samples become the dataset's Parquet files."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.errors import RunError
+from glit.images import decode, encode_smaller
+from glit.records import Box, Sample
+from glit.schema import DATASET_SCHEMA
+from glit.stages.config import PackConfig
+from glit.storage import Store
+from glit.tables import (
+    PINNED,
+    caption_payload,
+    matches_payload,
+    regions_payload,
+    sentences_payload,
+)
+
+VERSION = 1
+_ROW_GROUP_BYTES = 64 << 20
+_ROW_OVERHEAD_BYTES = 4096  # text, boxes and similarities of a row, roughly
+_UNCOMPRESSED = {"image.bytes"}  # JPEG and PNG do not get smaller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A run of a chunk's shipped samples."""
+
+    chunk: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One file of the dataset: its place among all, and what goes into it."""
+
+    index: int
+    total: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def name(self) -> str:
+        return f"train-{self.index:05d}-of-{self.total:05d}.parquet"
+
+
+def cut_files(sizes: Sequence[np.ndarray], config: PackConfig) -> list[DataFile]:
+    """Which samples go into which file: consecutive, near equal in bytes, none empty.
+
+    Args:
+        sizes: per chunk the encoded bytes of its shipped samples, in order.
+        config: limits on files.
+    """
+    stored = [
+        (each if config.image_store == "bytes" else each * 0) + _ROW_OVERHEAD_BYTES
+        for each in sizes
+    ]
+    counts = [len(each) for each in stored]
+    total_rows = sum(counts)
+    if not total_rows:
+        return []
+    weights = np.concatenate(stored).astype(np.int64)
+    before = np.cumsum(weights) - weights
+    total_bytes = int(weights.sum())
+    limit = (config.max_file_mb << 20) - int(weights.max())
+    number = max(min(config.min_files, total_rows), -(-total_bytes // max(limit, 1)))
+    owner = before * number // total_bytes
+    _, file_of_row = np.unique(owner, return_inverse=True)  # renumbered without gaps
+    total = int(file_of_row.max()) + 1
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    files = []
+    for index in range(total):
+        first, last = np.searchsorted(file_of_row, [index, index + 1])
+        files.append(
+            DataFile(index=index, total=total, pieces=tuple(_pieces(starts, int(first), int(last))))
+        )
+    return files
+
+
+def _pieces(starts: np.ndarray, first: int, last: int) -> Iterator[Piece]:
+    chunk = int(np.searchsorted(starts, first, side="right")) - 1
+    while first < last:
+        stop = min(last, int(starts[chunk + 1]))
+        if first < stop:
+            base = int(starts[chunk])
+            yield Piece(chunk=chunk, start=first - base, stop=stop - base)
+        first = max(first, stop)
+        chunk += 1
+
+
+def write_file(
+    samples: Iterable[Sample], path: Path, *, images: Store, config: PackConfig, schema: pa.Schema
+) -> int:
+    """Write the samples as one data file; the number of rows.
+
+    Row groups hold ``row_group_rows`` rows, fewer when they would pass 64 MB.
+
+    Raises:
+        RunError: an image is not what it was at ingest.
+    """
+    rows: list[dict[str, Any]] = []
+    held = written = 0
+    with pq.ParquetWriter(path, schema, **_writer_options()) as writer:
+        for sample in samples:
+            row = dataset_row(sample, images, config)
+            rows.append(row)
+            held += len(row["image"]["bytes"] or b"") + _ROW_OVERHEAD_BYTES
+            if len(rows) >= config.row_group_rows or held >= _ROW_GROUP_BYTES:
+                written += _flush(writer, rows, schema)
+                held = 0
+        written += _flush(writer, rows, schema)
+    return written
+
+
+def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]], schema: pa.Schema) -> int:
+    number = len(rows)
+    if rows:
+        writer.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=number)
+        rows.clear()
+    return number
+
+
+def _writer_options() -> dict[str, Any]:
+    codec = PINNED["compression"]
+    per_column = {
+        name: "none" if name in _UNCOMPRESSED else codec for name in _leaves(DATASET_SCHEMA)
+    }
+    levels = {name: PINNED["compression_level"] for name, c in per_column.items() if c == codec}
+    # small write batches let a page end within a group of large images: cheap random access
+    return {
+        **PINNED,
+        "compression": per_column,
+        "compression_level": levels,
+        "write_batch_size": 8,
+    }
+
+
+def _leaves(schema: pa.Schema) -> Iterator[str]:
+    def below(kind: pa.DataType, path: str) -> Iterator[str]:
+        if pa.types.is_list(kind):
+            yield from below(kind.value_type, f"{path}.list.element")
+        elif pa.types.is_struct(kind):
+            for inner in kind:
+                yield from below(inner.type, f"{path}.{inner.name}")
+        else:
+            yield path
+
+    for outer in schema:
+        yield from below(outer.type, outer.name)
+
+
+def dataset_row(sample: Sample, images: Store, config: PackConfig) -> dict[str, Any]:
+    """A finished sample as a row of the dataset."""
+    data = None
+    if config.image_store == "bytes":
+        data = _image_bytes(sample, images)
+        if config.max_side and max(sample.width, sample.height) > config.max_side:
+            data, sample = _smaller(data, sample, config.max_side)
+    return {
+        "sample_id": sample.sample_id,
+        "image": {"bytes": data, "path": sample.source_path},
+        "source_path": sample.source_path,
+        "width": sample.width,
+        "height": sample.height,
+        **caption_payload(sample),
+        **sentences_payload(sample),
+        **regions_payload(sample),
+        **matches_payload(sample),
+    }
+
+
+def _image_bytes(sample: Sample, images: Store) -> bytes:
+    try:
+        data = images.read(sample.source_path)
+    except OSError as error:
+        raise RunError(
+            f"{sample.source_path}: gone since ingest ({error.strerror or error}); "
+            "run the same command again to take the folder as it is now"
+        ) from error
+    if hashlib.sha256(data).hexdigest() != sample.sample_id:
+        raise RunError(
+            f"{sample.source_path}: changed since ingest; run the same command again to take "
+            "the folder as it is now"
+        )
+    return data
+
+
+def _smaller(data: bytes, sample: Sample, max_side: int) -> tuple[bytes, Sample]:
+    smaller, width, height = encode_smaller(decode(data), max_side=max_side)
+    scale = np.array([width / sample.width, height / sample.height] * 2)
+    regions = tuple(
+        dataclasses.replace(
+            region, box=Box(**dict(zip(("x0", "y0", "x1", "y1"), xyxy.tolist(), strict=True)))
+        )
+        for region in sample.regions or ()
+        for xyxy in [np.array(region.box.xyxy) * scale]
+    )
+    return smaller, dataclasses.replace(sample, width=width, height=height, regions=regions)
+
+
+def describe_file(path: Path, rows: int) -> dict[str, Any]:
+    """What the manifest says of a data file."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"rows": rows, "bytes": path.stat().st_size, "sha256": digest}
+
+
+def to_json(value: Any) -> bytes:
+    """Stable, readable JSON."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,158 @@
+"""The work folder: stage tables by chunk, and what is done.
+
+    work/listing.parquet                     the input, one row group a chunk
+    work/duplicates-<key>.parquet            images left out
+    work/<stage>-<fingerprint>/000012-<key>.parquet
+
+A table that exists is complete; nothing else says what is done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from glit.flow import STAGES, Plan, upstream
+from glit.listing import Chunk, read_chunk
+from glit.records import Sample
+from glit.storage import Entry, Store
+from glit.tables import read_counts, read_rows, stage_table, with_payload, write_parquet
+
+_READERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Where a build keeps its tables. Picklable; workers get a copy."""
+
+    store: Store
+    """The work folder."""
+    images: Store
+    """The ingest root."""
+    plan: Plan
+
+    def table(self, stage: str, chunk: Chunk) -> str:
+        """Path of a stage's table for a chunk."""
+        key = chunk.key if stage == "ingest" else kept_key(chunk)
+        return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.parquet"
+
+    def missing(self, stage: str, chunks: list[Chunk]) -> list[Chunk]:
+        """The chunks whose table is not there yet."""
+        names = self.store.names(self.plan.folder(stage))
+        return [c for c in chunks if self.table(stage, c).rsplit("/", 1)[-1] not in names]
+
+    def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
+        """Publish a stage's table."""
+        table = stage_table(stage, rows)
+        with self.store.atomic(self.table(stage, chunk)) as temporary:
+            write_parquet(table, temporary)
+
+    def entries(self, chunk: Chunk) -> list[Entry]:
+        """The listing's rows of a chunk."""
+        with self.store.local_copy("listing.parquet") as path:
+            return read_chunk(_listing(str(path), path.stat().st_mtime_ns), chunk)
+
+    def ingest_rows(self, chunk: Chunk) -> list[dict[str, Any]]:
+        """The ingest table of a chunk, drops and duplicates included, in listing order."""
+        with self.store.local_copy(self.table("ingest", chunk)) as path:
+            return pq.read_table(path).to_pylist()
+
+    def rows(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any]]:
+        """A later stage's rows by sample."""
+        with self.store.local_copy(self.table(stage, chunk)) as path:
+            return read_rows(path)
+
+    def samples(self, stage: str, chunk: Chunk) -> list[Sample]:
+        """The samples that reach a stage, with everything the stages before it added."""
+        samples = list(self.ingested(chunk))
+        for name in upstream(stage):
+            rows = self.rows(name, chunk)
+            samples = [
+                with_payload(name, sample, row)
+                for sample in samples
+                if (row := rows.get(sample.sample_id)) is not None and row["drop"] is None
+            ]
+        return samples
+
+    def ingested(self, chunk: Chunk) -> Iterator[Sample]:
+        """Samples of a chunk that ingest let through and that repeat no other."""
+        skip = set(chunk.skip)
+        for number, row in enumerate(self.ingest_rows(chunk)):
+            if row["drop"] is None and number not in skip:
+                yield Sample(
+                    sample_id=row["sample_id"],
+                    source_path=row["source_path"],
+                    width=row["width"],
+                    height=row["height"],
+                    num_bytes=row["num_bytes"],
+                )
+
+    def counts(self, stage: str, chunks: list[Chunk]) -> tuple[int, dict[str, int]]:
+        """Rows and drops by reason over the finished tables of these chunks; footers only."""
+
+        def one(chunk: Chunk) -> tuple[int, dict[str, int]]:
+            with self.store.local_copy(self.table(stage, chunk)) as path:
+                return read_counts(path)
+
+        total, drops = 0, {}
+        with ThreadPoolExecutor(_READERS) as pool:
+            for rows, reasons in pool.map(one, chunks):
+                total += rows
+                for reason, number in reasons.items():
+                    drops[reason] = drops.get(reason, 0) + number
+        return total, drops
+
+    def drops(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
+        """Every dropped image of a chunk once, at the first stage that dropped it."""
+        rows = self.ingest_rows(chunk)
+        skip = set(chunk.skip)
+        later = {stage: self.rows(stage, chunk) for stage in STAGES[1:]}
+        for number, row in enumerate(rows):
+            if number in skip:
+                continue
+            stage, drop = "ingest", row["drop"]
+            for name in STAGES[1:]:
+                if drop is not None:
+                    break
+                stage, drop = name, later[name].get(row["sample_id"], {}).get("drop")
+            if drop is not None:
+                yield {
+                    "sample_id": row["sample_id"],
+                    "source_path": row["source_path"],
+                    "stage": stage,
+                    **drop,
+                }
+
+
+def kept_key(chunk: Chunk) -> str:
+    """The chunk's key after duplicates were found in it."""
+    if not chunk.skip:
+        return chunk.key
+    return hashlib.sha256(f"{chunk.key}{chunk.skip}".encode()).hexdigest()[:12]
+
+
+def with_skips(chunks: list[Chunk], skips: Mapping[int, list[int]]) -> list[Chunk]:
+    """Chunks that know which of their rows are duplicates."""
+    return [
+        dataclasses.replace(chunk, skip=tuple(sorted(skips.get(chunk.index, ()))))
+        for chunk in chunks
+    ]
+
+
+_open_listings: dict[tuple[str, int], pq.ParquetFile] = {}
+
+
+def _listing(path: str, stamp: int) -> pq.ParquetFile:
+    """The listing's footer is large; a worker parses it once."""
+    key = (path, stamp)
+    if key not in _open_listings:
+        _open_listings.clear()
+        _open_listings[key] = pq.ParquetFile(Path(path))
+    return _open_listings[key]
