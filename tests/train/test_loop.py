@@ -1,0 +1,247 @@
+"""Whole runs on a tiny model: resuming, stopping, refusing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoProcessor, CLIPModel
+
+from glit.errors import InputError, RecipeError, RunError, WeightsError
+from glit.train.checkpoint import Checkpoints, model_folder, read_position
+from glit.train.config import TrainConfig
+from glit.train.loop import total_steps, train
+
+
+def config(tiny_clip: Path, **changes) -> TrainConfig:
+    values = {
+        "model": str(tiny_clip),
+        "batch_size": 8,
+        "epochs": 2,
+        "lr": 1e-3,
+        "num_workers": 2,
+        "log_every": 1,
+        "shuffle_row_groups": 2,
+        "trackers": (),
+    }
+    return TrainConfig(**{**values, **changes})
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "last" / "model.safetensors")
+
+
+def lines(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_learns_and_leaves_a_model_anybody_loads(tiny_clip, make_dataset, tmp_path) -> None:
+    run = tmp_path / "run"
+    result = train(
+        config(tiny_clip, epochs=6, trackers=("tensorboard",)), str(make_dataset(24)), run
+    )
+    assert (result.step, result.total_steps, result.interrupted) == (18, 18, False)
+    losses = [line["loss"] for line in lines(run)]
+    assert losses[-1] < losses[0]
+    model = CLIPModel.from_pretrained(run / "last")
+    assert model.config.text_config.max_position_embeddings == 248
+    processor = AutoProcessor.from_pretrained(run / "best")
+    batch = processor(text=["a red house."], images=[torch.zeros(3, 40, 60)], return_tensors="pt")
+    assert batch["pixel_values"].shape == (1, 3, 32, 32)
+    assert processor.tokenizer.model_max_length == 248
+    assert list(run.rglob("events.out.tfevents*"))
+    assert len(list((run / "checkpoints").iterdir())) <= 2
+
+
+@pytest.mark.parametrize(("stop_at", "accumulation"), [(3, 1), (6, 1), (4, 2)])
+def test_resuming_gives_the_weights_of_the_whole_run(
+    tiny_clip, make_dataset, tmp_path, stop_at: int, accumulation: int
+) -> None:
+    """45 samples in batches of 8: six an epoch. Stop within an epoch, and at its end."""
+    dataset = str(make_dataset(45))
+    whole = config(tiny_clip, accumulation_steps=accumulation, checkpoint_every=1)
+    train(whole, dataset, tmp_path / "whole")
+
+    def stop(line) -> None:
+        if line["step"] == stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    parted = tmp_path / "parted"
+    first = train(whole, dataset, parted, report=stop)
+    assert first.interrupted and first.step == stop_at
+    second = train(whole, dataset, parted, resume=True)
+    assert not second.interrupted and second.step == second.total_steps
+    wanted, found = weights(tmp_path / "whole"), weights(parted)
+    assert set(found) == set(wanted)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    drop = ("samples_per_s",)
+    assert [{k: v for k, v in line.items() if k not in drop} for line in lines(parted)] == [
+        {k: v for k, v in line.items() if k not in drop} for line in lines(tmp_path / "whole")
+    ]
+    assert model_folder(parted).name == model_folder(tmp_path / "whole").name
+
+
+def test_a_crash_loses_no_more_than_the_steps_since_the_checkpoint(
+    tiny_clip, make_dataset, tmp_path
+) -> None:
+    dataset, run = str(make_dataset(40)), tmp_path / "run"
+
+    def crash(line) -> None:
+        if line["step"] == 4:
+            raise ConnectionError("the machine went away")
+
+    with pytest.raises(ConnectionError):
+        train(config(tiny_clip, checkpoint_every=3), dataset, run, report=crash)
+    last = Checkpoints(run).last()
+    assert last is not None
+    position = read_position(last)
+    assert (position.step, position.epoch, position.batch) == (3, 0, 3)
+    train(config(tiny_clip, checkpoint_every=3), dataset, run, resume=True)
+    train(config(tiny_clip), dataset, tmp_path / "whole")
+    assert [line["step"] for line in lines(run)] == list(range(1, 11))
+    wanted = weights(tmp_path / "whole")
+    assert all(torch.equal(v, wanted[k]) for k, v in weights(run).items())
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset, run = str(make_dataset(40)), tmp_path / "run"
+    blown_up = config(tiny_clip, lr=1e30, warmup_steps=0, checkpoint_every=1, epochs=1)
+    with pytest.raises(RunError, match=r"became nan at step \d+ \(epoch 1, batch \d+ of 5\)"):
+        train(blown_up, dataset, run)
+    last = Checkpoints(run).last()
+    assert last is not None
+
+
+def test_nan_weights_name_the_step_and_keep_the_good_checkpoint(
+    tiny_clip, make_dataset, tmp_path, monkeypatch
+) -> None:
+    from glit.train import loop
+
+    dataset, run = str(make_dataset(40)), tmp_path / "run"
+    plain = loop.run_step
+    calls: list[int] = []
+
+    def fails_at_four(*args, **kwargs):
+        calls.append(1)
+        metrics = plain(*args, **kwargs)
+        return {**metrics, "loss": torch.tensor(float("nan"))} if len(calls) == 4 else metrics
+
+    monkeypatch.setattr(loop, "run_step", fails_at_four)
+    with pytest.raises(RunError, match=r"the loss became nan at step 4 .*step-00000003"):
+        train(config(tiny_clip, checkpoint_every=1), dataset, run)
+    assert all(bool(torch.isfinite(value).all()) for value in weights(run).values())
+
+
+def test_the_logit_scale_is_limited(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset = str(make_dataset(16))
+    train(config(tiny_clip, epochs=1), dataset, tmp_path / "free")
+    train(config(tiny_clip, epochs=1, max_logit_scale=10.0), dataset, tmp_path / "limited")
+    assert weights(tmp_path / "free")["logit_scale"].exp().item() > 14
+    assert 9.9 < weights(tmp_path / "limited")["logit_scale"].exp().item() <= 10
+
+
+def test_max_steps_ends_the_schedule(tiny_clip, make_dataset, tmp_path) -> None:
+    short = config(tiny_clip, max_steps=3, epochs=9)
+    assert train(short, str(make_dataset(16)), tmp_path / "run").step == 3
+    assert lines(tmp_path / "run")[-1]["lr"] < 1e-3
+
+
+def test_steps_of_a_schedule(tiny_clip) -> None:
+    assert total_steps(config(tiny_clip, epochs=3, accumulation_steps=4), 10) == 9
+    assert total_steps(config(tiny_clip, epochs=3, max_steps=5), 10) == 5
+
+
+def test_a_batch_larger_than_the_dataset(tiny_clip, make_dataset, tmp_path) -> None:
+    with pytest.raises(InputError, match=r"batch_size = 64 is larger than the dataset's 9 samples"):
+        train(config(tiny_clip, batch_size=64), str(make_dataset(9)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_objective_without_its_pairs(tiny_clip, make_dataset, tmp_path) -> None:
+    def no_pairs(index: int, row) -> None:
+        row["pairs"] = []
+
+    dataset = str(make_dataset(16, change=no_pairs))
+    with pytest.raises(InputError, match=r"no sample has a local pair.*use --objective clip"):
+        train(config(tiny_clip), dataset, tmp_path / "run")
+    result = train(config(tiny_clip, objective="clip", epochs=1), dataset, tmp_path / "clip")
+    assert result.step == 2
+
+
+def test_another_tokenizer_is_refused_by_name(
+    tiny_clip, make_dataset, tmp_path, tokenizer_identity
+) -> None:
+    tokenizer_identity = {**tokenizer_identity, "name": "another-clip", "sha256": "f" * 64}
+    from glit.bench.random_dataset import DatasetShape, write_random_dataset
+
+    dataset = write_random_dataset(
+        tmp_path / "other",
+        DatasetShape(num_samples=16),
+        seed=0,
+        encode=lambda texts: [[0] * len(t.split()) for t in texts],
+        tokenizer=tokenizer_identity,
+    )
+    with pytest.raises(WeightsError, match=rf"{tiny_clip}.*another-clip"):
+        train(config(tiny_clip), str(dataset), tmp_path / "run")
+
+
+def test_regions_thinner_than_a_patch_and_spans_outside_train(
+    tiny_clip, make_dataset, tmp_path
+) -> None:
+    def awkward(index: int, row) -> None:
+        region = row["regions"][row["pairs"][0]["region"]]
+        region.update(x0=10.0, x1=10.5, y0=7.0, y1=7.25)
+        row["sentences"][row["pairs"][0]["sentence"]].update(
+            in_window=False, token_start=400, token_end=420
+        )
+
+    result = train(config(tiny_clip), str(make_dataset(16, change=awkward)), tmp_path / "run")
+    assert result.loss == pytest.approx(lines(tmp_path / "run")[-1]["loss"])
+    assert lines(tmp_path / "run")[-1]["loss_tsl_token"] == 0
+    assert lines(tmp_path / "run")[-1]["loss_tsl_patch"] > 0
+
+
+def test_a_run_folder_in_use_and_one_with_nothing_to_resume(
+    tiny_clip, make_dataset, tmp_path
+) -> None:
+    dataset, run = str(make_dataset(8)), tmp_path / "run"
+    with pytest.raises(InputError, match="no checkpoint to resume from"):
+        train(config(tiny_clip), dataset, run, resume=True)
+    train(config(tiny_clip, epochs=1), dataset, run)
+    with pytest.raises(InputError, match="holds a run already"):
+        train(config(tiny_clip, epochs=1), dataset, run)
+
+
+def test_a_model_that_is_no_clip(tiny_clip, make_dataset, tmp_path) -> None:
+    from transformers import BertConfig, BertModel
+
+    other = tmp_path / "bert"
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    BertModel(BertConfig(vocab_size=9, intermediate_size=8, **sizes)).save_pretrained(other)
+    with pytest.raises(WeightsError, match="holds a 'bert' model"):
+        train(config(other, objective="clip"), str(make_dataset(8)), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "goall"}, "train.objective = 'goall': wanted one of clip"),
+        ({"lr": 0.0}, "train.lr = 0.0: wanted a positive number"),
+        ({"batch_size": 0}, "train.batch_size = 0: wanted 1 or more"),
+        ({"lambda_tsl": float("nan")}, "train.lambda_tsl = nan"),
+        ({"batch_size": 4, "micro_batch_size": 8}, "larger than train.batch_size"),
+    ],
+)
+def test_values_that_cannot_be(changes, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        TrainConfig(**changes)
+
+
+def test_an_option_the_objective_ignores_warns() -> None:
+    with pytest.warns(UserWarning, match=r"train.lambda_tsl ignored: objective 'clip'"):
+        TrainConfig(objective="clip", lambda_tsl=2.0)
