@@ -49,12 +49,8 @@ class SamConfig:
 
 PRESETS: dict[str, SamConfig] = {
     "vit_b": SamConfig(),
-    "vit_l": SamConfig(
-        embed_dim=1024, depth=24, num_heads=16, global_attn_indexes=(5, 11, 17, 23)
-    ),
-    "vit_h": SamConfig(
-        embed_dim=1280, depth=32, num_heads=16, global_attn_indexes=(7, 15, 23, 31)
-    ),
+    "vit_l": SamConfig(embed_dim=1024, depth=24, num_heads=16, global_attn_indexes=(5, 11, 17, 23)),
+    "vit_h": SamConfig(embed_dim=1280, depth=32, num_heads=16, global_attn_indexes=(7, 15, 23, 31)),
     "mini": SamConfig(
         image_size=128,
         patch_size=8,

@@ -68,7 +68,7 @@ _LONG_REMARKS = (
 _BACKGROUND_DETAILS = {
     "grass": "Fine blades of grass cover the ground evenly from the top edge down to the bottom.",
     "sand": "Fine pale grains of sand cover the ground evenly from one edge to the other.",
-    "wood": "The brown boards of the floor run from side to side with thin dark seams between them.",
+    "wood": "The brown boards of the floor run from side to side with dark seams between them.",
     "brick": "The bricks of the wall lie in regular rows, with pale lines of mortar between them.",
     "tiles": "The grey tiles are square and of equal size, with thin dark lines between them.",
     "water": "Soft waves run across the water from one side of the picture to the other.",

@@ -1,0 +1,1 @@
+"""Programs that train, measure and export the mini models on procedural scenes."""

@@ -1,0 +1,150 @@
+"""Train the mini proposer, a small YOLOS, on procedural scenes.
+
+``python -m tools.mini.train_proposer --run build/mini/proposer``
+
+One detection token stands for each of the nine places a scene knows. The tokens and the patches
+start with the same sine-cosine positions, so each token begins by looking near its place; and as
+a place holds at most one object, token and truth are matched by place instead of by a search
+(DETR's Hungarian matching), which makes training steady and short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.ops import generalized_box_iou_loss
+from transformers import YolosConfig, YolosForObjectDetection
+
+from tools.mini.crops import to_tensor
+from tools.mini.heads import DenseHead
+from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
+from tools.mini.pool import IMAGE_PX, PATCH_PX, Pool, load_pool
+from tools.mini.positions import grid_points, sine_positions
+from tools.mini.save import save_proposer
+
+DEFAULTS = TrainSettings(steps=1400, lr=1.0e-3, warmup=150)
+
+_BATCH = 96
+_PLACES = 9
+_OBJECT, _NOTHING = 0, 1
+
+
+def proposer_config() -> YolosConfig:
+    """192 wide, 6 layers, patch 16 on 128 px, nine detection tokens, one class."""
+    return YolosConfig(
+        image_size=[IMAGE_PX, IMAGE_PX],
+        patch_size=PATCH_PX,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_detection_tokens=_PLACES,
+        use_mid_position_embeddings=False,
+        id2label={0: "object"},
+        label2id={"object": 0},
+    )
+
+
+class ProposerTraining(nn.Module):
+    """The model and the head that only training needs."""
+
+    def __init__(self, config: YolosConfig) -> None:
+        super().__init__()
+        self.yolos = YolosForObjectDetection._from_config(config, attn_implementation="eager")
+        self.dense = DenseHead(config.hidden_size)
+        positions = self.yolos.vit.embeddings.position_embeddings
+        codes = [grid_points(IMAGE_PX // PATCH_PX), grid_points(3)]
+        with torch.no_grad():
+            positions[0, 1:] = 0.5 * sine_positions(torch.cat(codes), config.hidden_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectionTargets:
+    """Truth of a batch by place."""
+
+    present: Tensor
+    """bool ``[B, 9]``."""
+    boxes: Tensor
+    """float32 ``[B, 9, 4]``: x0, y0, x1, y1 as fractions; undefined where nothing is."""
+
+
+def targets_by_place(pool: Pool, indices: np.ndarray) -> DetectionTargets:
+    """Boxes of the scenes' objects, each in the row of its place."""
+    present = np.zeros((len(indices), _PLACES), dtype=bool)
+    boxes = np.zeros((len(indices), _PLACES, 4), dtype=np.float32)
+    rows, slots = np.nonzero(pool.places[indices] >= 0)
+    places = pool.places[indices][rows, slots]
+    present[rows, places] = True
+    boxes[rows, places] = pool.boxes[indices][rows, slots] / IMAGE_PX
+    return DetectionTargets(present=torch.from_numpy(present), boxes=torch.from_numpy(boxes))
+
+
+def detection_loss(
+    logits_BQ2: Tensor, centre_boxes_BQ4: Tensor, targets: DetectionTargets
+) -> tuple[Tensor, dict[str, float]]:
+    """Cross-entropy of presence + 5 L1 + 2 GIoU of the boxes that exist (DETR's weights)."""
+    labels = torch.where(targets.present, _OBJECT, _NOTHING)
+    presence = functional.cross_entropy(logits_BQ2.float().flatten(0, 1), labels.flatten())
+    cx, cy, width, height = centre_boxes_BQ4.float()[targets.present].unbind(-1)
+    found = torch.stack([cx - width / 2, cy - height / 2, cx + width / 2, cy + height / 2], dim=-1)
+    wanted = targets.boxes[targets.present]
+    l1 = (found - wanted).abs().mean() * 4
+    giou = generalized_box_iou_loss(found, wanted, reduction="mean")
+    called = logits_BQ2.argmax(-1) == _OBJECT
+    metrics = {
+        "recall": float(called[targets.present].float().mean()),
+        "precision": float(targets.present[called].float().mean()) if called.any() else 0.0,
+        "giou": 1 - float(giou.detach()),
+    }
+    return 2 * presence + 5 * l1 + 2 * giou, metrics
+
+
+def make_loss(
+    pool: Pool,
+) -> Callable[[ProposerTraining, np.random.Generator, int], tuple[Tensor, dict[str, float]]]:
+    """The loss of one step."""
+
+    def loss_of_step(
+        module: ProposerTraining, rng: np.random.Generator, _step: int
+    ) -> tuple[Tensor, dict[str, float]]:
+        indices = np.sort(rng.choice(len(pool), size=_BATCH, replace=False))
+        outputs = module.yolos.vit(pixel_values=to_tensor(pool.pixels[indices]))
+        tokens = outputs.last_hidden_state
+        detection = tokens[:, -_PLACES:]
+        loss, metrics = detection_loss(
+            module.yolos.class_labels_classifier(detection),
+            module.yolos.bbox_predictor(detection).sigmoid(),
+            targets_by_place(pool, indices),
+        )
+        dense, patch_metrics = module.dense(
+            tokens[:, 1:-_PLACES],
+            torch.from_numpy(pool.patch_objects[indices]),
+            torch.from_numpy(pool.attributes[indices]),
+        )
+        metrics["patch_shape"] = patch_metrics["patch_shape"]
+        return loss + 0.2 * dense, metrics
+
+    return loss_of_step
+
+
+def main() -> None:
+    """Train and export; run again to resume."""
+    arguments = trainer_parser(DEFAULTS, "train the mini proposer").parse_args()
+    settings, folder = chosen(DEFAULTS, arguments), arguments.run
+    torch.set_num_threads(1)
+    torch.manual_seed(settings.seed)
+    module = ProposerTraining(proposer_config())
+
+    def export(trained: ProposerTraining) -> None:
+        save_proposer(trained.yolos, folder / "export")
+
+    train(module, make_loss(load_pool()), settings, folder, export)
+
+
+if __name__ == "__main__":
+    main()

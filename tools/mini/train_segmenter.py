@@ -1,0 +1,181 @@
+"""Train the mini segmenter, a small segment-anything model, on procedural scenes.
+
+``python -m tools.mini.train_segmenter --run build/mini/segmenter``
+
+Each picture is encoded once and asked about several points: on objects and on the background,
+whose mask is everything that is no object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from segment_anything.modeling import Sam
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glit.backends.sam_model import PRESETS, SamConfig, build_sam, save_sam
+from tools.mini.crops import to_tensor
+from tools.mini.heads import DenseHead
+from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
+from tools.mini.pool import Pool, load_pool
+from tools.mini.positions import grid_points, sine_positions
+from tools.mini.save import replace_folder
+
+DEFAULTS = TrainSettings(steps=3000, lr=1.0e-3, warmup=150)
+
+_BATCH = 16
+_POINTS = 4
+_BACKGROUND_POINTS = 1
+_LOW_RES = 2
+"""Pixels of the picture per pixel of the decoder's masks."""
+
+
+class SegmenterTraining(nn.Module):
+    """The model and the head that only training needs."""
+
+    def __init__(self, config: SamConfig) -> None:
+        super().__init__()
+        self.sam = build_sam(config)
+        self.dense = DenseHead(config.prompt_dim)
+        side = config.image_size // config.patch_size
+        codes = 0.5 * sine_positions(grid_points(side), config.embed_dim)
+        positions = self.sam.image_encoder.pos_embed
+        assert positions is not None
+        with torch.no_grad():
+            positions[0] = codes.view(side, side, -1)
+
+    def masks(self, embeddings_BCHW: Tensor, points_BP2: Tensor) -> tuple[Tensor, Tensor]:
+        """Mask logits ``[B, P, 4, 64, 64]`` and predicted IoUs ``[B, P, 4]``.
+
+        The published decoder takes one picture with many prompts; the same parts run here on many
+        pictures with many prompts each.
+        """
+        batch, points = points_BP2.shape[:2]
+        prompts, decoder = self.sam.prompt_encoder, self.sam.mask_decoder
+        flat = points_BP2.flatten(0, 1)[:, None]
+        sparse, dense = prompts((flat, torch.ones(flat.shape[:2])), None, None)
+        own = torch.cat([decoder.iou_token.weight, decoder.mask_tokens.weight])
+        tokens = torch.cat([own.expand(len(flat), -1, -1), sparse], dim=1)
+        source = embeddings_BCHW.repeat_interleave(points, dim=0) + dense
+        places = prompts.get_dense_pe().expand(len(flat), -1, -1, -1)
+        answered, image = decoder.transformer(source, places, tokens)
+        count = decoder.num_mask_tokens
+        upscaled = decoder.output_upscaling(image.transpose(1, 2).view_as(source))
+        filters = torch.stack(
+            [mlp(answered[:, 1 + i]) for i, mlp in enumerate(decoder.output_hypernetworks_mlps)],
+            dim=1,
+        )
+        logits = filters @ upscaled.flatten(2)
+        ious = decoder.iou_prediction_head(answered[:, 0])
+        return (
+            logits.view(batch, points, count, *upscaled.shape[-2:]),
+            ious.view(batch, points, count),
+        )
+
+
+def draw_points(object_ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Points on random objects and on the background, and the id each lies on.
+
+    :param object_ids: uint8 ``[H, W]``
+    :returns: float32 ``[P, 2]`` (x, y in pixels) and int64 ``[P]``
+    """
+    ids = np.concatenate(
+        [
+            rng.integers(1, object_ids.max() + 1, size=_POINTS - _BACKGROUND_POINTS),
+            np.zeros(_BACKGROUND_POINTS, dtype=np.int64),
+        ]
+    )
+    points = np.zeros((_POINTS, 2), dtype=np.float32)
+    for i, wanted in enumerate(ids):
+        inside = np.flatnonzero(object_ids == wanted)
+        y, x = divmod(int(inside[rng.integers(len(inside))]), object_ids.shape[1])
+        points[i] = x, y
+    return points, ids
+
+
+def mask_loss(logits: Tensor, targets: Tensor, ious: Tensor) -> tuple[Tensor, Tensor]:
+    """Balanced cross-entropy + dice + squared error of the predicted IoU; and the true IoUs.
+
+    Every output learns the same mask: a point in these scenes is never ambiguous.
+
+    :param logits: ``[N, 4, h, w]``
+    :param targets: ``[N, h, w]``, the share of each pixel the mask covers
+    """
+    logits = logits.float()
+    wanted = targets[:, None].expand_as(logits)
+    share = targets.mean(dim=(1, 2)).clamp(min=0.02)[:, None, None, None]
+    weight = wanted * (0.5 / share) + (1 - wanted) * (0.5 / (1 - share).clamp(min=0.02))
+    entropy = functional.binary_cross_entropy_with_logits(logits, wanted, weight=weight)
+    soft = logits.sigmoid()
+    shared = (soft * wanted).sum(dim=(2, 3))
+    dice = 1 - (2 * shared + 1) / (soft.sum(dim=(2, 3)) + wanted.sum(dim=(2, 3)) + 1)
+    with torch.no_grad():
+        said, true = logits > 0, wanted > 0.5
+        iou = (said & true).sum(dim=(2, 3)) / (said | true).sum(dim=(2, 3)).clamp(min=1)
+    return entropy + dice.mean() + functional.mse_loss(ious.float(), iou), iou
+
+
+def make_loss(
+    pool: Pool,
+) -> Callable[[SegmenterTraining, np.random.Generator, int], tuple[Tensor, dict[str, float]]]:
+    """The loss of one step."""
+
+    def loss_of_step(
+        module: SegmenterTraining, rng: np.random.Generator, _step: int
+    ) -> tuple[Tensor, dict[str, float]]:
+        indices = np.sort(rng.choice(len(pool), size=_BATCH, replace=False))
+        ids = np.asarray(pool.object_ids[indices])
+        drawn = [draw_points(picture, rng) for picture in ids]
+        points = torch.from_numpy(np.stack([p for p, _ in drawn]))
+        wanted = np.stack([k for _, k in drawn])
+        full = torch.from_numpy(ids[:, None] == wanted[:, :, None, None]).float()
+        targets = functional.avg_pool2d(full, _LOW_RES).flatten(0, 1)
+        embeddings = module.sam.image_encoder(to_tensor(pool.pixels[indices]))
+        logits, ious = module.masks(embeddings, points)
+        loss, iou = mask_loss(logits.flatten(0, 1), targets, ious.flatten(0, 1))
+        patch = module.sam.image_encoder.img_size // embeddings.shape[-1]
+        at_patches = ids[:, patch // 2 :: patch, patch // 2 :: patch].reshape(_BATCH, -1)
+        dense, metrics = module.dense(
+            embeddings.flatten(2).transpose(1, 2),
+            torch.from_numpy(at_patches.astype(np.int64)),
+            torch.from_numpy(pool.attributes[indices]),
+        )
+        on_objects = torch.from_numpy(wanted.reshape(-1) > 0)
+        result = {
+            "iou": float(iou[on_objects].mean()),
+            "background_iou": float(iou[~on_objects].mean()),
+            "patch_shape": metrics["patch_shape"],
+        }
+        return loss + 0.1 * dense, result
+
+    return loss_of_step
+
+
+def export_segmenter(model: Sam, config: SamConfig, folder: Path) -> None:
+    """Weights and config with the paper's thresholds; ``fit_thresholds`` puts fitted ones in."""
+    new = folder.with_name(folder.name + ".part")
+    save_sam(model, config, new)
+    replace_folder(new, folder)
+
+
+def main() -> None:
+    """Train and export; run again to resume."""
+    arguments = trainer_parser(DEFAULTS, "train the mini segmenter").parse_args()
+    settings, folder = chosen(DEFAULTS, arguments), arguments.run
+    torch.set_num_threads(1)
+    torch.manual_seed(settings.seed)
+    config = PRESETS["mini"]
+    module = SegmenterTraining(config)
+
+    def export(trained: SegmenterTraining) -> None:
+        export_segmenter(trained.sam, config, folder / "export")
+
+    train(module, make_loss(load_pool()), settings, folder, export)
+
+
+if __name__ == "__main__":
+    main()
