@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from glit.backends.tokenizer import tokenizer_hash
 from glit.dataset.card import dataset_card
 from glit.dataset.manifest import MANIFEST, Counts, make_manifest, read_manifest
+from glit.dataset.status import STATE
 from glit.errors import InputError, RunError, UserError
 from glit.executors.pack_task import PackTask, PackUnit, descriptions
 from glit.executors.protocols import Executor, Tally
@@ -31,9 +33,7 @@ from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.pack import DataFile, cut_files, describe_file, to_json
 from glit.storage import Store
 from glit.tables import write_parquet
-from glit.work import Work, with_skips
-
-STATE = "state.json"
+from glit.work import RETRY_MARK, Work, with_skips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,7 @@ class BuildRequest:
     """Rebuild a finished dataset of another recipe in the same folder."""
 
 
-def build(
-    request: BuildRequest, executor: Executor, progress: StageProgress
-) -> dict[str, Any]:
+def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
     """Build or finish a dataset; its manifest.
 
     Raises:
@@ -60,7 +58,7 @@ def build(
     source = find_source(request.images)
     dataset = Store(request.output)
     work_store = Store(f"{request.output}/work")
-    with _locked(work_store):
+    with locked(work_store):
         plan = _plan(request, source, work_store)
         work = Work(store=work_store, images=Store(source.root), plan=plan)
         chunks = _list(request, source, work)
@@ -88,7 +86,7 @@ def _plan(request: BuildRequest, source: Source, work: Store) -> Plan:
 
 
 @contextlib.contextmanager
-def _locked(work: Store) -> Iterator[None]:
+def locked(work: Store) -> Iterator[None]:
     """One build at a time per folder; a killed build leaves no lock behind."""
     if not work.is_local:
         yield
@@ -107,7 +105,8 @@ def _locked(work: Store) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UserError(f"{os.path.dirname(folder)}: another glit is building here") from error
-        work.sweep_temporaries()
+        work.sweep()
+        work.sweep(RETRY_MARK)
         yield
     finally:
         os.close(handle)
@@ -160,7 +159,6 @@ def _finished(
     if same and not work.missing("ingest", chunks):
         return manifest
     if replace:
-        dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset again
         return None
     what = "recipe or models" if not same else "images"
     raise UserError(
@@ -187,7 +185,7 @@ def run_stage(
     """Run one stage over the chunks that lack its table."""
     missing = work.missing(stage, chunks)
     absent = {chunk.index for chunk in missing}
-    per_chunk = _rows_in(stage, work, chunks)
+    per_chunk = _rows_in(work, chunks)
     total = sum(per_chunk.values())
     todo = sum(per_chunk[index] for index in absent)
     progress.begin(stage, total=total, done=total - todo)
@@ -198,11 +196,9 @@ def run_stage(
     executor.run(StageTask(name=stage, work=work), missing, done)
 
 
-def _rows_in(stage: str, work: Work, chunks: list[Chunk]) -> dict[int, int]:
+def _rows_in(work: Work, chunks: list[Chunk]) -> dict[int, int]:
     """Images per chunk, as the listing has them; later stages see a few less."""
     with work.store.local_copy("listing.parquet") as path:
-        import pyarrow.parquet as pq
-
         metadata = pq.read_metadata(path)
         return {
             chunk.index: metadata.row_group(chunk.index).num_rows - len(chunk.skip)
@@ -316,6 +312,7 @@ def _put_in_place(
     duplicates: list[Duplicate],
 ) -> dict[str, dict[str, Any]]:
     """Move the data files in, write the two ledgers; the files of the manifest."""
+    dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
     dataset.remove("data")
     for name in described:
         dataset.move(f"work/{folder}/{name}", f"data/{name}")

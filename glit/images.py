@@ -67,6 +67,8 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
         width, height = image.size
         if max_pixels is not None and width * height > max_pixels:
             raise ImageError("too_large", f"{width}x{height} pixels, at most {max_pixels} allowed")
+        if image.format == "PNG":
+            _check_png(data)
         orientation = _orientation(image)
         pixels = _decode_jpeg(data) if _is_plain_jpeg(image) else None
         if pixels is None:
@@ -81,6 +83,23 @@ def _open(data: bytes) -> Image.Image:
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
     except _DECODER_ERRORS as error:
         raise ImageError("corrupt", f"the header is damaged: {error}") from error
+
+
+def _check_png(data: bytes) -> None:
+    """Pillow does not look at the checksums of pixel data; a damaged file would give noise."""
+    position = 8
+    while position + 12 <= len(data):
+        length = int.from_bytes(data[position : position + 4], "big")
+        end = position + 12 + length
+        kind = data[position + 4 : position + 8]
+        if end > len(data):
+            break
+        if zlib.crc32(data[position + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
+            raise ImageError("corrupt", f"the checksum of a {kind.decode('latin-1')} chunk is wrong")
+        if kind == b"IEND":
+            return
+        position = end
+    raise ImageError("corrupt", "the file ends before its last chunk")
 
 
 def _orientation(image: Image.Image) -> int:

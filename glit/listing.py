@@ -236,11 +236,24 @@ def _write_chunks(reader: pa.RecordBatchReader, target: Path, size: int) -> list
     with pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd") as writer:
         for rows in _exactly(reader, size):
             writer.write_table(rows, row_group_size=size)
-            digest = hashlib.sha256()
-            for name in ("path", "size", "stamp"):
-                digest.update("\0".join(map(str, rows[name].to_pylist())).encode())
-            chunks.append(Chunk(index=len(chunks), key=digest.hexdigest()[:12]))
+            chunks.append(Chunk(index=len(chunks), key=_key(rows)))
     return chunks
+
+
+def _key(rows: pa.Table) -> str:
+    digest = hashlib.sha256()
+    for name in ("path", "size", "stamp"):
+        digest.update("\0".join(map(str, rows[name].to_pylist())).encode())
+    return digest.hexdigest()[:12]
+
+
+def read_chunks(listing: Path) -> list[Chunk]:
+    """The chunks of a listing written earlier."""
+    file = pq.ParquetFile(listing)
+    return [
+        Chunk(index=index, key=_key(file.read_row_group(index)))
+        for index in range(file.num_row_groups)
+    ]
 
 
 def _exactly(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:

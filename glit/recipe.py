@@ -73,11 +73,20 @@ def load_recipe(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> R
         RecipeError: unknown recipe, table or key; a value of the wrong type.
     """
     tables = read_tables(name_or_path, overrides=overrides)
+    return recipe_from_dict({"about": "", **tables})
+
+
+def recipe_from_dict(values: dict[str, Any]) -> Recipe:
+    """The recipe that :meth:`Recipe.as_dict` gave.
+
+    Raises:
+        RecipeError: the values are of another version of glit.
+    """
     parts = {
-        name: build_dataclass(kind, tables.get(name, {}), where=f"[{name}]")
+        name: build_dataclass(kind, values.get(name, {}), where=f"[{name}]")
         for name, kind in BUILD_TABLES.items()
     }
-    return Recipe(name=tables["name"], about=tables.get("about", ""), **parts)
+    return Recipe(name=values["name"], about=values["about"], **parts)
 
 
 def load_table(table: str, name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> Any:

@@ -145,5 +145,10 @@ def _hf_feature(kind: pa.DataType) -> Any:
         return {"feature": _hf_feature(kind.value_type), "_type": "List"}
     if pa.types.is_struct(kind):
         return {field.name: _hf_feature(field.type) for field in kind}
-    names = {pa.string(): "string", pa.bool_(): "bool", pa.float32(): "float32", pa.binary(): "binary"}
+    names = {
+        pa.string(): "string",
+        pa.bool_(): "bool",
+        pa.float32(): "float32",
+        pa.binary(): "binary",
+    }
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}

@@ -66,7 +66,8 @@ class Store:
         if self.is_local:
             with open(self.full(path), "rb") as file:
                 return file.read()
-        return self._fs.cat_file(self.full(path))
+        data: Any = self._fs.cat_file(self.full(path))
+        return data
 
     def exists(self, path: str) -> bool:
         return self._fs.exists(self.full(path))
@@ -136,11 +137,12 @@ class Store:
         with self.atomic(path) as temporary:
             temporary.write_bytes(data)
 
-    def sweep_temporaries(self) -> None:
-        """Remove what killed writers left behind; local stores only."""
+    def sweep(self, mark: str = TEMPORARY_MARK) -> None:
+        """Remove what killed writers left behind: local files with ``mark`` in their name."""
         if self.is_local and os.path.isdir(self._base):
-            for leftover in Path(self._base).rglob(f"*{TEMPORARY_MARK}*"):
-                leftover.unlink(missing_ok=True)
+            for leftover in Path(self._base).rglob(f"*{mark}*"):
+                if leftover.is_file():
+                    leftover.unlink(missing_ok=True)
 
     def free_bytes(self) -> int | None:
         """Free disk space, None where that has no meaning."""
@@ -157,7 +159,8 @@ class Store:
             yield from _walk_local(self._base)
             return
         prefix = self._base.rstrip("/") + "/"
-        for path, info in self._fs.find(self._base, detail=True).items():
+        found: Any = self._fs.find(self._base, detail=True)
+        for path, info in found.items():
             stamp = str(info.get("ETag") or info.get("mtime") or info.get("LastModified") or "")
             yield Entry(
                 path=path.removeprefix(prefix), size=int(info.get("size") or 0), stamp=stamp

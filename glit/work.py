@@ -25,6 +25,7 @@ from glit.records import Sample
 from glit.storage import Entry, Store
 from glit.tables import read_counts, read_rows, stage_table, with_payload, write_parquet
 
+RETRY_MARK = ".retry"
 _READERS = 8
 
 
@@ -37,11 +38,16 @@ class Work:
     images: Store
     """The ingest root."""
     plan: Plan
+    overlay: bool = False
+    """A retry in progress: tables are written beside the finished ones and read before them."""
 
     def table(self, stage: str, chunk: Chunk) -> str:
         """Path of a stage's table for a chunk."""
         key = chunk.key if stage == "ingest" else kept_key(chunk)
-        return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.parquet"
+        name = f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.parquet"
+        if self.overlay and self.store.exists(name + RETRY_MARK):
+            return name + RETRY_MARK
+        return name
 
     def missing(self, stage: str, chunks: list[Chunk]) -> list[Chunk]:
         """The chunks whose table is not there yet."""
@@ -51,7 +57,10 @@ class Work:
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
         """Publish a stage's table."""
         table = stage_table(stage, rows)
-        with self.store.atomic(self.table(stage, chunk)) as temporary:
+        name = self.table(stage, chunk)
+        if self.overlay and not name.endswith(RETRY_MARK):
+            name += RETRY_MARK
+        with self.store.atomic(name) as temporary:
             write_parquet(table, temporary)
 
     def entries(self, chunk: Chunk) -> list[Entry]:

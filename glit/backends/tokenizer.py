@@ -29,9 +29,7 @@ class TextTokenizer:
 
     def encode_closed(self, texts: Sequence[str], *, context: int) -> list[list[int]]:
         """Ids between start and end token, cut so that both fit into ``context``."""
-        return [
-            [self.start_id, *ids[: context - 2], self.end_id] for ids in self.encode(texts)
-        ]
+        return [[self.start_id, *ids[: context - 2], self.end_id] for ids in self.encode(texts)]
 
 
 def load_tokenizer(path: Path) -> Any:
@@ -44,9 +42,7 @@ def load_tokenizer(path: Path) -> Any:
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        raise MissingExtraError(
-            "transformers", extra="models", needed_for="token spans"
-        ) from error
+        raise MissingExtraError("transformers", extra="models", needed_for="token spans") from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
     except (OSError, ValueError) as error:

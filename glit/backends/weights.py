@@ -130,8 +130,12 @@ def _check_safetensors(file: Path, name: str) -> None:
         header = stream.read(length) if 0 < length < 100_000_000 else b""
     try:
         tensors = json.loads(header)
-        wanted = 8 + length + max(
-            (t["data_offsets"][1] for k, t in tensors.items() if k != "__metadata__"), default=0
+        wanted = (
+            8
+            + length
+            + max(
+                (t["data_offsets"][1] for k, t in tensors.items() if k != "__metadata__"), default=0
+            )
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         wanted = -1
@@ -146,7 +150,11 @@ def _check_safetensors(file: Path, name: str) -> None:
 def _from_hub(hub_id: str, revision: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+        )
     except ImportError as error:
         raise WeightsError(
             f"model {hub_id!r}: not a folder; finding it in the Hugging Face cache needs: "

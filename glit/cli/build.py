@@ -126,9 +126,7 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _report(
-    manifest: dict[str, Any], dataset: Path, console: Console, *, as_json: bool
-) -> None:
+def _report(manifest: dict[str, Any], dataset: Path, console: Console, *, as_json: bool) -> None:
     counts = manifest["counts"]
     if as_json:
         print(json.dumps({"dataset": str(dataset), "counts": counts}))

@@ -109,8 +109,9 @@ def _check_data_file(
     for key in (META_SCHEMA_VERSION, META_TOKENIZER, META_HUGGINGFACE):
         if key not in metadata:
             yield f"{name}: the metadata {key.decode()} is missing"
-    if metadata.get(META_TOKENIZER) and json.loads(metadata[META_TOKENIZER]) != (
-        manifest["tokenizer"]
+    if (
+        metadata.get(META_TOKENIZER)
+        and json.loads(metadata[META_TOKENIZER]) != (manifest["tokenizer"])
     ):
         yield f"{name}: its tokenizer is not the manifest's"
     for index in range(file.num_row_groups):

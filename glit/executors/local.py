@@ -11,9 +11,7 @@ from glit.executors.protocols import Tally, Task
 class LocalExecutor:
     """Units one after the other. A crash of a decoder or a model takes the process with it."""
 
-    def run(
-        self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]
-    ) -> None:
+    def run(self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
         if not units:
             return

@@ -90,9 +90,7 @@ class RayExecutor:
             _start_ray()
             self._started_here = True
 
-    def run(
-        self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]
-    ) -> None:
+    def run(self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
         if not units:
             return
@@ -251,4 +249,3 @@ def _start_ray() -> None:
             object_store_memory=128 << 20,
             **options,
         )
-

@@ -37,12 +37,21 @@ class Worker(Protocol):
 class Task(Protocol):
     """Work to be done on many units; picklable, opened in each worker."""
 
-    name: str
-    uses_gpu: bool
-    keeps_process: bool
-    """Whether the process is fit for another task afterwards (an engine may not let go)."""
-    memory_bytes: int
-    """What a worker of this task needs, roughly."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uses_gpu(self) -> bool: ...
+
+    @property
+    def keeps_process(self) -> bool:
+        """Whether the process is fit for another task afterwards (an engine may not let go)."""
+        ...
+
+    @property
+    def memory_bytes(self) -> int:
+        """What a worker of this task needs, roughly."""
+        ...
 
     def open(self) -> Worker: ...
 
@@ -50,9 +59,7 @@ class Task(Protocol):
 class Executor(Protocol):
     """Runs a task over units."""
 
-    def run(
-        self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]
-    ) -> None:
+    def run(self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]) -> None:
         """Do every unit; ``on_done`` is called in the driver, in the order units finish.
 
         Raises:

@@ -55,19 +55,22 @@ class StageTask:
 
     def open(self) -> StageWorker | IngestWorker:
         """Load the stage's model."""
-        limit_threads()
+        prepare_process()
         if self.name == "ingest":
             return IngestWorker(self.work)
         return StageWorker(self.name, self.work, open_stage(self.name, self.work.plan))
 
 
-def limit_threads() -> None:
+def prepare_process() -> None:
     """One thread for a model on a CPU: workers share the cores, and sums keep their order."""
     try:
         import torch
+        from transformers.utils import logging
     except ImportError:
         return
     torch.set_num_threads(1)
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
 
 
 class StageWorker:
@@ -176,5 +179,3 @@ def disk_error(error: OSError, where: str) -> GlitError:
             "it goes on where it stopped"
         )
     return RunError(f"{where}: cannot write ({error.strerror or error})")
-
-

@@ -50,9 +50,7 @@ class ImageSource:
         except OSError as error:
             return Drop(reason="unreadable", message=str(error))
         if hashlib.sha256(data).hexdigest() != sample.sample_id:
-            return Drop(
-                reason="image_changed", message="the file's bytes are not those of ingest"
-            )
+            return Drop(reason="image_changed", message="the file's bytes are not those of ingest")
         try:
             return decode(data)
         except ImageError as error:
@@ -105,8 +103,6 @@ def isolate(
         if len(items) == 1:
             return [Drop(reason=reason, message=f"{type(error).__name__}: {error}")]
         half = len(items) // 2
-        return isolate(items[:half], run, reason=reason) + isolate(
-            items[half:], run, reason=reason
-        )
+        return isolate(items[:half], run, reason=reason) + isolate(items[half:], run, reason=reason)
     assert len(results) == len(items), f"{len(results)} results for {len(items)} items"
     return list(results)

@@ -98,10 +98,11 @@ def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions
         with tempfile.TemporaryDirectory(dir=work) as folder:
             unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
             _write(read_captions(file, image_root), unsorted)
-            duckdb.sql(
-                "SELECT * FROM read_parquet($file) ORDER BY path, line",
-                params={"file": str(unsorted)},
-            ).write_parquet(str(finished), row_group_size=20_480)
+            with duckdb.connect() as connection:
+                connection.sql(
+                    "SELECT * FROM read_parquet($file) ORDER BY path, line",
+                    params={"file": str(unsorted)},
+                ).write_parquet(str(finished), row_group_size=20_480)
             os.replace(finished, target)
     return BroughtCaptions(name=file.name, table=str(target)), digest
 

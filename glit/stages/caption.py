@@ -47,12 +47,9 @@ class CaptionStage:
         self._config = config
         self._captioner = captioner
         self._splitter = splitter
-        self._source = {
-            "kind": captioner.kind,
-            "model": model,
-            "revision": revision,
-            "prompt_sha256": hashlib.sha256(prompt.encode()).hexdigest(),
-        }
+        self._model = model
+        self._revision = revision
+        self._prompt_sha256 = hashlib.sha256(prompt.encode()).hexdigest()
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         loaded = zip(samples, images.each(samples), strict=True)
@@ -94,8 +91,17 @@ class CaptionStage:
             text = trim_to_sentence(text, self._splitter)
         fault = caption_fault(text)
         if fault:
-            return Drop(reason=fault, message=f"the captioner said: {text[:120]!r}", attempt=attempt)
-        caption = Caption(text=text, trimmed=answer.cut, **self._source)
+            return Drop(
+                reason=fault, message=f"the captioner said: {text[:120]!r}", attempt=attempt
+            )
+        caption = Caption(
+            text=text,
+            kind=self._captioner.kind,
+            model=self._model,
+            revision=self._revision,
+            prompt_sha256=self._prompt_sha256,
+            trimmed=answer.cut,
+        )
         return dataclasses.replace(sample, caption=caption)
 
 

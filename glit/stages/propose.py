@@ -91,5 +91,3 @@ def select(
     )
     chosen = [everything[index] for index in kept if index >= len(grid) and good[index]]
     return [*chosen[: config.max_regions - len(grid)], *grid]
-
-

@@ -29,8 +29,9 @@ def make_splitter(name: str, language: str) -> Splitter:
     if name == "punkt":
         return _punkt(language)
     assert name == "sentencex", name
-    from sentencex import segment
+    import importlib
 
+    segment = importlib.import_module("sentencex").segment  # compiled, without types
     return lambda text: locate(segment(language, text), text)
 
 

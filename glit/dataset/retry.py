@@ -1,0 +1,130 @@
+"""Only the drops once more: what succeeds is merged back and goes on through the flow.
+
+New tables are written beside the finished ones and put in place at the end, the last stage
+first, so that a kill at any moment leaves tables that fit together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from glit.build import leave_out_duplicates, locked, publish
+from glit.dataset.manifest import read_manifest
+from glit.dataset.status import STATE
+from glit.errors import UserError
+from glit.executors.protocols import Executor, Tally
+from glit.executors.retry_task import RetryTask, RetryUnit
+from glit.flow import STAGES, make_plan
+from glit.listing import Chunk, read_chunks
+from glit.progress import StageProgress
+from glit.recipe import recipe_from_dict
+from glit.records import REASONS
+from glit.stages.brought import prepare
+from glit.storage import Store
+from glit.work import RETRY_MARK, Work
+
+
+def retry(
+    output: str,
+    executor: Executor,
+    progress: StageProgress,
+    *,
+    stage: str | None = None,
+    reason: str | None = None,
+) -> dict[str, Any]:
+    """Try dropped samples again and rebuild the data files; the new manifest.
+
+    Args:
+        output: a finished dataset whose ``work/`` is still there.
+        executor: where to run.
+        progress: what to tell.
+        stage: only drops of this stage; None takes all.
+        reason: only drops for this reason; None takes all.
+
+    Raises:
+        UserError: no such stage or reason, or nothing to resume from.
+    """
+    if stage is not None and stage not in STAGES:
+        raise UserError(f"--stage {stage!r}: want one of {', '.join(STAGES)}")
+    if reason is not None and reason not in REASONS:
+        raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
+    dataset = Store(output)
+    read_manifest(dataset)
+    store = Store(f"{output}/work")
+    if not store.exists(STATE):
+        raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
+    with locked(store):
+        finished = _finished_work(store)
+        with store.local_copy("listing.parquet") as path:
+            listed = read_chunks(path)
+        before, _ = leave_out_duplicates(finished, listed)
+        overlay = dataclasses.replace(finished, overlay=True)
+        _again("ingest", overlay, [RetryUnit(now=c, before=c) for c in before], executor, progress,
+               stage=stage, reason=reason)  # fmt: skip
+        now, duplicates = leave_out_duplicates(overlay, listed)
+        units = [RetryUnit(now=n, before=b) for n, b in zip(now, before, strict=True)]
+        for name in STAGES[1:]:
+            _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
+        _put_in_place(finished, overlay, units)
+        return publish(dataset, finished, now, duplicates, executor, progress)
+
+
+def _finished_work(store: Store) -> Work:
+    state = json.loads(store.read(STATE))
+    recipe = recipe_from_dict(state["recipe"])
+    brought, digest = None, ""
+    if state["captions"] is not None:
+        brought, digest = prepare(
+            Path(state["captions"]), image_root=state["images"], work=Path(store.full(""))
+        )
+    plan = make_plan(recipe, brought=brought, captions_sha256=digest)
+    changed = [name for name in STAGES if plan.folder(name) != state["folders"][name]]
+    if changed:
+        raise UserError(
+            f"{store.root}: models, captions or glit changed since the build (stage {changed[0]}); "
+            "run glit build again instead"
+        )
+    return Work(store=store, images=Store(state["images"]), plan=plan)
+
+
+def _again(
+    name: str,
+    work: Work,
+    units: list[RetryUnit],
+    executor: Executor,
+    progress: StageProgress,
+    *,
+    stage: str | None,
+    reason: str | None,
+) -> None:
+    task = RetryTask(name=name, work=work, selected=stage in (None, name), reason=reason)
+    touched = [unit for unit in units if _concerns(task, unit, work)]
+    progress.begin(name, total=len(touched), done=0)
+
+    def done(_: RetryUnit, tally: Tally) -> None:
+        progress.advance(1, sum(tally.drops.values()))
+
+    executor.run(task, touched, done)
+
+
+def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:
+    """Whether a chunk has drops to retry here, or was touched by an earlier stage."""
+    _, drops = work.counts(task.name, [unit.before])
+    if any(task.wanted({"reason": reason}) for reason in drops):
+        return True
+    earlier = STAGES[: STAGES.index(task.name)]
+    return unit.now != unit.before or any(
+        work.table(name, unit.now).endswith(RETRY_MARK) for name in earlier
+    )
+
+
+def _put_in_place(finished: Work, overlay: Work, units: list[RetryUnit]) -> None:
+    for unit in units:
+        for name in reversed(STAGES):
+            chunk: Chunk = unit.now
+            written = overlay.table(name, chunk)
+            if written.endswith(RETRY_MARK):
+                finished.store.move(written, finished.table(name, chunk))

@@ -1,0 +1,133 @@
+"""A stage once more over the samples it dropped, merged into the table it wrote before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from glit.executors.protocols import Tally
+from glit.executors.stage_task import StageTask, StageWorker, prepare_process, publish
+from glit.flow import open_stage
+from glit.listing import Chunk
+from glit.stages.ingest import ingest
+from glit.work import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryUnit:
+    """A chunk as it is now, and as it was when its tables were written."""
+
+    now: Chunk
+    before: Chunk
+
+    @property
+    def index(self) -> int:
+        return self.now.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryTask:
+    """A stage over the samples that have no result yet, or a drop that was asked for."""
+
+    name: str
+    work: Work
+    selected: bool
+    """Whether this stage's own drops are tried again."""
+    reason: str | None
+
+    @property
+    def _stage(self) -> StageTask:
+        return StageTask(name=self.name, work=self.work)
+
+    @property
+    def uses_gpu(self) -> bool:
+        return self._stage.uses_gpu
+
+    @property
+    def keeps_process(self) -> bool:
+        return self._stage.keeps_process
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._stage.memory_bytes
+
+    def wanted(self, drop: dict[str, Any] | None) -> bool:
+        """Whether a row with this drop is done again."""
+        return self.selected and drop is not None and self.reason in (None, drop["reason"])
+
+    def open(self) -> RetryWorker:
+        """Load the stage's model."""
+        prepare_process()
+        return RetryWorker(self)
+
+
+class RetryWorker:
+    """See :class:`glit.executors.protocols.Worker`."""
+
+    def __init__(self, task: RetryTask) -> None:
+        self._task = task
+        self._work = task.work
+        self._stage = (
+            None
+            if task.name == "ingest"
+            else StageWorker(task.name, task.work, open_stage(task.name, task.work.plan))
+        )
+
+    def run(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Tally:
+        """Do what is wanted of a chunk; the merged table goes beside the finished one."""
+        if self._task.name == "ingest":
+            return self._ingest(unit)
+        assert self._stage is not None
+        name = self._task.name
+        before = self._work.rows(name, unit.before)
+        samples = self._work.samples(name, unit.now)
+        todo = [
+            sample
+            for sample in samples
+            if sample.sample_id not in before or self._task.wanted(before[sample.sample_id]["drop"])
+        ]
+        if not todo and unit.now == unit.before:
+            return Tally(rows=0)
+        fresh = {row["sample_id"]: row for row in self._stage.rows(todo, excluded)}
+        for sample_id, row in fresh.items():
+            if row.get("drop") and sample_id in before:
+                row["drop"]["attempt"] = (before[sample_id]["drop"] or {}).get("attempt", 0) + 1
+        rows = [fresh.get(s.sample_id) or before[s.sample_id] for s in samples]
+        publish(self._work, name, unit.now, rows)
+        return Tally(rows=len(todo), drops=_reasons(fresh))
+
+    def _ingest(self, unit: RetryUnit) -> Tally:
+        rows = self._work.ingest_rows(unit.before)
+        entries = self._work.entries(unit.before)
+        wanted = [index for index, row in enumerate(rows) if self._task.wanted(row["drop"])]
+        if not wanted:
+            return Tally(rows=0)
+        done = ingest(
+            [entries[index] for index in wanted],
+            self._work.images,
+            self._work.plan.recipe.ingest,
+        )
+        fresh = {}
+        for index, row in zip(wanted, done, strict=True):
+            if row.get("drop"):
+                row["drop"]["attempt"] = rows[index]["drop"]["attempt"] + 1
+            rows[index] = fresh[str(index)] = row
+        publish(self._work, "ingest", unit.before, rows)
+        return Tally(rows=len(wanted), drops=_reasons(fresh))
+
+    def probe(self, unit: RetryUnit, start: int, stop: int) -> None:
+        """See :class:`glit.executors.protocols.Worker`."""
+        if self._stage is not None:
+            self._stage.probe(unit.now, start, stop)
+
+    def size(self, unit: RetryUnit) -> int:
+        """See :class:`glit.executors.protocols.Worker`."""
+        return 0 if self._stage is None else self._stage.size(unit.now)
+
+
+def _reasons(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows.values():
+        if row.get("drop"):
+            found[row["drop"]["reason"]] = found.get(row["drop"]["reason"], 0) + 1
+    return found

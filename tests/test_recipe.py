@@ -1,0 +1,72 @@
+import pytest
+
+from glit.errors import RecipeError
+from glit.recipe import load_recipe, recipe_from_dict
+from glit.resources import builtin_recipes
+
+
+@pytest.mark.parametrize("name", ["mini", "flism", "laptop", "captions"])
+def test_built_in_recipes_load(name):
+    assert load_recipe(name).name == name
+
+
+def test_recipes_build_on_others():
+    laptop, flism = load_recipe("laptop"), load_recipe("flism")
+    assert laptop.caption.backend == "transformers"
+    assert laptop.propose.score_threshold == flism.propose.score_threshold
+    assert load_recipe("captions").match == flism.match
+
+
+def test_overrides_are_read_as_toml_else_as_text():
+    recipe = load_recipe("mini", overrides=["match.batch_size=7", "match.model=some/model"])
+    assert (recipe.match.batch_size, recipe.match.model) == (7, "some/model")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("match.batch_sise=7", "unknown key 'batch_sise'; did you mean 'batch_size'"),
+        ("mach.model=x", "did you mean 'match'"),
+        ("match.batch_size=many", r"want int"),
+        ("match.batch_size=0", "batch_size: found 0, want >= 1"),
+        ("caption.backend=vlm", "did you mean 'vllm'"),
+        ("match.batch_size", "want table.key=value"),
+        ("match.global_competes=1", "want bool"),
+        ("propose.min_area=0.9", "min_area < max_area"),
+    ],
+)
+def test_mistakes_name_the_way_out(override, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe("mini", overrides=[override])
+
+
+def test_unknown_recipe_names_the_nearest():
+    with pytest.raises(RecipeError, match="did you mean 'flism'"):
+        load_recipe("flizm")
+
+
+def test_a_file_with_an_unknown_table(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text('base = "mini"\n[proposal]\nx = 1\n')
+    with pytest.raises(RecipeError, match=r"did you mean 'propose'"):
+        load_recipe(str(file))
+
+
+def test_a_circle_of_bases_is_found(tmp_path):
+    (tmp_path / "a.toml").write_text('base = "b.toml"\n')
+    (tmp_path / "b.toml").write_text('base = "a.toml"\n')
+    with pytest.raises(RecipeError, match="circle"):
+        load_recipe(str(tmp_path / "a.toml"))
+
+
+def test_not_toml(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text("[[[")
+    with pytest.raises(RecipeError, match="not valid TOML"):
+        load_recipe(str(file))
+
+
+def test_round_trip_through_plain_values():
+    for name in builtin_recipes():
+        recipe = load_recipe(name)
+        assert recipe_from_dict(recipe.as_dict()) == recipe
