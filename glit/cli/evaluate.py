@@ -28,9 +28,7 @@ CompareOption = Annotated[
 ]
 FormatOption = Annotated[
     str,
-    typer.Option(
-        "--format", help="glit, docci, dci, urban1k, coco, flickr30k, sharegpt4v or iiw."
-    ),
+    typer.Option("--format", help="glit, docci, dci, urban1k, coco, flickr30k, sharegpt4v or iiw."),
 ]
 ImagesOption = Annotated[
     Path | None, typer.Option("--images", help="The image folder of the annotations.")
@@ -109,7 +107,17 @@ def retrieval_command(
 ) -> None:
     """Recall@K of images by captions and of captions by images."""
     _run(
-        "retrieval", model, dataset, output, compare, kind, images, split, recipe, overrides, as_json
+        "retrieval",
+        model,
+        dataset,
+        output,
+        compare,
+        kind,
+        images,
+        split,
+        recipe,
+        overrides,
+        as_json,
     )
 
 
@@ -124,9 +132,7 @@ def joint_map_command(
     as_json: JsonOption = False,
 ) -> None:
     """Retrieval mAP@10 over whole images and best regions together."""
-    _run(
-        "joint-map", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json
-    )
+    _run("joint-map", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json)
 
 
 @eval_app.command("localize")
@@ -140,9 +146,7 @@ def localize_command(
     as_json: JsonOption = False,
 ) -> None:
     """Whether the patches most like a sentence lie in its region."""
-    _run(
-        "localize", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json
-    )
+    _run("localize", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json)
 
 
 @eval_app.command("robustness")

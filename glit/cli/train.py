@@ -27,7 +27,8 @@ def train_command(
         bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
     ] = False,
     ray_workers: Annotated[
-        int, typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: none.")
+        int,
+        typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: none."),
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
 ) -> None:
@@ -53,9 +54,7 @@ def train_command(
             console.print(_progress_line(line))
 
     if ray_workers:
-        result = train_on_ray(
-            config, dataset, output, num_workers=ray_workers, resume=resume
-        )
+        result = train_on_ray(config, dataset, output, num_workers=ray_workers, resume=resume)
     else:
         result = train(config, dataset, output, resume=resume, report=report)
     if result.interrupted:

@@ -46,6 +46,9 @@ class TrainConfig:
     image_fit: ImageFit = "resize"
     """``resize`` squeezes the image into the model's square; ``centre-crop`` cuts its middle."""
 
+    image_root: str = ""
+    """Folder the dataset was built from; needed only when it stores images by path."""
+
     lambda_global: float = 1.0
     """Weight of the global contrastive loss (Eq. 11)."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from glit.train.config import ImageFit
 from glit.train.order import BatchPlan, epoch_order
 from glit.train.packing import pack_texts
 from glit.train.preprocess import crop, fit_boxes, fit_image
-from glit.train.source import LocalPair, Row, Rows, Shards, best_pairs
+from glit.train.source import LocalPair, Row, RowGroupCache, Shards, best_pairs
 
 Tokenize = Callable[[list[str]], list[list[int]]]
 """Token ids of texts with start and end token, cut to the text window; one call a batch."""
@@ -130,7 +129,7 @@ class BatchLoader:
             epoch=epoch,
             window=self.config.window,
         )
-        tables = _TableCache(self.shards, capacity=2 * self.config.window)
+        tables = RowGroupCache(self.shards, capacity=2 * self.config.window)
         if self.config.num_workers == 0:
             for batch in range(start, len(self)):
                 places, fillers = self._places(order, batch)
@@ -143,7 +142,7 @@ class BatchLoader:
         positions, fillers = self.plan.part(batch, self.rank)
         return [(int(order[i, 0]), int(order[i, 1])) for i in positions], fillers
 
-    def _load(self, tables: _TableCache, group: int, row: int) -> Decoded:
+    def _load(self, tables: RowGroupCache, group: int, row: int) -> Decoded:
         place = self.shards.row_groups[group]
         sample = tables.get(group)[row]
         try:
@@ -155,7 +154,7 @@ class BatchLoader:
             ) from error
 
     def _fillers(
-        self, samples: list[Decoded], number: int, tables: _TableCache, order: np.ndarray
+        self, samples: list[Decoded], number: int, tables: RowGroupCache, order: np.ndarray
     ) -> list[Decoded]:
         """Stand-ins that make all ranks' parts equally long; masked out of every loss."""
         if number == 0:
@@ -232,40 +231,12 @@ def collate(samples: list[Decoded], tokenize: Tokenize, config: LoaderConfig) ->
     )
 
 
-class _TableCache:
-    """Row groups by number, read once each, the least recently used ones let go."""
-
-    def __init__(self, shards: Shards, *, capacity: int) -> None:
-        self._shards = shards
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._tables: OrderedDict[int, Future[Rows]] = OrderedDict()
-
-    def get(self, group: int) -> Rows:
-        """The rows of a row group; the first caller reads it, the others wait."""
-        with self._lock:
-            future = self._tables.get(group)
-            mine = future is None
-            if future is None:
-                future = self._tables[group] = Future()
-                if len(self._tables) > self._capacity:
-                    self._tables.popitem(last=False)
-            else:
-                self._tables.move_to_end(group)
-        if mine:
-            try:
-                future.set_result(self._shards.read(group))
-            except BaseException as error:
-                future.set_exception(error)
-        return future.result()
-
-
 @dataclass(slots=True)
 class _Pipeline:
     """Decoding threads, and one thread that puts finished samples into batches, in order."""
 
     loader: BatchLoader
-    tables: _TableCache
+    tables: RowGroupCache
     order: np.ndarray
     start: int
     _ready: queue.Queue[Any] = field(init=False)
@@ -303,7 +274,7 @@ class _Pipeline:
                 samples = [future.result() for future in futures]
                 samples += loader._fillers(samples, fillers, self.tables, self.order)
                 self._put(loader._collate(samples))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (raised again in the training thread)
             self._put(error)
 
     def _put(self, item: Any) -> None:

@@ -129,7 +129,7 @@ class _Run:
         accelerator.init_trackers("glit", config=_flat(config))
         self.saved_step = self.position.step if checkpoint else -1
         self.last_loss = math.nan
-        self.clock, self.samples = time.perf_counter(), 0
+        self.clock, self.samples, self.steps = time.perf_counter(), 0, 0
 
     def train(self, interrupted: threading.Event) -> TrainResult:
         """Train until the schedule ends or the user interrupts."""
@@ -205,6 +205,7 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._limit_logit_scale()
+        self.steps += 1
         if (step + 1) % config.log_every == 0 or step + 1 == self.total_steps:
             self._log(metrics, rate)
 
@@ -275,8 +276,9 @@ class _Run:
             "lr": rate,
             **{name: float(value) for name, value in metrics.items()},
             "samples_per_s": self.samples / max(now - self.clock, 1e-9),
+            "steps_per_s": self.steps / max(now - self.clock, 1e-9),
         }
-        self.clock, self.samples = now, 0
+        self.clock, self.samples, self.steps = now, 0, 0
         if self.log is not None:
             self.log.write(line)
             if self.report is not None:

@@ -83,7 +83,7 @@ def prepare(
         WeightsError: the model's tokenizer is not the one the dataset's spans were made with.
     """
     start = model_folder(resolve(config.model).path)
-    shards = Shards(dataset)
+    shards = Shards(dataset, image_root=config.image_root)
     objective = build_objective(config)
     _check_fit(config, shards, objective)
     if objective.needs_tokens:

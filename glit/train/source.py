@@ -6,7 +6,10 @@ Nothing is copied to disk and no index is built: the Parquet footers say where e
 from __future__ import annotations
 
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,10 +71,12 @@ class Row:
 
     sample_id: str
     image: bytes
-    """The encoded image file."""
+    """The encoded image file; empty where images were not read."""
     width: int
     height: int
     caption: str
+    sentences: tuple[tuple[int, int], ...]
+    """Character spans of the caption's sentences."""
     pairs: tuple[LocalPair, ...]
     """Usable local pairs, best first: those where the whole image did not win."""
 
@@ -79,8 +84,12 @@ class Row:
 class Shards:
     """A finished dataset's Parquet files. Safe to share between threads."""
 
-    def __init__(self, dataset: str) -> None:
+    def __init__(self, dataset: str, *, image_root: str = "") -> None:
         """Read the footers of all files.
+
+        Args:
+            dataset: folder or address of a finished dataset.
+            image_root: the ingested folder, for a dataset that stores images by path.
 
         Raises:
             InputError: there is no dataset, or it is not finished.
@@ -97,7 +106,7 @@ class Shards:
         self.num_samples = sum(group.num_rows for group in self.row_groups)
         if self.num_samples == 0:
             raise InputError(f"{dataset}: the dataset has no samples; build it from more images")
-        self.image_root = str(manifest.get("image_root") or "")
+        self.image_root = image_root
 
     @property
     def tokenizer(self) -> dict[str, Any]:
@@ -105,12 +114,13 @@ class Shards:
         metadata = next(iter(self._metadata.values())).schema.to_arrow_schema().metadata or {}
         return json.loads(metadata.get(META_TOKENIZER, b"{}"))
 
-    def read(self, group: int) -> Rows:
-        """The rows of a row group, by its number in ``row_groups``.
+    def read(self, group: int, *, images: bool = True) -> Rows:
+        """The rows of a row group, by its number in ``row_groups``; images only if asked for.
 
         Raises DatasetError when the file has been deleted or cut short since it was opened.
         """
-        return Rows(self._read(group, READ_COLUMNS), self._stored_image)
+        columns = READ_COLUMNS if images else tuple(c for c in READ_COLUMNS if c != "image")
+        return Rows(self._read(group, columns), self._stored_image)
 
     def _read(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         """Some columns of a row group.
@@ -192,8 +202,8 @@ class Shards:
         except OSError as error:
             raise DatasetError(
                 f"{self.dataset}: image {source_path} is stored by path and cannot be read below "
-                f"{self.image_root or 'the current folder'!r}; restore the image folder, or "
-                "build with --image-store bytes"
+                f"{self.image_root or 'the current folder'!r}; set train.image_root (or "
+                "evaluate.image_root) to the folder the dataset was built from"
             ) from error
 
 
@@ -203,7 +213,12 @@ class Rows:
     def __init__(self, table: pa.Table, stored_image: Callable[[str], bytes]) -> None:
         self._table = table.combine_chunks()
         self._stored_image = stored_image
-        self._sentences = _Nested(table, "sentences", ("token_start", "token_end", "in_window"))
+        self._has_images = "image" in table.column_names
+        self._sentences = _Nested(
+            table,
+            "sentences",
+            ("char_start", "char_end", "token_start", "token_end", "in_window"),
+        )
         self._regions = _Nested(table, "regions", ("x0", "y0", "x1", "y1"))
         self._pairs = _Nested(table, "pairs", ("sentence", "region", "similarity", "global_wins"))
         self._texts = self._sentences.values.field("text")
@@ -212,17 +227,26 @@ class Rows:
         return self._table.num_rows
 
     def __getitem__(self, index: int) -> Row:
-        data = self._table.column("image")[index]["bytes"].as_py()
-        if data is None:
-            data = self._stored_image(self._table.column("source_path")[index].as_py())
+        first, last = self._sentences.start[index], self._sentences.start[index + 1]
+        fields = self._sentences.fields
         return Row(
             sample_id=self._table.column("sample_id")[index].as_py(),
-            image=data,
+            image=self._image(index) if self._has_images else b"",
             width=self._table.column("width")[index].as_py(),
             height=self._table.column("height")[index].as_py(),
             caption=self._table.column("caption")[index].as_py(),
+            sentences=tuple(
+                (int(fields["char_start"][at]), int(fields["char_end"][at]))
+                for at in range(first, last)
+            ),
             pairs=tuple(self._usable_pairs(index)),
         )
+
+    def _image(self, index: int) -> bytes:
+        data = self._table.column("image")[index]["bytes"].as_py()
+        if data is None:
+            data = self._stored_image(self._table.column("source_path")[index].as_py())
+        return data
 
     def _usable_pairs(self, index: int) -> Iterator[LocalPair]:
         first_sentence, first_region = self._sentences.start[index], self._regions.start[index]
@@ -248,6 +272,34 @@ class Rows:
                 ),
                 similarity=float(pairs["similarity"][at]),
             )
+
+
+class RowGroupCache:
+    """Row groups by number, read once each, the least recently used ones let go."""
+
+    def __init__(self, shards: Shards, *, capacity: int) -> None:
+        self._shards = shards
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._groups: OrderedDict[int, Future[Rows]] = OrderedDict()
+
+    def get(self, group: int) -> Rows:
+        """The rows of a row group; the first caller reads it, the others wait."""
+        with self._lock:
+            future = self._groups.get(group)
+            mine = future is None
+            if future is None:
+                future = self._groups[group] = Future()
+                if len(self._groups) > self._capacity:
+                    self._groups.popitem(last=False)
+            else:
+                self._groups.move_to_end(group)
+        if mine:
+            try:
+                future.set_result(self._shards.read(group))
+            except BaseException as error:  # noqa: BLE001 (whoever waits gets it)
+                future.set_exception(error)
+        return future.result()
 
 
 class _Nested:

@@ -1,0 +1,91 @@
+"""The ``[evaluate]`` table of a recipe. Loads no model library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from glit.errors import RecipeError
+
+FitChoice = Literal["model", "resize", "centre-crop"]
+TextChoice = Literal["caption", "sentence-average"]
+PairChoice = Literal["best", "all"]
+DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
+Splitter = Literal["sentencex", "punkt", "dot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateConfig:
+    """How models are measured. The defaults are the papers'."""
+
+    context: int = 248
+    """Text window in tokens; shorter windows are stretched to it (Long-CLIP's rule)."""
+
+    image_fit: FitChoice = "model"
+    """``model`` fits images as the model's preprocessor says; or ``resize``, ``centre-crop``."""
+
+    text: TextChoice = "caption"
+    """``sentence-average`` embeds every sentence by itself and averages (Table XV's baseline)."""
+
+    splitter: Splitter = "sentencex"
+    """Cuts captions of annotation files into sentences; datasets bring their own."""
+
+    recall_at: tuple[int, ...] = (1, 5, 10, 15, 25, 50)
+    """The K of Recall@K."""
+
+    precision_at: int = 10
+    """The K of mAP@K in ``joint-map``."""
+
+    localize_at: tuple[int, ...] = (1, 5, 10, 15)
+    """``localize``: a hit is one of this many best patches inside the region."""
+
+    localize_pairs: PairChoice = "best"
+    """``localize`` over the best pair of every sample, or over all its pairs."""
+
+    quality_samples: int = 1000
+    """``caption-quality``: pairs drawn at random, as in Table I; 0 takes all."""
+
+    limit: int = 0
+    """Only the first images; 0 for all."""
+
+    image_root: str = ""
+    """Folder the dataset was built from; needed only when it stores images by path."""
+
+    batch_size: int = 64
+    """Images, or rows of packed texts, encoded at once."""
+
+    chunk_size: int = 4096
+    """Side of the similarity blocks; memory grows with its square, results do not change."""
+
+    num_workers: int = 4
+    """Threads that read and decode images."""
+
+    device: DeviceChoice = "auto"
+    """Where the model runs; ``auto`` takes a GPU when there is one."""
+
+    seed: int = 0
+    """Draws samples and false sentences."""
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("image_fit", FitChoice),
+            ("text", TextChoice),
+            ("localize_pairs", PairChoice),
+            ("splitter", Splitter),
+            ("device", DeviceChoice),
+        ):
+            allowed = get_args(kind)
+            if getattr(self, name) not in allowed:
+                raise RecipeError(
+                    f"evaluate.{name} = {getattr(self, name)!r}: wanted one of {', '.join(allowed)}"
+                )
+        for name in ("context", "precision_at", "batch_size", "chunk_size"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"evaluate.{name} = {getattr(self, name)}: wanted 1 or more")
+        for name in ("limit", "quality_samples", "num_workers"):
+            if getattr(self, name) < 0:
+                raise RecipeError(f"evaluate.{name} = {getattr(self, name)}: wanted 0 or more")
+        for name in ("recall_at", "localize_at"):
+            values = getattr(self, name)
+            if not values or min(values) < 1:
+                raise RecipeError(f"evaluate.{name} = {values}: wanted numbers of 1 or more")

@@ -1,0 +1,58 @@
+"""Which gallery items are right answers to which query, as a flat list of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relevance:
+    """Relevant items of every query; at least one each."""
+
+    item: Int[np.ndarray, " m"]
+    """Gallery items, the first query's first."""
+
+    start: Int[np.ndarray, " q1"]
+    """Query q's items are ``item[start[q]:start[q + 1]]``."""
+
+    @classmethod
+    def of(cls, sets: Iterable[Sequence[int]]) -> Relevance:
+        """From one collection of item numbers per query."""
+        lists = [sorted(set(each)) for each in sets]
+        assert all(lists), "every query needs a relevant item"
+        lengths = np.array([0, *map(len, lists)], dtype=np.int64)
+        flat = np.array([i for each in lists for i in each], dtype=np.int64)
+        return cls(item=flat, start=np.cumsum(lengths))
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+
+def by_text(
+    image_of_text: Sequence[int], texts: Sequence[str], num_images: int
+) -> tuple[Relevance, Relevance]:
+    """Relevance of an image-caption set, both ways: text to image, image to text.
+
+    Equal captions stand for each other: where two images share a caption, both are right answers
+    to it, and both copies of it are right answers to either image.
+
+    >>> t2i, i2t = by_text([0, 1, 2], ["a", "b", "a"], 3)
+    >>> t2i.item.tolist(), i2t.item.tolist()
+    ([0, 2, 1, 0, 2], [0, 2, 1, 0, 2])
+    """
+    images_of: dict[str, list[int]] = {}
+    texts_of: dict[str, list[int]] = {}
+    of_image: list[list[int]] = [[] for _ in range(num_images)]
+    for index, (text, image) in enumerate(zip(texts, image_of_text, strict=True)):
+        images_of.setdefault(text, []).append(image)
+        texts_of.setdefault(text, []).append(index)
+        of_image[image].append(index)
+    text_to_image = Relevance.of(images_of[text] for text in texts)
+    image_to_text = Relevance.of(
+        [other for index in own for other in texts_of[texts[index]]] for own in of_image
+    )
+    return text_to_image, image_to_text

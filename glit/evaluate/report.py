@@ -1,0 +1,98 @@
+"""Results as JSON (the shape CLIP_benchmark writes), as Markdown, and as rows for a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CLIP_BENCHMARK_TASKS = {"retrieval": "zeroshot_retrieval"}
+"""Names of our tasks there; the others keep their own."""
+
+_PER_CENT = re.compile(r"(recall|map|localisation|chance)@|^drop$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One model's figures on one collection."""
+
+    task: str
+    model: str
+    dataset: str
+    metrics: dict[str, float]
+    settings: dict[str, Any]
+    """The configuration they were measured with."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """CLIP_benchmark's keys, and our settings beside them."""
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "pretrained": self.model,
+            "task": CLIP_BENCHMARK_TASKS.get(self.task, self.task),
+            "metrics": self.metrics,
+            "language": "en",
+            "settings": self.settings,
+        }
+
+
+def shown(name: str, value: float) -> str:
+    """A figure as a reader wants it: shares in per cent with two digits, cosines with four.
+
+    >>> shown("image_retrieval_recall@1", 0.74274), shown("pairs", 1000.0)
+    ('74.27', '1000')
+    """
+    if _PER_CENT.search(name):
+        return f"{100 * value:.2f}"
+    return f"{value:.0f}" if value == int(value) else f"{value:.4f}"
+
+
+def heading(name: str) -> str:
+    """A metric's name as a column heading.
+
+    >>> heading("image_retrieval_recall@5"), heading("wrong_text_retrieval_recall@1")
+    ('T2I R@5', 'wrong I2T R@1')
+    """
+    name = name.replace("image_retrieval_", "T2I ").replace("text_retrieval_", "I2T ")
+    return name.replace("recall@", "R@").replace("map@", "mAP@").replace("_", " ")
+
+
+def table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows, one row a model."""
+    names = list(dict.fromkeys(name for result in results for name in result.metrics))
+    rows = [
+        [result.model, *(shown(n, result.metrics[n]) if n in result.metrics else "" for n in names)]
+        for result in results
+    ]
+    return ["model", *map(heading, names)], rows
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """A Markdown table; shares in per cent."""
+    headings, rows = table(results)
+    lines = [
+        f"{results[0].task} on {results[0].dataset}",
+        "",
+        "| " + " | ".join(headings) + " |",
+        "|" + " --- |" + " ---: |" * (len(headings) - 1),
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_results(out: Path, results: Sequence[Result]) -> list[Path]:
+    """``OUT/TASK.md`` for all models, ``OUT/TASK_MODEL.json`` for each; returns the paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = [out / f"{results[0].task}.md"]
+    written[0].write_text(markdown(results), encoding="utf-8")
+    for number, result in enumerate(results):
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", result.model).strip("-.") or "model"
+        path = out / f"{result.task}_{name}.json"
+        if path in written:
+            path = out / f"{result.task}_{name}-{number}.json"
+        path.write_text(json.dumps(result.as_dict(), indent=2) + "\n", encoding="utf-8")
+        written.append(path)
+    return written

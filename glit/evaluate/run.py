@@ -1,0 +1,62 @@
+"""One evaluation from names to results: what the command line calls, for scripts too."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from glit.evaluate.collection import open_collection
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.encode import load_embedder
+from glit.evaluate.report import Result
+from glit.evaluate.tasks import TASKS, read_false_sentences, robustness
+
+
+def evaluate(
+    task: str,
+    models: Sequence[str],
+    source: str,
+    config: EvaluateConfig,
+    *,
+    kind: str = "glit",
+    images: Path | None = None,
+    split: str = "test",
+    false_sentences: Path | None = None,
+    report: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Measure several models on the same collection, one after the other.
+
+    Args:
+        task: one of TASKS.
+        models: built-in names, folders, runs, hub ids.
+        source: a glit dataset, or the annotations of a public dataset.
+        config: settings.
+        kind: ``glit``, or the format of the annotations.
+        images: image folder of the annotations.
+        split: part of the annotations.
+        false_sentences: JSON lines for ``robustness``, in place of drawn ones.
+        report: called with every result as it comes.
+
+    Raises UserError for a model, a source or a setting that cannot be used.
+    """
+    collection = open_collection(source, config, kind=kind, images=images, split=split)
+    measure = TASKS[task]
+    if false_sentences is not None:
+        given = read_false_sentences(false_sentences, len(collection.captions))
+        measure = functools.partial(robustness, false_sentences=given)
+    results = []
+    for model in models:
+        embedder = load_embedder(model, config)
+        result = Result(
+            task=task,
+            model=model,
+            dataset=collection.name,
+            metrics=measure(embedder, collection, config),
+            settings={**dataclasses.asdict(config), "fit": embedder.fit},
+        )
+        results.append(result)
+        if report is not None:
+            report(result)
+    return results

@@ -1,0 +1,233 @@
+"""The measurements on a tiny model, against CLIPModel used directly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from transformers import CLIPModel
+
+from glit.errors import InputError, RecipeError, WeightsError
+from glit.evaluate.collection import DatasetCollection, open_collection
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.encode import load_embedder
+from glit.evaluate.report import Result, markdown, write_results
+from glit.evaluate.run import evaluate
+from glit.evaluate.tasks import retrieval, with_false_sentences
+from glit.images import decode
+from glit.train.text_window import stretch_model
+
+CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
+
+
+def config(**changes) -> EvaluateConfig:
+    values = {"batch_size": 4, "num_workers": 2, "device": "cpu", "recall_at": (1, 5)}
+    return EvaluateConfig(**{**values, **changes})
+
+
+@torch.no_grad()
+def test_retrieval_is_what_the_model_itself_gives(tiny_clip, make_dataset) -> None:
+    dataset = make_dataset(12)
+    embedder = load_embedder(str(tiny_clip), CONFIG)
+    collection = DatasetCollection(str(dataset), CONFIG)
+    model = CLIPModel.from_pretrained(tiny_clip)
+    stretch_model(model, 248)
+    mean, std = embedder.encoder.mean_3[:, None, None], embedder.encoder.std_3[:, None, None]
+    images, texts = [], []
+    for i in range(12):
+        assert embedder.fit == "centre-crop"
+        pixels = (embedder.whole(collection, i).float() - mean) / std
+        images.append(model.get_image_features(pixel_values=pixels[None]).pooler_output)
+        ids = embedder.tokenizer.encode_closed(collection.captions[i], context=248)
+        texts.append(model.get_text_features(input_ids=torch.tensor(ids)).pooler_output)
+    similarity = F.normalize(torch.cat(texts)) @ F.normalize(torch.cat(images)).T
+    rank = (similarity > similarity.diagonal()[:, None]).sum(dim=1)
+    found = retrieval(embedder, collection, CONFIG)
+    assert found["image_retrieval_recall@1"] == pytest.approx(float((rank < 1).float().mean()))
+    assert found["image_retrieval_recall@5"] == pytest.approx(float((rank < 5).float().mean()))
+    rank = (similarity.diagonal()[:, None] < similarity.T).sum(dim=1)
+    assert found["text_retrieval_recall@5"] == pytest.approx(float((rank < 5).float().mean()))
+
+
+def test_neither_batches_nor_workers_nor_chunks_change_a_figure(tiny_clip, make_dataset) -> None:
+    dataset = str(make_dataset(13))
+    results = [
+        evaluate("retrieval", [str(tiny_clip)], dataset, config(**changes))[0].metrics
+        for changes in ({}, {"batch_size": 64, "num_workers": 0}, {"chunk_size": 3})
+    ]
+    assert results[0] == results[1] == results[2]
+
+
+def test_duplicate_captions_are_right_for_both_images(tiny_clip, make_dataset) -> None:
+    """Every caption the same: every image is right for every text, so recall is one."""
+
+    def same(index: int, row) -> None:
+        row["caption"], row["sentences"], row["pairs"] = "A red house.", [], []
+
+    found = evaluate("retrieval", [str(tiny_clip)], str(make_dataset(6, change=same)), CONFIG)
+    assert set(found[0].metrics.values()) == {1.0}
+
+
+def test_identical_images_and_captions_score_by_their_pairs(tiny_clip, make_dataset) -> None:
+    """Of four images with one picture, ties go to the first: R@1 is a quarter."""
+    pictures: list[bytes] = []
+
+    def one_picture(index: int, row) -> None:
+        pictures.append(row["image"]["bytes"])
+        row["image"]["bytes"] = pictures[0]
+
+    found = evaluate(
+        "retrieval", [str(tiny_clip)], str(make_dataset(4, change=one_picture)), CONFIG
+    )
+    assert found[0].metrics["image_retrieval_recall@1"] == 0.25
+
+
+def test_sentence_average(tiny_clip, make_dataset) -> None:
+    from glit.evaluate.tasks import _sentence_averages
+
+    embedder = load_embedder(str(tiny_clip), CONFIG)
+    collection = DatasetCollection(str(make_dataset(3)), CONFIG)
+    found = _sentence_averages(embedder, collection)
+    caption = collection.captions[1][0]
+    pieces = [caption[a:b] for a, b in collection.sentences(1)[0]]
+    assert len(pieces) == 4 and all(piece.endswith(".") for piece in pieces)
+    wanted = F.normalize(embedder.texts(pieces).mean(dim=0), dim=-1)
+    torch.testing.assert_close(found[1], wanted)
+
+
+def test_joint_map_of_a_perfect_and_of_a_random_model(tiny_clip, make_dataset) -> None:
+    found = evaluate("joint-map", [str(tiny_clip)], str(make_dataset(8)), CONFIG)[0].metrics
+    assert set(found) == {"image_retrieval_map@10", "text_retrieval_map@10"}
+    assert all(0 < value < 1 for value in found.values())
+
+
+def test_localize_whole_image_regions_always_hit(tiny_clip, make_dataset) -> None:
+    def whole(index: int, row) -> None:
+        for region in row["regions"]:
+            region.update(x0=0.0, y0=0.0, x1=64.0, y1=48.0)
+
+    found = evaluate("localize", [str(tiny_clip)], str(make_dataset(6, change=whole)), CONFIG)
+    assert found[0].metrics["localisation@1"] == found[0].metrics["chance@1"] == 1.0
+    assert found[0].metrics["pairs"] == 6
+
+
+def test_localize_over_all_pairs(tiny_clip, make_dataset) -> None:
+    found = evaluate(
+        "localize", [str(tiny_clip)], str(make_dataset(5)), config(localize_pairs="all")
+    )[0].metrics
+    assert found["pairs"] == 20
+    assert found["localisation@1"] <= found["localisation@15"]
+    assert 0 < found["chance@1"] < found["chance@15"] <= 1
+
+
+def test_a_false_sentence_in_the_middle(make_dataset) -> None:
+    collection = DatasetCollection(str(make_dataset(5)), CONFIG)
+    wrong = with_false_sentences(collection, seed=3)
+    others = {
+        c[a:b]
+        for i in range(5)
+        for c in collection.captions[i]
+        for a, b in collection.sentences(i)[0]
+    }
+    for i, text in enumerate(wrong):
+        caption = collection.captions[i][0]
+        middle = collection.sentences(i)[0][2][0]
+        assert text.startswith(caption[:middle]) and text.endswith(caption[middle:])
+        false = text[middle : len(text) - len(caption) + middle].strip()
+        assert false in others and false not in caption
+    assert with_false_sentences(collection, seed=3) == wrong
+    assert with_false_sentences(collection, seed=4) != wrong
+
+
+def test_robustness_reports_the_drop(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset = str(make_dataset(10))
+    found = evaluate("robustness", [str(tiny_clip)], dataset, CONFIG)[0].metrics
+    ways = ("image_retrieval_recall@1", "text_retrieval_recall@1")
+    drop = np.mean([found[way] - found[f"wrong_{way}"] for way in ways])
+    assert found["drop"] == pytest.approx(drop)
+    given = tmp_path / "false.jsonl"
+    rows = [{"image": i, "sentence": "An empty field."} for i in range(10)]
+    given.write_text("\n".join(map(json.dumps, rows)))
+    same = evaluate("robustness", [str(tiny_clip)], dataset, CONFIG, false_sentences=given)[0]
+    assert same.metrics["image_retrieval_recall@5"] == found["image_retrieval_recall@5"]
+    given.write_text(json.dumps(rows[0]))
+    with pytest.raises(InputError, match=r"no false sentence for 9 of 10 images \(first: 1\)"):
+        evaluate("robustness", [str(tiny_clip)], dataset, CONFIG, false_sentences=given)
+
+
+def test_caption_quality_over_a_sample(tiny_clip, make_dataset) -> None:
+    dataset = str(make_dataset(9))
+    everything = evaluate("caption-quality", [str(tiny_clip)], dataset, CONFIG)[0].metrics
+    assert everything["pairs"] == 9 and -1 < everything["mean_cosine"] < 1
+    drawn = evaluate("caption-quality", [str(tiny_clip)], dataset, config(quality_samples=4))
+    assert drawn[0].metrics["pairs"] == 4
+    again = evaluate("caption-quality", [str(tiny_clip)], dataset, config(quality_samples=4))
+    assert again[0].metrics == drawn[0].metrics
+
+
+def test_annotation_files(tiny_clip, tmp_path) -> None:
+    for i in range(3):
+        (tmp_path / "caption").mkdir(exist_ok=True)
+        (tmp_path / "image").mkdir(exist_ok=True)
+        (tmp_path / "caption" / f"{i}.txt").write_text(f"A red house. It has {i} doors.")
+        colour = (80 * i, 10, 200 - 60 * i)
+        Image.new("RGB", (40, 30), colour).save(tmp_path / "image" / f"{i}.jpg")
+    collection = open_collection(str(tmp_path), CONFIG, kind="urban1k")
+    assert decode(collection.image(2)).shape == (30, 40, 3)
+    assert [len(s) for s in collection.sentences(0)] == [2]
+    for task in ("retrieval", "robustness", "caption-quality"):
+        found = evaluate(task, [str(tiny_clip)], str(tmp_path), CONFIG, kind="urban1k")
+        assert found[0].dataset == "urban1k"
+    with pytest.raises(InputError, match="no image has a local pair, which localize measures"):
+        evaluate("localize", [str(tiny_clip)], str(tmp_path), CONFIG, kind="urban1k")
+
+
+def test_an_image_that_does_not_decode(tiny_clip, make_dataset) -> None:
+    def damage(index: int, row) -> None:
+        row["image"]["bytes"] = b"no image"
+
+    with pytest.raises(InputError, match=r"image 0 cannot be decoded"):
+        evaluate("retrieval", [str(tiny_clip)], str(make_dataset(4, change=damage)), CONFIG)
+
+
+def test_the_limit_takes_the_first_images(tiny_clip, make_dataset) -> None:
+    dataset = str(make_dataset(20, rows_per_group=3))
+    assert len(DatasetCollection(dataset, config(limit=7)).captions) == 7
+
+
+def test_models_side_by_side_and_on_disk(tiny_clip, make_dataset, tmp_path) -> None:
+    results = evaluate("retrieval", [str(tiny_clip), str(tiny_clip)], str(make_dataset(5)), CONFIG)
+    paths = write_results(tmp_path / "out", results)
+    assert len(set(paths)) == 3
+    values = json.loads(paths[1].read_text())
+    assert set(values) >= {"dataset", "model", "pretrained", "task", "metrics", "language"}
+    assert values["task"] == "zeroshot_retrieval"
+    assert values["metrics"] == results[0].metrics
+    table = paths[0].read_text().splitlines()
+    assert table[2].startswith("| model | T2I R@1 | T2I R@5 | I2T R@1 | I2T R@5 |")
+    assert len(table) == 6
+
+
+def test_markdown_of_a_result() -> None:
+    result = Result(
+        task="robustness",
+        model="m",
+        dataset="d",
+        metrics={"image_retrieval_recall@1": 0.5, "drop": 0.0289, "mean_cosine": 0.24341},
+        settings={},
+    )
+    assert markdown([result]).splitlines()[-1] == "| m | 50.00 | 2.89 | 0.2434 |"
+
+
+def test_models_and_settings_that_cannot_be(tmp_path: Path, make_dataset) -> None:
+    with pytest.raises(WeightsError):
+        evaluate("retrieval", [str(tmp_path)], str(make_dataset(3)), CONFIG)
+    with pytest.raises(RecipeError, match=r"evaluate.image_fit = 'stretch'"):
+        EvaluateConfig(image_fit="stretch")
+    with pytest.raises(RecipeError, match=r"evaluate.recall_at"):
+        EvaluateConfig(recall_at=(0,))
