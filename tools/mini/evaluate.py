@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,12 +22,19 @@ from glit.scenes.vocabulary import (
     SIZES,
 )
 
+if TYPE_CHECKING:
+    from segment_anything import SamAutomaticMaskGenerator
+    from segment_anything.modeling import Sam
+
+    from glit.backends.sam_model import MaskThresholds
+
 TEST_SEED = 2_000_000
 VALIDATION_SEED = 1_000_000
 PACK = Path("glit/mini")
 IOU = 0.5
 
 _BATCH = 64
+_MAX_AREA = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +206,7 @@ def evaluate_segmenter(
     folder: Path, tests: list[Sample], *, num_automatic: int
 ) -> dict[str, float]:
     """Mean IoU of the mask from one random point, and boxes of automatic masks."""
-    from segment_anything import SamAutomaticMaskGenerator, SamPredictor
+    from segment_anything import SamPredictor
 
     from glit.backends.sam_model import load_sam
 
@@ -215,18 +223,10 @@ def evaluate_segmenter(
                 np.array([[x, y]]), np.array([1]), multimask_output=False
             )
             overlaps.append(float((masks[0] & wanted).sum() / (masks[0] | wanted).sum()))
-    generator = SamAutomaticMaskGenerator(
-        model,
-        points_per_side=thresholds.points_per_side,
-        pred_iou_thresh=thresholds.pred_iou_thresh,
-        stability_score_thresh=thresholds.stability_score_thresh,
-        stability_score_offset=thresholds.stability_score_offset,
-        box_nms_thresh=thresholds.box_nms_thresh,
-        min_mask_region_area=thresholds.min_mask_region_area,
-    )
+    generator = mask_generator(model, thresholds)
     matched = found = true = 0
     for sample in tests[:num_automatic]:
-        boxes = automatic_boxes(generator.generate(sample.rendering.pixels))
+        boxes = inner_boxes(automatic_boxes(generator.generate(sample.rendering.pixels)), sample)
         matched += num_matched(boxes, sample.boxes())
         found += len(boxes)
         true += len(sample.scene.objects)
@@ -235,6 +235,20 @@ def evaluate_segmenter(
         "auto_recall": matched / max(1, true),
         "auto_precision": matched / max(1, found),
     }
+
+
+def mask_generator(model: Sam, thresholds: MaskThresholds) -> SamAutomaticMaskGenerator:
+    """Segment-anything's own generator under a model's own thresholds."""
+    from segment_anything import SamAutomaticMaskGenerator
+
+    return SamAutomaticMaskGenerator(model, **asdict(thresholds))
+
+
+def inner_boxes(boxes: np.ndarray, sample: Sample) -> np.ndarray:
+    """Boxes of at most 0.8 of the picture, as the LISM recipe keeps: the background is dropped."""
+    height, width = sample.rendering.object_ids.shape
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    return boxes[areas <= _MAX_AREA * height * width]
 
 
 def automatic_boxes(records: list[dict]) -> np.ndarray:

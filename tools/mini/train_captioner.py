@@ -41,13 +41,13 @@ from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
 from tools.mini.pool import MAX_OBJECTS, paint_fresh
 from tools.mini.save import save_captioner
 
-DEFAULTS = TrainSettings(steps=14_000, lr=1.0e-3, warmup=200, decay_share=0.3)
+DEFAULTS = TrainSettings(steps=6000, lr=1.0e-3, warmup=200, decay_share=0.3)
 
 _BATCH = 32
 _TOWER_BATCH = 64
-_TOWER_STEPS, _TOWER_PERIOD = 6000, 4
+_TOWER_STEPS, _TOWER_PERIOD = 1500, 4
 """Up to that step only every fourth teaches captions; the others teach the tower alone."""
-_EASY_STEPS = 2000
+_EASY_STEPS = 1000
 """Steps whose captions are of scenes with at most two objects."""
 _FRAME_WEIGHT = 0.2
 """Weight in the loss of words that are the same in every caption."""

@@ -1,0 +1,151 @@
+"""Write the model cards of the mini pack from measured figures.
+
+``python -m tools.mini.report --json > figures.json``
+``python -m tools.mini.cards figures.json --date 2026-11-20``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import safe_open
+
+from tools.mini import train_captioner, train_matcher, train_proposer, train_segmenter
+from tools.mini.evaluate import PACK
+from tools.mini.report import WANTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What a card says besides figures."""
+
+    architecture: str
+    shape: str
+    """One line: widths, layers, input."""
+    data: str
+    steps: int
+    use: str
+    limits: str
+
+
+CARDS: dict[str, Card] = {
+    "matcher": Card(
+        architecture="`CLIPModel` (transformers), with its own byte-level BPE, context 77",
+        shape="vision 192 wide, 6 layers, patch 16 on 128 px; text 128 wide, 4 layers; "
+        "embeddings 128",
+        data="crops of objects and quadrants with one sentence each, whole scenes with one-line "
+        "captions; long captions were left out on purpose",
+        steps=train_matcher.DEFAULTS.steps,
+        use='match sentences with regions: `match.model = "mini-matcher"`; a start for fine-tuning',
+        limits="Sizes and places of objects cannot be told from a crop. Long captions are cut at "
+        "77 tokens and were never seen in training.",
+    ),
+    "proposer": Card(
+        architecture="`YolosForObjectDetection` (transformers), nine detection tokens, one class",
+        shape="192 wide, 6 layers, patch 16 on 128 px",
+        data="whole scenes with the boxes of their objects",
+        steps=train_proposer.DEFAULTS.steps,
+        use='find regions: `propose.model = "mini-proposer"`',
+        limits="At most nine objects, one for each place of a 3 × 3 grid; every picture is "
+        "warped to a square.",
+    ),
+    "segmenter": Card(
+        architecture="segment-anything `Sam`, built by `glit.backends.sam_model`",
+        shape="image encoder 160 wide, 4 layers, patch 8 on 128 px; decoder 128 wide",
+        data="whole scenes, points on objects and on the background, their masks",
+        steps=train_segmenter.DEFAULTS.steps,
+        use="find regions by automatic masks, the LISM way; fitted thresholds are in `config.json`",
+        limits="Trained on points alone: boxes and masks as prompts do not work.",
+    ),
+    "captioner": Card(
+        architecture="`LlavaNextForConditionalGeneration` and `LlavaNextProcessor` (transformers); "
+        'loads in vLLM with `dtype="float32"`',
+        shape="CLIP vision tower 192 wide, 6 layers, patch 16 on 128 px; Llama 192 wide, 3 layers",
+        data="whole scenes with captions in one fixed wording, objects in reading order; the "
+        "vision tower started from a mini matcher's",
+        steps=train_captioner.DEFAULTS.steps,
+        use='caption scenes: `caption.model = "mini-captioner"`',
+        limits="It describes and does not converse: its chat template drops the request's words.",
+    ),
+}
+
+_TEMPLATE = """---
+license: apache-2.0
+language: en
+tags: [glit, mini]
+---
+
+# glit mini {name}
+
+A small model honestly trained on glit's procedural scenes. It understands those scenes and nothing
+else: on photographs its answers mean nothing.
+
+- **Architecture**: {architecture}; {shape}.
+- **Size**: {millions:.1f} million weights, fp16, {megabytes:.1f} MB.
+- **Data**: scenes painted by `glit.scenes` from training seeds: {data}.
+- **Steps**: {steps}, one CPU thread, bf16 autocast: `python -m tools.mini.train_{name}`.
+- **Use**: {use}.
+- **Limits**: {limits}
+- **Date**: {date}.
+- **Licence**: Apache-2.0, weights and code.
+
+## Figures
+
+Measured by `python -m tools.mini.report` on test scenes of level `normal` (seed 2,000,000), which
+training never saw.
+
+| figure | wanted | found |
+|---|---|---|
+{rows}
+"""
+
+
+def write_cards(pack: Path, figures: dict[str, dict[str, float]], date: str) -> None:
+    """A README.md in every model's folder."""
+    for name, card in CARDS.items():
+        weights = pack / name / "model.safetensors"
+        with safe_open(weights, framework="pt") as opened:
+            shapes = [opened.get_slice(key).get_shape() for key in opened.keys()]  # noqa: SIM118
+        rows = [
+            f"| {title} | {f'≥ {wanted:.2f}' if wanted else ''} | {figures[name][key]:.3f} |"
+            for model, key, title, wanted in WANTED
+            if model == name and key in figures[name]
+        ]
+        text = _TEMPLATE.format(
+            name=name,
+            architecture=card.architecture,
+            shape=card.shape,
+            data=card.data,
+            steps=f"{card.steps:,}",
+            use=card.use,
+            limits=card.limits,
+            date=date,
+            millions=sum(_product(shape) for shape in shapes) / 1e6,
+            megabytes=weights.stat().st_size / 1e6,
+            rows="\n".join(rows),
+        )
+        (pack / name / "README.md").write_text(text, encoding="utf-8")
+
+
+def _product(shape: list[int]) -> int:
+    result = 1
+    for side in shape:
+        result *= side
+    return result
+
+
+def main() -> None:
+    """Read figures, write cards."""
+    parser = argparse.ArgumentParser(description="write the model cards of the mini pack")
+    parser.add_argument("figures", type=Path, help="what tools.mini.report --json printed")
+    parser.add_argument("--date", required=True, help="of the training, YYYY-MM-DD")
+    parser.add_argument("--pack", type=Path, default=PACK)
+    arguments = parser.parse_args()
+    write_cards(arguments.pack, json.loads(arguments.figures.read_text("utf-8")), arguments.date)
+
+
+if __name__ == "__main__":
+    main()

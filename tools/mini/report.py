@@ -1,0 +1,99 @@
+"""Print what the mini pack reaches on test scenes against what it must reach.
+
+``python -m tools.mini.report [--num 500]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from tools.mini.evaluate import (
+    PACK,
+    evaluate_captioner,
+    evaluate_matcher,
+    evaluate_proposer,
+    evaluate_segmenter,
+    samples,
+)
+from tools.mini.whole_flow import flow_figures
+
+WANTED: tuple[tuple[str, str, str, float | None], ...] = (
+    ("matcher", "sentence_to_box", "sentence to true box", 0.97),
+    ("matcher", "shape_in_colour", "shape among crops of one colour", 0.80),
+    ("matcher", "short_r1", "short caption R@1", 0.70),
+    ("matcher", "long_r1", "long caption R@1 (room for fine-tuning)", None),
+    ("proposer", "recall", "recall at IoU 0.5", 0.95),
+    ("proposer", "precision", "precision at IoU 0.5", 0.85),
+    ("segmenter", "point_iou", "mean IoU from a random point", 0.80),
+    ("segmenter", "auto_recall", "automatic boxes: recall at IoU 0.5", 0.85),
+    ("segmenter", "auto_precision", "automatic boxes: precision", None),
+    ("captioner", "true_sentences", "object sentences true (shape, colour, place)", 0.80),
+    ("captioner", "told_per_object", "sentences per object", None),
+    ("captioner", "well_formed", "well-formed captions", 0.99),
+    ("captioner", "background", "background true", 0.95),
+    ("captioner", "light", "light true", None),
+    ("whole flow", "own_right_region", "own captions: right object at IoU 0.5", 0.90),
+    ("whole flow", "mini_true_sentences", "mini captions: true sentences", None),
+    ("whole flow", "mini_right_region", "mini captions: right region of the true ones", None),
+)
+"""Model, figure, its name in the table, and what it must reach."""
+
+
+def measure(pack: Path, num: int, *, with_flow: bool = True) -> dict[str, dict[str, float]]:
+    """All figures by model, on the first ``num`` normal test scenes."""
+    tests = samples(num)
+    figures = {
+        "matcher": evaluate_matcher(pack / "matcher", tests),
+        "proposer": evaluate_proposer(pack / "proposer", tests),
+        "segmenter": evaluate_segmenter(
+            pack / "segmenter", tests[: max(1, num // 2)], num_automatic=max(1, num // 5)
+        ),
+        "captioner": evaluate_captioner(pack / "captioner", tests),
+    }
+    if with_flow:
+        with tempfile.TemporaryDirectory() as folder:
+            figures["whole flow"] = flow_figures(Path(folder), max(1, num // 2))
+    return figures
+
+
+def as_table(figures: dict[str, dict[str, float]], num: int) -> Table:
+    """The figures beside what was wanted."""
+    table = Table(title=f"The mini pack on {num} test scenes (normal)")
+    for name in ("model", "figure", "wanted", "found", ""):
+        table.add_column(name, justify="right" if name in ("wanted", "found") else "left")
+    for model, key, name, wanted in WANTED:
+        found = figures.get(model, {}).get(key)
+        if found is None:
+            continue
+        verdict = "" if wanted is None else ("reached" if found >= wanted else "short")
+        table.add_row(
+            model, name, "" if wanted is None else f"≥ {wanted:.2f}", f"{found:.3f}", verdict
+        )
+    return table
+
+
+def main() -> None:
+    """Measure and print; ``--json`` for programs."""
+    parser = argparse.ArgumentParser(description="measure the mini pack on test scenes")
+    parser.add_argument("--num", type=int, default=500, help="test scenes")
+    parser.add_argument("--pack", type=Path, default=PACK, help="folder of the four models")
+    parser.add_argument("--no-flow", action="store_true", help="leave the builds out")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    figures = measure(arguments.pack, arguments.num, with_flow=not arguments.no_flow)
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        Console().print(as_table(figures, arguments.num))
+
+
+if __name__ == "__main__":
+    main()
