@@ -4,7 +4,7 @@ Tokenizers report character offsets that are wrong around byte-level pieces, low
 normalisation. So no offset is used here: the caption is cut at its sentence boundaries, the
 pieces are tokenised, and lengths are added up. Where the pieces' tokens are not the caption's
 own tokens (a boundary inside a run of punctuation), the tokens shared with the text before and
-after a sentence bound its span instead, and a token across the boundary belongs to both.
+after the boundary find it instead, and a token that lies across it belongs to both sentences.
 """
 
 from __future__ import annotations
@@ -93,9 +93,22 @@ def _add_up(lengths: list[int], *, num_spans: int) -> list[Span]:
 
 
 def _bounded(text: str, span: Span, whole: list[int], encode: Encode) -> Span:
-    before, after = encode([text[: span[0]], text[span[1] :]])
-    start = _common_prefix(whole, before)
-    end = len(whole) - _common_prefix(whole[::-1], after[::-1])
+    """The span where pieces do not add up; exact unless a token lies across a boundary.
+
+    Where the text after (before) a boundary has the caption's own last (first) tokens, the
+    boundary lies between two tokens; else the tokens shared from the other side bound the span.
+    """
+    before, until, since, after = encode(
+        [text[: span[0]], text[: span[1]], text[span[0] :], text[span[1] :]]
+    )
+    if _common_suffix(whole, since) == len(since):
+        start = len(whole) - len(since)
+    else:
+        start = _common_prefix(whole, before)
+    if _common_prefix(whole, until) == len(until):
+        end = len(until)
+    else:
+        end = len(whole) - _common_suffix(whole, after)
     return start + 1, max(end, start) + 1
 
 
@@ -104,3 +117,7 @@ def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
         if x != y:
             return index
     return min(len(a), len(b))
+
+
+def _common_suffix(a: Sequence[int], b: Sequence[int]) -> int:
+    return _common_prefix(a[::-1], b[::-1])
