@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SPECIAL_TOKENS = ("<|startoftext|>", "<|endoftext|>")
 
@@ -143,7 +144,8 @@ def _write_tokenizer(folder: Path, corpus: Iterable[str], vocabulary: int) -> in
     merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in learned["merges"]]
     pieces += [a + b for a, b in merges]
     ordered = [*dict.fromkeys(pieces), *SPECIAL_TOKENS]
+    learned_merges: Any = merges  # pairs, which the signature does not mention
     CLIPTokenizer(
-        vocab={piece: index for index, piece in enumerate(ordered)}, merges=merges
+        vocab={piece: index for index, piece in enumerate(ordered)}, merges=learned_merges
     ).save_pretrained(folder)
     return len(ordered)

@@ -53,7 +53,7 @@ class Embedder:
         different = list(dict.fromkeys(texts))
         ids = self.tokenizer.encode_closed(different, context=self.context)
         by_length = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-        found = torch.empty(len(ids), self.encoder.clip.config.projection_dim)
+        found = torch.empty(len(ids), self.encoder.clip.text_projection.out_features)
         for group in _token_groups(by_length, ids, self.batch_size * self.context):
             packed = pack_texts([ids[i] for i in group], pad_id=self.tokenizer.end_id)
             _, embedding = self.encoder.encode_texts(packed.to(self.device))

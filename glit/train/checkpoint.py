@@ -13,6 +13,7 @@ import dataclasses
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,8 +79,16 @@ def read_preprocessing(folder: Path) -> Preprocessing:
         return Preprocessing()
     values = json.loads(path.read_text(encoding="utf-8"))
     fit: ImageFit = "centre-crop" if values.get("do_center_crop", True) else "resize"
-    mean, std = values.get("image_mean") or CLIP_MEAN, values.get("image_std") or CLIP_STD
-    return Preprocessing(mean=tuple(mean), std=tuple(std), fit=fit)
+    return Preprocessing(
+        mean=_three(values.get("image_mean") or CLIP_MEAN),
+        std=_three(values.get("image_std") or CLIP_STD),
+        fit=fit,
+    )
+
+
+def _three(values: Sequence[float]) -> tuple[float, float, float]:
+    red, green, blue = values
+    return red, green, blue
 
 
 def write_model(
@@ -98,7 +107,7 @@ def write_model(
     for name in TOKENIZER_FILES:
         if (start / name).is_file():
             shutil.copyfile(start / name, folder / name)
-    window = model.config.text_config.max_position_embeddings
+    window = model.text_model.embeddings.position_embedding.num_embeddings
     tokenizer_config = folder / "tokenizer_config.json"
     if tokenizer_config.is_file():
         values = json.loads(tokenizer_config.read_text(encoding="utf-8"))
@@ -107,7 +116,7 @@ def write_model(
 
 
 def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict[str, Any]:
-    side = model.config.vision_config.image_size
+    side = model.vision_model.embeddings.image_size
     cropped = preprocessing.fit == "centre-crop"
     return {
         "image_processor_type": "CLIPImageProcessor",

@@ -40,6 +40,8 @@ class DualEncoder(nn.Module):
         self.needs_tokens = needs_tokens
         self.side, self.patch_size = vision_side(model)
         self.grid = self.side // self.patch_size
+        self.mean_3: Tensor
+        self.std_3: Tensor
         self.register_buffer("mean_3", torch.tensor(mean) * 255, persistent=False)
         self.register_buffer("std_3", torch.tensor(std) * 255, persistent=False)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,7 +117,7 @@ class BatchLoader:
     def __len__(self) -> int:
         return len(self.plan)
 
-    def epoch(self, epoch: int, *, start: int = 0) -> Iterator[list[Batch]]:
+    def epoch(self, epoch: int, *, start: int = 0) -> Generator[list[Batch], None, None]:
         """Every batch of ``epoch`` from number ``start``, each as its parts.
 
         Raises:

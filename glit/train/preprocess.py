@@ -83,8 +83,8 @@ def vision_side(model: CLIPModel) -> tuple[int, int]:
 
     Raises WeightsError for a model whose input is smaller than a patch.
     """
-    vision = model.config.vision_config
-    side, patch = int(vision.image_size), int(vision.patch_size)
+    embeddings = model.vision_model.embeddings
+    side, patch = int(embeddings.image_size), int(embeddings.patch_size)
     if side < patch:
         raise WeightsError(
             f"model {model.config._name_or_path or 'CLIPModel'}: image size {side} is smaller "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -62,6 +62,8 @@ def stretch_model(model: CLIPModel, context: int) -> None:
         return
     new = stretch_positions(old.detach(), context)
     embeddings.position_embedding = nn.Embedding.from_pretrained(new, freeze=False)
-    embeddings.position_ids = torch.arange(context, device=old.device).expand((1, -1))
+    position_ids = torch.arange(context, device=old.device).expand((1, -1))
+    embeddings.register_buffer("position_ids", position_ids, persistent=False)
+    text_config: Any = model.config.text_config
+    text_config.max_position_embeddings = context
     model.text_model.config.max_position_embeddings = context
-    model.config.text_config.max_position_embeddings = context
