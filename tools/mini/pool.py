@@ -148,6 +148,8 @@ class FreshScenes:
     scenes: list[Scene]
     pixels: np.ndarray
     """uint8 ``[B, 128, 128, 3]``."""
+    object_ids: np.ndarray
+    """uint8 ``[B, 128, 128]``."""
     patch_objects: np.ndarray
     """int64 ``[B, 64]``."""
     attributes: np.ndarray
@@ -166,6 +168,7 @@ def paint_fresh(rng: np.random.Generator, num: int, *, max_objects: int) -> Fres
     return FreshScenes(
         scenes=scenes,
         pixels=np.stack([p.pixels for p in painted]),
+        object_ids=np.stack([p.object_ids for p in painted]),
         patch_objects=np.stack([patch_objects(p.object_ids) for p in painted]),
         attributes=describe(scenes)["attributes"],
     )

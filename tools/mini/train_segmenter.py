@@ -8,7 +8,6 @@ whose mask is everything that is no object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,11 @@ from glit.backends.sam_model import PRESETS, SamConfig, build_sam, save_sam
 from tools.mini.crops import to_tensor
 from tools.mini.heads import DenseHead
 from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
-from tools.mini.pool import Pool, load_pool
+from tools.mini.pool import MAX_OBJECTS, paint_fresh
 from tools.mini.positions import grid_points, sine_positions
 from tools.mini.save import replace_folder
 
-DEFAULTS = TrainSettings(steps=3000, lr=1.0e-3, warmup=150)
+DEFAULTS = TrainSettings(steps=2000, lr=1.0e-3, warmup=150)
 
 _BATCH = 16
 _POINTS = 4
@@ -119,40 +118,34 @@ def mask_loss(logits: Tensor, targets: Tensor, ious: Tensor) -> tuple[Tensor, Te
     return entropy + dice.mean() + functional.mse_loss(ious.float(), iou), iou
 
 
-def make_loss(
-    pool: Pool,
-) -> Callable[[SegmenterTraining, np.random.Generator, int], tuple[Tensor, dict[str, float]]]:
+def loss_of_step(
+    module: SegmenterTraining, rng: np.random.Generator, _step: int
+) -> tuple[Tensor, dict[str, float]]:
     """The loss of one step."""
-
-    def loss_of_step(
-        module: SegmenterTraining, rng: np.random.Generator, _step: int
-    ) -> tuple[Tensor, dict[str, float]]:
-        indices = np.sort(rng.choice(len(pool), size=_BATCH, replace=False))
-        ids = np.asarray(pool.object_ids[indices])
-        drawn = [draw_points(picture, rng) for picture in ids]
-        points = torch.from_numpy(np.stack([p for p, _ in drawn]))
-        wanted = np.stack([k for _, k in drawn])
-        full = torch.from_numpy(ids[:, None] == wanted[:, :, None, None]).float()
-        targets = functional.avg_pool2d(full, _LOW_RES).flatten(0, 1)
-        embeddings = module.sam.image_encoder(to_tensor(pool.pixels[indices]))
-        logits, ious = module.masks(embeddings, points)
-        loss, iou = mask_loss(logits.flatten(0, 1), targets, ious.flatten(0, 1))
-        patch = module.sam.image_encoder.img_size // embeddings.shape[-1]
-        at_patches = ids[:, patch // 2 :: patch, patch // 2 :: patch].reshape(_BATCH, -1)
-        dense, metrics = module.dense(
-            embeddings.flatten(2).transpose(1, 2),
-            torch.from_numpy(at_patches.astype(np.int64)),
-            torch.from_numpy(pool.attributes[indices]),
-        )
-        on_objects = torch.from_numpy(wanted.reshape(-1) > 0)
-        result = {
-            "iou": float(iou[on_objects].mean()),
-            "background_iou": float(iou[~on_objects].mean()),
-            "patch_shape": metrics["patch_shape"],
-        }
-        return loss + 0.1 * dense, result
-
-    return loss_of_step
+    batch = paint_fresh(rng, _BATCH, max_objects=MAX_OBJECTS)
+    ids = batch.object_ids
+    drawn = [draw_points(picture, rng) for picture in ids]
+    points = torch.from_numpy(np.stack([p for p, _ in drawn]))
+    wanted = np.stack([k for _, k in drawn])
+    full = torch.from_numpy(ids[:, None] == wanted[:, :, None, None]).float()
+    targets = functional.avg_pool2d(full, _LOW_RES).flatten(0, 1)
+    embeddings = module.sam.image_encoder(to_tensor(batch.pixels))
+    logits, ious = module.masks(embeddings, points)
+    loss, iou = mask_loss(logits.flatten(0, 1), targets, ious.flatten(0, 1))
+    patch = module.sam.image_encoder.img_size // embeddings.shape[-1]
+    at_patches = ids[:, patch // 2 :: patch, patch // 2 :: patch].reshape(_BATCH, -1)
+    dense, metrics = module.dense(
+        embeddings.flatten(2).transpose(1, 2),
+        torch.from_numpy(at_patches.astype(np.int64)),
+        torch.from_numpy(batch.attributes),
+    )
+    on_objects = torch.from_numpy(wanted.reshape(-1) > 0)
+    result = {
+        "iou": float(iou[on_objects].mean()),
+        "background_iou": float(iou[~on_objects].mean()),
+        "patch_shape": metrics["patch_shape"],
+    }
+    return loss + 0.1 * dense, result
 
 
 def export_segmenter(model: Sam, config: SamConfig, folder: Path) -> None:
@@ -174,7 +167,7 @@ def main() -> None:
     def export(trained: SegmenterTraining) -> None:
         export_segmenter(trained.sam, config, folder / "export")
 
-    train(module, make_loss(load_pool()), settings, folder, export)
+    train(module, loss_of_step, settings, folder, export)
 
 
 if __name__ == "__main__":
