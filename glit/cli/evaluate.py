@@ -82,10 +82,11 @@ def _run(
     else:
         headings, rows = table(results)
         shown = Table(title=f"{task} on {results[0].dataset}")
-        for number, heading in enumerate(headings):
-            shown.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
-        for row in rows:
-            shown.add_row(*row)
+        shown.add_column("")
+        for row in rows:  # a column for each model: measurements have many figures
+            shown.add_column(Path(row[0]).name, justify="right", overflow="fold")
+        for number, heading in enumerate(headings[1:], start=1):
+            shown.add_row(heading, *(row[number] for row in rows))
         console.print(shown)
     if output is not None:
         for path in write_results(output, results):

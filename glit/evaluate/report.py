@@ -89,7 +89,8 @@ def write_results(out: Path, results: Sequence[Result]) -> list[Path]:
     written = [out / f"{results[0].task}.md"]
     written[0].write_text(markdown(results), encoding="utf-8")
     for number, result in enumerate(results):
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", result.model).strip("-.") or "model"
+        last = Path(result.model).name
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-.") or "model"
         path = out / f"{result.task}_{name}.json"
         if path in written:
             path = out / f"{result.task}_{name}-{number}.json"
