@@ -9,6 +9,7 @@ from typing import Any
 
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import UserError
+from glit.flow import STAGES
 from glit.storage import Store
 from glit.tables import read_counts
 
@@ -43,8 +44,8 @@ def status(output: str) -> dict[str, Any]:
         state = json.loads(work.read(STATE))
         result["recipe"] = state["recipe"]["name"]
         result["stages"] = [
-            asdict(_stage(work, stage, folder, state["num_chunks"]))
-            for stage, folder in state["folders"].items()
+            asdict(_stage(work, stage, state["folders"][stage], state["num_chunks"]))
+            for stage in STAGES
         ]
     elif not complete:
         raise UserError(f"{output}: no dataset and no build here")

@@ -94,10 +94,14 @@ class RayExecutor:
         """See :class:`glit.executors.protocols.Executor`."""
         if not units:
             return
-        self._open(task, min(self._pool_size(task), len(units)))
-        suspects = self._run_all(task, deque(units), on_done)
-        for unit in suspects:
-            on_done(unit, self._run_suspect(task, unit))
+        try:
+            self._open(task, min(self._pool_size(task), len(units)))
+            suspects = self._run_all(task, deque(units), on_done)
+            for unit in suspects:
+                on_done(unit, self._run_suspect(task, unit))
+        except BaseException:
+            self._kill_all()  # units may still be at work; nobody waits for them any more
+            raise
         if not task.keeps_process:
             self._kill_all()
 

@@ -90,6 +90,7 @@ def _engine_arguments(config: CaptionConfig, model: Resolved) -> dict[str, Any]:
         "limit_mm_per_prompt": {"image": 1},
         "mm_processor_cache_gb": 0,
         "disable_log_stats": True,
+        "use_tqdm_on_load": False,
         "seed": 0,
     }
     if config.precision != "auto":

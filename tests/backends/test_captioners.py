@@ -1,0 +1,230 @@
+"""Captioner backends: real engines on the mini checkpoint; a forced server for the faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from glit.backends.captioners import CAPTIONERS
+from glit.backends.weights import resolve
+from glit.errors import RunError, UserError
+from glit.images import decode
+from glit.resources import mini_model
+from glit.stages.config import CaptionConfig
+
+
+@pytest.fixture(scope="module")
+def pictures(scenes) -> list[np.ndarray]:
+    return [decode(path.read_bytes()) for path in sorted((scenes / "images").iterdir())[:8]]
+
+
+@pytest.fixture(scope="module")
+def captioner():
+    config = CaptionConfig(max_tokens=300)
+    return CAPTIONERS["transformers"](config, resolve("mini-captioner"), "Describe it.")
+
+
+@pytest.fixture(scope="module")
+def captions(captioner, pictures) -> list[str]:
+    return [c.text for c in captioner.caption(pictures, seeds=[0] * 8, temperature=0.0)]
+
+
+def test_transformers_captions_are_prose(captions):
+    assert all(caption.strip().endswith(".") and len(caption.split()) > 10 for caption in captions)
+    assert len(set(captions)) > 4
+
+
+def test_batch_invariance(captioner, pictures, captions):
+    alone = [captioner.caption([p], seeds=[0], temperature=0.0)[0].text for p in pictures[:3]]
+    assert alone == captions[:3]
+
+
+def test_a_short_limit_is_reported_as_a_cut(pictures):
+    config = CaptionConfig(max_tokens=5)
+    made = CAPTIONERS["transformers"](config, resolve("mini-captioner"), "Describe it.")
+    assert [c.cut for c in made.caption(pictures[:2], seeds=[0, 0], temperature=0.0)] == [True] * 2
+
+
+def test_seeds_decide_a_sampled_caption(captioner, pictures):
+    def say(seed):
+        return captioner.caption(pictures[:2], seeds=[seed, seed + 1], temperature=1.5)
+
+    assert say(1) == say(1)
+
+
+class Server:
+    """An OpenAI-compatible server whose next answers are given."""
+
+    def __init__(self):
+        self.answers: list = []
+        self.requests: list[dict] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.requests.append(body)
+                status, headers, answer = (
+                    outer.answers.pop(0) if outer.answers else ok("A plain wall.")
+                )
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format, *args):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
+
+
+def ok(text, finish="stop"):
+    choice = {"message": {"content": text}, "finish_reason": finish}
+    return 200, {}, {"choices": [choice]}
+
+
+@pytest.fixture
+def server():
+    running = Server()
+    yield running
+    running.http.shutdown()
+    running.http.server_close()
+
+
+def ask(server, pictures, **options):
+    config = CaptionConfig(
+        backend="endpoint", endpoint=server.url, model="m", **{"retries": 2} | options
+    )
+    made = CAPTIONERS["endpoint"](config, None, "Describe it.")
+    return made.caption(pictures, seeds=list(range(len(pictures))), temperature=0.0)
+
+
+def test_endpoint_answers_come_in_order_and_say_when_they_were_cut(server, pictures, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    server.answers = [ok("One."), ok("Two", "length")]
+    found = ask(server, pictures[:2], batch_size=1)
+    assert [(c.text, c.cut) for c in found] == [("One.", False), ("Two", True)]
+    content = server.requests[0]["messages"][0]["content"]
+    assert content[0]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert content[1] == {"type": "text", "text": "Describe it."}
+
+
+def test_endpoint_retries_what_may_pass(server, pictures):
+    server.answers = [(503, {}, {}), (429, {"retry-after": "0"}, {}), ok("At last.")]
+    assert ask(server, pictures[:1])[0].text == "At last."
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "message"),
+    [
+        ([(401, {}, {"error": "bad key"})], UserError, "HTTP 401 .*check caption.endpoint"),
+        ([(500, {}, {})] * 3, RunError, "HTTP 500 after 3 tries"),
+    ],
+)
+def test_endpoint_faults_that_stop_the_run(server, pictures, answers, error, message):
+    server.answers = answers
+    with pytest.raises(error, match=message):
+        ask(server, pictures[:1])
+
+
+def test_endpoint_that_is_not_there(pictures):
+    config = CaptionConfig(
+        backend="endpoint", endpoint="http://127.0.0.1:9/v1", retries=0, timeout_s=2
+    )
+    made = CAPTIONERS["endpoint"](config, None, "p")
+    with pytest.raises(RunError, match="is the server up"):
+        made.caption(pictures[:1], seeds=[0], temperature=0.0)
+
+
+def test_an_answer_that_blames_the_image_concerns_only_that_image(server, pictures):
+    server.answers = [(400, {}, {"error": "image too odd"})]
+    with pytest.raises(httpx.HTTPStatusError, match="400"):
+        ask(server, pictures[:1])
+
+
+def vllm_environment() -> dict[str, str]:
+    quiet = {
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    return {**os.environ, **quiet}
+
+
+@pytest.mark.engine
+def test_vllm_in_process_captions_scenes_as_transformers_does(scenes, captions, tmp_path):
+    out = tmp_path / "out"
+    finished = subprocess.run(
+        [
+            sys.executable, "-m", "glit", "build", scenes / "images", "-o", out, "-r", "mini",
+            "--limit", "8", "--executor", "local", "--set", "caption.backend=vllm",
+        ],
+        env=vllm_environment(), capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    rows = pq.read_table(out / "data").to_pylist()
+    assert {row["caption_source"]["kind"] for row in rows} == {"vllm"}
+    assert [row["caption"] for row in rows] == [caption.strip() for caption in captions]
+
+
+@pytest.mark.engine
+def test_vllm_through_its_http_server(pictures, captions, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "vllm.entrypoints.openai.api_server",
+                "--model", mini_model("captioner"), "--served-model-name", "mini",
+                "--host", "127.0.0.1", "--port", str(port), "--enforce-eager",
+                "--dtype", "float32", "--kv-cache-memory-bytes", str(64 << 20),
+                "--limit-mm-per-prompt", '{"image": 1}',
+            ],
+            env=vllm_environment(), stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        wait_until_up(process, port, log)
+        config = CaptionConfig(
+            backend="endpoint", endpoint=f"http://127.0.0.1:{port}/v1", model="mini",
+            max_tokens=300, batch_size=4,
+        )  # fmt: skip
+        made = CAPTIONERS["endpoint"](config, None, "Describe it.")
+        found = made.caption(pictures, seeds=[0] * 8, temperature=0.0)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+    assert [caption.text.strip() for caption in found] == [c.strip() for c in captions]
+
+
+def wait_until_up(process: subprocess.Popen, port: int, log: Path) -> None:
+    deadline = time.monotonic() + 400
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()[-3000:]
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/health", timeout=2).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.5)
+    raise AssertionError(log.read_text()[-3000:])

@@ -1,0 +1,145 @@
+"""Every kind of damage is found and named."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from glit.dataset.clean import clean
+from glit.dataset.manifest import Counts
+from glit.dataset.query import query
+from glit.dataset.status import status
+from glit.dataset.verify import row_breaches, verify
+from glit.errors import DatasetError, UserError
+
+
+def first_file(dataset):
+    return sorted((dataset / "data").iterdir())[0]
+
+
+def breaches(dataset) -> str:
+    return "\n".join(verify(str(dataset)))
+
+
+def edit_manifest(dataset, change) -> None:
+    path = dataset / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def rewrite(dataset, change) -> None:
+    """Change the rows of the first file and make the manifest agree with its bytes."""
+    from glit.stages.pack import describe_file
+
+    path = first_file(dataset)
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+    described = describe_file(path, len(rows))
+    edit_manifest(dataset, lambda m: m["files"].update({f"data/{path.name}": described}))
+
+
+def test_a_missing_and_an_extra_file(built_copy):
+    path = first_file(built_copy)
+    path.rename(path.with_name("extra.parquet"))
+    found = breaches(built_copy)
+    assert f"data/{path.name}: missing" in found
+    assert "data/extra.parquet: not in the manifest" in found
+
+
+def test_a_flipped_byte(built_copy):
+    path = first_file(built_copy)
+    data = bytearray(path.read_bytes())
+    data[2000] ^= 1
+    path.write_bytes(bytes(data))
+    assert "its SHA-256 is not the manifest's" in breaches(built_copy)
+
+
+def test_a_truncated_file(built_copy):
+    path = first_file(built_copy)
+    path.write_bytes(path.read_bytes()[:-100])
+    found = breaches(built_copy)
+    assert "bytes, the manifest says" in found and "not a readable Parquet file" in found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[0].update(width=7), r"pixels, the row says"),
+        (lambda rows: rows[0].update(caption="x" + rows[0]["caption"]), "character span"),
+        (lambda rows: rows[0]["pairs"].reverse(), "pairs are not in order"),
+        (lambda rows: rows[0]["pairs"].pop(), "every sentence once"),
+        (lambda rows: rows[0]["similarity"].pop(), "similarity has"),
+        (lambda rows: rows[0]["pairs"][0].update(region=rows[0]["pairs"][0]["region"] ^ 1), "not the best region"),
+        (lambda rows: rows[0]["regions"][0].update(x1=9999.0), "leaves the"),
+        (lambda rows: rows[0]["sentences"][0].update(in_window=False), "in_window is wrong"),
+        (lambda rows: rows[0]["sentences"][0].update(token_end=0), "empty token span"),
+        (lambda rows: rows[0]["image"].update(bytes=b"no"), "cannot be decoded"),
+        (lambda rows: rows[1].update(sample_id=rows[0]["sample_id"]), "the same sample as"),
+        (lambda rows: rows[0].update(regions=[]), "at least one of each"),
+        (lambda rows: rows[0].update(similarity=[2.0] * len(rows[0]["similarity"])), "no cosines"),
+        (lambda rows: rows.pop(), "shipped, but its data files hold"),
+    ],
+)  # fmt: skip
+def test_rows_that_lie(built_copy, change, message):
+    rewrite(built_copy, change)
+    assert message in breaches(built_copy)
+
+
+def test_other_columns_are_not_the_schema(built_copy):
+    path = first_file(built_copy)
+    pq.write_table(pq.read_table(path).drop_columns(["pairs"]), path)
+    assert "its columns are not those of the schema" in breaches(built_copy)
+
+
+def test_a_balance_that_does_not_hold(built_copy):
+    edit_manifest(built_copy, lambda m: m["counts"].update(ingested=99))
+    assert "the balance does not hold: 99 ingested" in breaches(built_copy)
+    with pytest.raises(DatasetError, match="balance"):
+        Counts(ingested=3, shipped=1, dropped=1, duplicates=0, drops={})
+
+
+def test_no_dataset_and_an_unfinished_one(tmp_path, built_copy):
+    with pytest.raises(UserError, match="no dataset here"):
+        list(verify(str(tmp_path)))
+    (built_copy / "manifest.json").unlink()
+    with pytest.raises(UserError, match="not finished"):
+        list(verify(str(built_copy)))
+
+
+def test_a_manifest_of_another_version(built_copy):
+    edit_manifest(built_copy, lambda m: m.update(schema_version=99))
+    with pytest.raises(DatasetError, match="schema version 99"):
+        list(verify(str(built_copy)))
+
+
+def test_a_good_row_has_no_breach(built):
+    row = pq.read_table(first_file(built)).to_pylist()[0]
+    assert list(row_breaches(row, {"context": 248})) == []
+
+
+def test_status_counts_chunks_rows_and_drops(built):
+    found = status(str(built))
+    assert found["complete"] and found["counts"]["shipped"] == 24
+    assert [(s["stage"], s["chunks_done"], s["rows"]) for s in found["stages"]] == [
+        (stage, 2, 24) for stage in ("ingest", "caption", "split", "propose", "match")
+    ]
+
+
+def test_query_and_its_mistakes(built):
+    assert query(str(built), "select count(*) from samples").fetchall() == [(24,)]
+    assert query(str(built), "select count(*) from drops").fetchall() == [(0,)]
+    with pytest.raises(UserError, match="views: samples, drops, duplicates"):
+        query(str(built), "select * from nothing")
+
+
+def test_clean_leaves_a_dataset_that_verifies(built_copy):
+    assert clean(str(built_copy)) > 0
+    assert not (built_copy / "work").exists()
+    assert breaches(built_copy) == ""
+    assert status(str(built_copy))["complete"]

@@ -1,0 +1,152 @@
+"""The Ray executor, with tasks that die on purpose and with the real flow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from conftest import data_bytes, run_build
+
+from glit.errors import GlitError, RunError
+from glit.executors.protocols import Tally
+
+
+@pytest.fixture(scope="module")
+def executor():
+    # workers cannot import this module, so its tasks travel with their code
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    from glit.executors.on_ray import RayExecutor
+
+    running = RayExecutor(num_workers=2)
+    yield running
+    running.close()
+
+
+@dataclass(frozen=True)
+class Unit:
+    index: int
+    size: int = 8
+
+
+@dataclass(frozen=True)
+class KillerTask:
+    """Writes a file per unit; samples in ``killers`` take the process down."""
+
+    folder: str
+    killers: tuple[tuple[int, int], ...] = ()
+    """(unit, sample)"""
+    together: int = 0
+    """The process dies when more than this many samples are run at once; 0 is never."""
+    once: bool = False
+    """Whether a death happens only the first time."""
+    failure: str = ""
+    name: str = "killer"
+    uses_gpu: bool = True
+    keeps_process: bool = True
+    memory_bytes: int = 1 << 20
+    seen: list = field(default_factory=list)
+
+    def open(self):
+        return KillerWorker(self)
+
+
+class KillerWorker:
+    def __init__(self, task: KillerTask):
+        self.task = task
+
+    def _touch(self, unit, samples):
+        for sample in samples:
+            if (unit.index, sample) in self.task.killers:
+                marker = Path(self.task.folder) / f"died-{unit.index}-{sample}"
+                if not (self.task.once and marker.exists()):
+                    marker.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+        if self.task.together and len(samples) > self.task.together:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def run(self, unit, excluded):
+        if self.task.failure:
+            raise RunError(self.task.failure)
+        self._touch(unit, [s for s in range(unit.size) if s not in excluded])
+        (Path(self.task.folder) / f"unit-{unit.index}").write_text(str(list(excluded)))
+        return Tally(rows=unit.size, drops={"worker_crash": len(excluded)} if excluded else {})
+
+    def probe(self, unit, start, stop):
+        self._touch(unit, list(range(start, stop)))
+
+    def size(self, unit):
+        return unit.size
+
+
+def go(executor, task, num_units=6):
+    done = {}
+    executor.run(task, [Unit(i) for i in range(num_units)], lambda u, t: done.update({u.index: t}))
+    written = {p.name: p.read_text() for p in Path(task.folder).glob("unit-*")}
+    return done, written
+
+
+def test_every_unit_is_done_once(executor, tmp_path):
+    done, written = go(executor, KillerTask(str(tmp_path)))
+    assert sorted(done) == list(range(6))
+    assert set(written.values()) == {"[]"}
+
+
+def test_a_worker_that_dies_once_costs_nothing(executor, tmp_path):
+    done, written = go(executor, KillerTask(str(tmp_path), killers=((2, 5),), once=True))
+    assert sorted(done) == list(range(6))
+    assert written["unit-2"] == "[]"
+
+
+def test_killing_samples_are_found_and_left_out(executor, tmp_path):
+    done, written = go(executor, KillerTask(str(tmp_path), killers=((1, 0), (1, 6), (4, 3))))
+    assert sorted(done) == list(range(6))
+    assert (written["unit-1"], written["unit-4"]) == ("[0, 6]", "[3]")
+    assert done[1].drops == {"worker_crash": 2}
+    assert [written[f"unit-{i}"] for i in (0, 2, 3, 5)] == ["[]"] * 4
+
+
+def test_a_unit_too_large_as_a_whole_is_one_clear_error(executor, tmp_path):
+    with pytest.raises(RunError, match="none of its 8 samples does so alone"):
+        go(executor, KillerTask(str(tmp_path), together=6), num_units=1)
+
+
+def test_glit_errors_arrive_as_one_line(executor, tmp_path):
+    with pytest.raises(GlitError, match="^the model is gone$"):
+        go(executor, KillerTask(str(tmp_path), failure="the model is gone"))
+
+
+def test_the_same_bytes_as_in_one_process(executor, scenes, built, tmp_path):
+    run_build(
+        scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", executor=executor
+    )
+    assert data_bytes(tmp_path / "out") == data_bytes(built)
+
+
+@pytest.mark.engine
+def test_kill_dash_nine_of_the_driver(scenes, built, tmp_path):
+    out = tmp_path / "out"
+    arguments = [
+        sys.executable, "-m", "glit", "build", scenes / "images", "-o", out, "-r", "mini",
+        "--captions", scenes / "captions.jsonl",
+    ]  # fmt: skip
+    environment = {**os.environ, "RAY_ADDRESS": ""}
+    process = subprocess.Popen(
+        arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 180
+    while not list(out.glob("work/propose-*/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (out / "manifest.json").exists()
+    finished = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    assert data_bytes(out) == data_bytes(built)

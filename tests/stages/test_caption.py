@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from glit.backends.protocols import RawCaption
+from glit.records import Drop, Sample
+from glit.stages.caption import CaptionStage, caption_fault, is_looping, trim_to_sentence
+from glit.stages.config import CaptionConfig
+from glit.stages.split import make_splitter
+
+
+class Scripted:
+    """A captioner that answers by image: the first try, then the second."""
+
+    kind = "transformers"
+
+    def __init__(self, script):
+        self.script = script
+        self.calls = []
+
+    def caption(self, images, *, seeds, temperature):
+        numbers = [int(image[0, 0, 0]) for image in images]
+        self.calls.append((numbers, temperature))
+        answers = [self.script[number][temperature > 0] for number in numbers]
+        if any(isinstance(answer, Exception) for answer in answers):
+            raise next(a for a in answers if isinstance(a, Exception))
+        return answers
+
+
+class Pictures:
+    def each(self, samples):
+        for sample in samples:
+            if sample.source_path == "gone":
+                yield Drop(reason="unreadable", message="gone")
+            else:
+                yield np.full((4, 4, 3), sample.width, np.uint8)
+
+
+def said(text, cut=False):
+    return RawCaption(text=text, cut=cut)
+
+
+GOOD = said("A red circle stands on grass. A wall is behind it.")
+LOOP = said("the cat and the dog and " * 12)
+
+
+def run(script, paths=None, **config):
+    samples = [
+        Sample(
+            sample_id=f"{n:064x}",
+            source_path=(paths or {}).get(n, "x"),
+            width=n,
+            height=4,
+            num_bytes=1,
+        )
+        for n in script
+    ]
+    captioner = Scripted(script)
+    stage = CaptionStage(
+        CaptionConfig(batch_size=4, **config), captioner, model="m", revision="r", prompt="p",
+        splitter=make_splitter("sentencex", "en"),
+    )  # fmt: skip
+    return list(stage.process(samples, Pictures())), captioner
+
+
+def test_good_captions_pass_with_their_provenance():
+    (sample,), captioner = run({1: (GOOD, None)})
+    assert sample.caption.text == GOOD.text
+    assert (sample.caption.model, sample.caption.revision, sample.caption.trimmed) == (
+        "m",
+        "r",
+        False,
+    )
+    assert captioner.calls == [([1], 0.0)]
+
+
+def test_a_bad_caption_gets_one_more_try_with_another_seed():
+    outcomes, captioner = run(
+        {1: (GOOD, None), 2: (said("I'm sorry, I cannot."), GOOD), 3: (LOOP, GOOD)}
+    )
+    assert all(isinstance(outcome, Sample) for outcome in outcomes)
+    assert captioner.calls == [([1, 2, 3], 0.0), ([2, 3], 0.7)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [(said("  "), "empty_caption"), (said("Sorry, no."), "refusal"), (LOOP, "looping")],
+)
+def test_a_caption_bad_twice_is_a_drop_with_its_reason(answer, reason):
+    (drop,), _ = run({1: (answer, answer)})
+    assert (drop.reason, drop.attempt) == (reason, 1)
+
+
+def test_one_image_that_breaks_the_captioner_takes_no_other_with_it():
+    broken = ValueError("odd image")
+    outcomes, _ = run({1: (GOOD, None), 2: (broken, None), 3: (GOOD, None)})
+    assert [type(outcome) for outcome in outcomes] == [Sample, Drop, Sample]
+    assert (outcomes[1].reason, outcomes[1].message) == ("captioner_error", "ValueError: odd image")
+
+
+def test_images_that_are_gone_stay_in_their_place():
+    outcomes, _ = run({1: (GOOD, None), 2: (GOOD, None), 3: (GOOD, None)}, paths={2: "gone"})
+    assert [getattr(outcome, "reason", "") for outcome in outcomes] == ["", "unreadable", ""]
+
+
+def test_a_cut_caption_ends_at_its_last_whole_sentence_and_says_so():
+    (sample,), _ = run({1: (said("A dog runs. A cat sl", cut=True), None)})
+    assert (sample.caption.text, sample.caption.trimmed) == ("A dog runs.", True)
+
+
+def test_trimming_without_a_whole_sentence_changes_nothing():
+    assert trim_to_sentence("A cat sl", make_splitter("sentencex", "en")) == "A cat sl"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I cannot describe this image.", "I’m sorry, but", "As an AI model", "Unfortunately, I can't"],
+)
+def test_refusals(text):
+    assert caption_fault(text) == "refusal"
+
+
+def test_ordinary_captions_are_no_refusals_and_no_loops(scenes):
+    import json
+
+    rows = [json.loads(line) for line in (scenes / "captions.jsonl").open()]
+    rows += [json.loads(line) for line in open("tests/data/captions.jsonl")]
+    assert [row["caption"] for row in rows if caption_fault(row["caption"])] == []
+
+
+def test_endless_words_loop():
+    assert is_looping("na" * 150)
+    assert not is_looping("short and sweet " * 3)
