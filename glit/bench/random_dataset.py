@@ -72,6 +72,15 @@ WORDS = [
 ]
 
 
+WRITER: dict[str, Any] = {
+    "compression": "none",
+    "use_dictionary": False,
+    "write_page_index": True,
+    "write_batch_size": 8,
+}
+"""Images are stored as glit stores them: as they are."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetShape:
     """How many samples of what size."""
@@ -119,7 +128,7 @@ def write_random_dataset(
         path = f"data/train-{number:05d}-of-{num_files:05d}.parquet"
         first = number * shape.rows_per_file
         count = min(shape.rows_per_file, shape.num_samples - first)
-        with pq.ParquetWriter(folder / path, schema, write_page_index=True) as writer:
+        with pq.ParquetWriter(folder / path, schema, **WRITER) as writer:
             for start in range(0, count, shape.rows_per_group):
                 group = []
                 for index in range(start, min(start + shape.rows_per_group, count)):
