@@ -1,0 +1,155 @@
+"""Generated pages: docs/cli.md, docs/schema.md, docs/recipes.md.
+
+    python -m tools.docs            write them
+    python -m tools.docs --check    fail if one is out of date
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import typer
+
+from glit.cli.main import app
+from glit.recipe import BUILD_TABLES, LEARN_TABLES, load_recipe
+from glit.records import REASONS
+from glit.resources import builtin_recipes
+from glit.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by file name."""
+    return {
+        "cli.md": NOTE + "# The command line\n\n" + "\n".join(_commands()),
+        "schema.md": NOTE + _schema_page(),
+        "recipes.md": NOTE + _recipes_page(),
+    }
+
+
+def _commands() -> Iterator[str]:
+    root: Any = typer.main.get_command(app)
+    yield f"{root.help}\n"
+    yield from _below(root, "glit")
+
+
+def _below(group: Any, prefix: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _below(command, f"{prefix} {name}")
+        else:
+            yield from _command(command, f"{prefix} {name}")
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    usage = " ".join([name, *(str(p.name).upper() for p in arguments)])
+    yield f"## `{usage}`\n\n{(command.help or '').strip()}\n"
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    rows = [(f"`{str(p.name).upper()}`", p.help or "", "") for p in arguments]
+    rows += [(f"`{', '.join(p.opts)}`", p.help or "", _default(p)) for p in options]
+    if rows:
+        yield "| | meaning | default |\n|---|---|---|"
+        yield "\n".join(f"| {a} | {b} | {c} |" for a, b, c in rows) + "\n"
+
+
+def _default(option: Any) -> str:
+    value = option.default
+    if option.required:
+        return "required"
+    return "" if value in (None, (), [], False, "") or callable(value) else f"`{value}`"
+
+
+def _schema_page() -> str:
+    parts = ["# Columns", "", "One row per image in `data/train-*.parquet`:", ""]
+    parts += _columns(DATASET_SCHEMA)
+    parts += ["", "`drops.parquet`:", "", *_columns(DROPS_SCHEMA)]
+    parts += ["", "`duplicates.parquet`:", "", *_columns(DUPLICATES_SCHEMA)]
+    parts += ["", "## Reasons for a drop", "", "| reason | meaning |", "|---|---|"]
+    parts += [f"| `{reason}` | {meaning} |" for reason, meaning in REASONS.items()]
+    return "\n".join(parts) + "\n"
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    rows = [f"| `{field.name}` | `{_type(field.type)}` |" for field in schema]
+    return ["| column | Arrow type |", "|---|---|", *rows]
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"list<{_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{f.name}: {_type(f.type)}' for f in kind)}>"
+    return str(kind)
+
+
+def _recipes_page() -> str:
+    parts = ["# Recipes", "", "| recipe | what it is |", "|---|---|"]
+    parts += [f"| `{name}` | {load_recipe(name).about} |" for name in builtin_recipes()]
+    for name, kind in BUILD_TABLES.items():
+        parts += ["", f"## `[{name}]`", "", (kind.__doc__ or "").strip(), "", *_fields(kind)]
+    for name, where in LEARN_TABLES.items():
+        module, _, class_name = where.partition(":")
+        kind = getattr(__import__(module, fromlist=[class_name]), class_name)
+        first = (kind.__doc__ or "").strip().splitlines()[0]
+        parts += ["", f"## `[{name}]`", "", first, "", *_fields(kind)]
+    return "\n".join(parts) + "\n"
+
+
+def _fields(kind: type) -> list[str]:
+    documented = _field_docs(kind)
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for field in dataclasses.fields(kind):
+        value = field.default
+        shown = "required" if value is dataclasses.MISSING else f"`{value!r}`"
+        rows.append(f"| `{field.name}` | {shown} | {documented.get(field.name, '')} |")
+    return rows
+
+
+def _field_docs(kind: type) -> dict[str, str]:
+    """The string under each field of a dataclass."""
+    body = ast.parse(inspect.getsource(kind)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+        ):
+            found[field.target.id] = " ".join(str(text.value.value).split()).replace("|", "\\|")
+    return found
+
+
+def main() -> None:
+    """Write the pages, or compare them with what is there."""
+    stale = []
+    for name, text in pages().items():
+        path = DOCS / name
+        before = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if "--check" not in sys.argv:
+            path.write_text(text, encoding="utf-8")
+        elif before != text:
+            stale.append(name)
+            sys.stdout.writelines(
+                difflib.unified_diff(
+                    before.splitlines(keepends=True), text.splitlines(keepends=True), name, "code"
+                )
+            )
+    if stale:
+        sys.exit(f"out of date: {', '.join(stale)}; run make docs")
+
+
+if __name__ == "__main__":
+    main()
