@@ -1,0 +1,112 @@
+"""The objectives against each other: ``python -m glit.bench.objectives TRAIN TEST -o OUT``.
+
+Fine-tunes one model with every objective and seed on TRAIN, measures each on TEST, and writes the
+mean and the spread over seeds. A seed decides the order of the samples; the start is the same. What
+is there already is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.run import evaluate
+from glit.train.config import ObjectiveName, TrainConfig
+from glit.train.loop import train
+
+DEFAULT: tuple[ObjectiveName, ...] = ("local", "clip", "global+local", "fast-goal")
+MEASURES = ("retrieval", "joint-map", "localize")
+COLUMNS = {
+    "T2I R@1": "image_retrieval_recall@1",
+    "T2I R@5": "image_retrieval_recall@5",
+    "I2T R@1": "text_retrieval_recall@1",
+    "I2T R@5": "text_retrieval_recall@5",
+    "T2I mAP@10": "image_retrieval_map@10",
+    "I2T mAP@10": "text_retrieval_map@10",
+    "localisation@5": "localisation@5",
+}
+
+
+def main() -> None:
+    """Train, measure, print the table."""
+    parser = argparse.ArgumentParser(prog="python -m glit.bench.objectives", description=__doc__)
+    parser.add_argument("train")
+    parser.add_argument("test")
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/objectives"))
+    parser.add_argument("--model", default="mini-matcher")
+    parser.add_argument("--objectives", nargs="+", default=list(DEFAULT))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    results = {"no fine-tuning": [measured(arguments.model, arguments.test, arguments.output)]}
+    for objective in arguments.objectives:
+        results[objective] = []
+        for seed in arguments.seeds:
+            config = TrainConfig(
+                objective=objective,
+                model=arguments.model,
+                batch_size=arguments.batch,
+                epochs=arguments.epochs,
+                lr=arguments.lr,
+                warmup_steps=20,
+                seed=seed,
+                num_workers=arguments.threads,
+                trackers=(),
+            )
+            run = arguments.output / f"{objective}-{seed}"
+            if not (run / "last").exists():
+                train(config, arguments.train, run)
+            results[objective].append(measured(str(run / "last"), arguments.test, run))
+    text = table(results)
+    (arguments.output / "table.md").write_text(text, encoding="utf-8")
+    (arguments.output / "figures.json").write_text(json.dumps(results, indent=2) + "\n")
+    print(text)
+
+
+def measured(model: str, test: str, folder: Path) -> dict[str, float]:
+    """All figures of one model; kept in its folder."""
+    kept = folder / "figures-of-model.json"
+    if kept.is_file():
+        return json.loads(kept.read_text(encoding="utf-8"))
+    figures: dict[str, float] = {}
+    for task in MEASURES:
+        figures |= evaluate(task, [model], test, EvaluateConfig(image_fit="resize"))[0].metrics
+    folder.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return figures
+
+
+def table(results: dict[str, list[dict[str, float]]], columns: dict[str, str] = COLUMNS) -> str:
+    """Markdown: per cent, mean over seeds ± standard deviation (one seed: no spread).
+
+    >>> print(table({"a": [{"x": 0.5}, {"x": 0.7}]}, columns={"X": "x"}), end="")
+    | | X |
+    | --- | ---: |
+    | a | 60.0 ± 14.1 |
+    """
+    lines = ["| | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
+    for name, runs in results.items():
+        cells = [_cell([run[key] for run in runs]) for key in columns.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(values: Sequence[float]) -> str:
+    mean = 100 * statistics.mean(values)
+    if len(values) == 1:
+        return f"{mean:.1f}"
+    return f"{mean:.1f} ± {100 * statistics.stdev(values):.1f}"
+
+
+if __name__ == "__main__":
+    main()
