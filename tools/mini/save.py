@@ -46,6 +46,13 @@ def save_model(model: PreTrainedModel, folder: Path) -> None:
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
+def _edit_json(path: Path, **changes: str | None) -> None:
+    """Set keys of a JSON object; None takes a key out."""
+    values = json.loads(path.read_text("utf-8")) | changes
+    kept = {key: value for key, value in values.items() if key not in changes or value is not None}
+    path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
 def _declare_float32(config: dict) -> None:
     for key, value in config.items():
         if key in ("dtype", "torch_dtype"):
@@ -61,6 +68,7 @@ def save_matcher(model: CLIPModel, tokenizer: CLIPTokenizer, folder: Path) -> No
     tokenizer.save_pretrained(new)
     shutil.copy(Path(tokenizer.name_or_path) / "vocab.json", new)
     shutil.copy(Path(tokenizer.name_or_path) / "merges.txt", new)
+    _edit_json(new / "tokenizer_config.json", is_local=None, local_files_only=None)
     CLIPImageProcessor(
         size={"shortest_edge": IMAGE_PX},
         crop_size={"height": IMAGE_PX, "width": IMAGE_PX},
@@ -98,6 +106,7 @@ def save_captioner(
     save_file(renamed, new / "model.safetensors", metadata={"format": "pt"})
     (new / "model.safetensors").chmod(0o644)
     processor.save_pretrained(new)
+    _edit_json(new / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     replace_folder(new, folder)
 
 

@@ -24,7 +24,7 @@ from tools.mini.pool import MAX_OBJECTS, paint_fresh
 from tools.mini.positions import grid_points, sine_positions
 from tools.mini.save import replace_folder
 
-DEFAULTS = TrainSettings(steps=2000, lr=1.0e-3, warmup=150)
+DEFAULTS = TrainSettings(steps=3000, lr=1.0e-3, warmup=150)
 
 _BATCH = 16
 _POINTS = 4
@@ -56,11 +56,13 @@ class SegmenterTraining(nn.Module):
         batch, points = points_BP2.shape[:2]
         prompts, decoder = self.sam.prompt_encoder, self.sam.mask_decoder
         flat = points_BP2.flatten(0, 1)[:, None]
-        sparse, dense = prompts((flat, torch.ones(flat.shape[:2])), None, None)
+        with torch.autocast("cpu", enabled=False):  # bf16 is too coarse for coordinates
+            sparse, dense = prompts((flat, torch.ones(flat.shape[:2])), None, None)
+            positions = prompts.get_dense_pe()
         own = torch.cat([decoder.iou_token.weight, decoder.mask_tokens.weight])
         tokens = torch.cat([own.expand(len(flat), -1, -1), sparse], dim=1)
         source = embeddings_BCHW.repeat_interleave(points, dim=0) + dense
-        places = prompts.get_dense_pe().expand(len(flat), -1, -1, -1)
+        places = positions.expand(len(flat), -1, -1, -1)
         answered, image = decoder.transformer(source, places, tokens)
         count = decoder.num_mask_tokens
         upscaled = decoder.output_upscaling(image.transpose(1, 2).view_as(source))
