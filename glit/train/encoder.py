@@ -73,7 +73,7 @@ class DualEncoder(nn.Module):
 
     def encode_images(
         self, pixels_V3SS: UInt8[Tensor, "v 3 s s"], *, num_tokens: int = 0
-    ) -> tuple[Float[Tensor, "g p d"], Float[Tensor, "v d"]]:
+    ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
         """Patch tokens of the first ``num_tokens`` images, and every image's embedding."""
         dtype = self.clip.visual_projection.weight.dtype
         pixels = pixels_V3SS.to(dtype)

@@ -25,6 +25,8 @@ def fit_image(
     image_HWC: UInt8[np.ndarray, "h w 3"], *, side: int, fit: ImageFit
 ) -> UInt8[Tensor, "3 side side"]:
     """The image as the model's square: squeezed (``resize``) or its middle (``centre-crop``)."""
+    if not image_HWC.flags.writeable:  # Pillow's arrays; torch warns of them
+        image_HWC = image_HWC.copy()
     pixels_CHW = torch.from_numpy(image_HWC).permute(2, 0, 1)
     height, width = fitted_size(image_HWC.shape[1], image_HWC.shape[0], side=side, fit=fit)
     if (height, width) != tuple(pixels_CHW.shape[1:]):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jaxtyping import install_import_hook
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import TINY, write_random_clip
 from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 MakeDataset = Callable[..., Path]
+
+SHAPED = ("losses", "pooling", "features", "packing", "batch", "preprocess", "encoder")
+with install_import_hook([f"glit.train.{name}" for name in SHAPED], "beartype.beartype"):
+    for name in SHAPED:  # the shapes in their signatures are checked in these tests
+        importlib.import_module(f"glit.train.{name}")
 
 
 @pytest.fixture(scope="session")
