@@ -42,16 +42,16 @@ def main() -> None:
     parser.add_argument("--model", default="mini-matcher")
     parser.add_argument("--objectives", nargs="+", default=list(DEFAULT))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     results = {"no fine-tuning": [measured(arguments.model, arguments.test, arguments.output)]}
-    for objective in arguments.objectives:
-        results[objective] = []
-        for seed in arguments.seeds:
+    results |= {objective: [] for objective in arguments.objectives}
+    for seed in arguments.seeds:
+        for objective in arguments.objectives:
             config = TrainConfig(
                 objective=objective,
                 model=arguments.model,

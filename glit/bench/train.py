@@ -239,12 +239,12 @@ def _finish(device: torch.device) -> None:
 def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callable[[], float]]:
     """A whole step of either variant on one model, ours with its tokenising and packing.
 
-    They return the loss before the update; the learning rate is so small that it stays the same.
+    They return the loss; the learning rate is zero, so that every call does the same.
     """
     from accelerate import Accelerator
 
     made, samples = _made(shape, batch_size, scratch)
-    optimizer = torch.optim.AdamW(parameter_groups(made.encoder, TrainConfig()), lr=1e-9)
+    optimizer = torch.optim.AdamW(parameter_groups(made.encoder, TrainConfig()), lr=0.0)
     accelerator = Accelerator(cpu=True)
     tokenizer = TextTokenizer(made.start)
     padded = padded_batch(samples, tokenizer, mean=made.encoder.mean_3, std=made.encoder.std_3)
@@ -376,6 +376,11 @@ def _memory_of(variant: str, arguments: argparse.Namespace) -> float:
 
 
 def _peak_mb() -> float:
+    """Highest resident memory of this process, without what its parent had before it started."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
