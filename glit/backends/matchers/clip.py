@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.backends.device import pick_device, pick_dtype, require_torch
-from glit.backends.matchers.crops import CropSpec, cut_crops, normalise
+from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import Resolved
 from glit.errors import WeightsError
@@ -27,10 +27,10 @@ class ClipMatcher:
 
         self._batch_size = config.batch_size
         self._device = pick_device(config.device)
-        self._dtype = pick_dtype(config.precision, self._device)
+        self.dtype = pick_dtype(config.precision, self._device)
         try:
             loaded: Any = CLIPModel.from_pretrained(
-                str(model.path), local_files_only=True, dtype=self._dtype
+                str(model.path), local_files_only=True, dtype=self.dtype
             )
         except (OSError, ValueError) as error:
             raise WeightsError(
@@ -53,17 +53,16 @@ class ClipMatcher:
             ]
         )
         parts = [
-            self.embed_pixels(crops[start : start + self._batch_size])
+            self.embed_inputs(crops[start : start + self._batch_size])
             for start in range(0, len(crops), self._batch_size)
         ]
         joined = np.concatenate(parts)
         return np.split(joined, np.cumsum(counts)[:-1])
 
-    def embed_pixels(self, crops: Any) -> Float[np.ndarray, "N D"]:
-        """Embeddings of byte-valued crops [N, 3, S, S]."""
+    def embed_inputs(self, pixels: Any) -> Float[np.ndarray, "N D"]:
+        """Embeddings of the encoder's own input [N, 3, S, S], normalised pixels."""
         with self._torch.inference_mode():
-            pixels = normalise(crops, self.spec, self._dtype)
-            pooled = self.model.vision_model(pixel_values=pixels).pooler_output
+            pooled = self.model.vision_model(pixel_values=pixels.to(self.dtype)).pooler_output
             return self._normalised(self.model.visual_projection(pooled))
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
