@@ -103,6 +103,7 @@ def build_sam(config: SamConfig) -> Sam:
             "segment-anything", extra="sam", needed_for="propose.backend = 'sam'"
         ) from error
     side = config.image_size // config.patch_size
+    norm: Any = partial(nn.LayerNorm, eps=1e-6)
     encoder = ImageEncoderViT(
         img_size=config.image_size,
         patch_size=config.patch_size,
@@ -110,7 +111,7 @@ def build_sam(config: SamConfig) -> Sam:
         depth=config.depth,
         num_heads=config.num_heads,
         mlp_ratio=4,
-        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        norm_layer=norm,
         qkv_bias=True,
         use_rel_pos=config.use_rel_pos,
         global_attn_indexes=config.global_attn_indexes,

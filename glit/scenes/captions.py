@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from glit.scenes.layout import Scene, SceneObject
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, PLACE_NAMES, PLACES
 
+Part = tuple[str, str, int | None]
+"""Text, kind and object of a sentence that has no place yet."""
+
 _NUMBERS = ("no", "one", "two", "three", "four", "five")
 
 _OBJECT_TEMPLATES = (
@@ -111,13 +114,13 @@ def write_caption(scene: Scene) -> SceneCaption:
     and a fifth of them 78 or more.
     """
     rng = random.Random(scene.text_seed)
-    parts = [(_introduction(scene, rng), "remark", None)]
+    parts: list[Part] = [(_introduction(scene, rng), "remark", None)]
     order = list(range(len(scene.objects)))
     rng.shuffle(order)
     parts += [(object_sentence(scene.objects[k], rng), "object", k) for k in order]
     if scene.level == "hard":
         parts += _relations(scene, order, rng)
-    setting = [
+    setting: list[Part] = [
         (background_sentence(scene, rng), "background", None),
         (light_sentence(scene, rng), "light", None),
     ]
@@ -205,11 +208,9 @@ def _article(word: str) -> str:
     return "an" if word[0] in "aeiou" else "a"
 
 
-def _relations(
-    scene: Scene, order: list[int], rng: random.Random
-) -> list[tuple[str, str, int | None]]:
+def _relations(scene: Scene, order: list[int], rng: random.Random) -> list[Part]:
     """Sentences that place one object relative to another that only one object can be."""
-    result: list[tuple[str, str, int | None]] = []
+    result: list[Part] = []
     names = [(o.pattern, o.colour, o.shape) for o in scene.objects]
     for k in order:
         if rng.random() >= _RELATION_SHARE:
@@ -232,13 +233,11 @@ def _relation(item: SceneObject, other: SceneObject) -> str:
     return "above" if dy < 0 else "below"
 
 
-def _remarks(
-    scene: Scene, parts: list[tuple[str, str, int | None]], rng: random.Random
-) -> list[tuple[str, str, int | None]]:
+def _remarks(scene: Scene, parts: list[Part], rng: random.Random) -> list[Part]:
     """True sentences that fill the caption up to its length."""
     words = sum(len(text.split()) for text, _, _ in parts)
     short = rng.sample(_SHORT_REMARKS, len(_SHORT_REMARKS))
-    chosen: list[tuple[str, str, int | None]] = []
+    chosen: list[Part] = []
     if rng.random() < _LONG_SHARE:
         wanted = rng.randint(*_LONG_WORDS)
         long = rng.sample(_LONG_REMARKS, len(_LONG_REMARKS))
@@ -255,7 +254,7 @@ def _remarks(
     return chosen
 
 
-def _join(parts: list[tuple[str, str, int | None]], short: str) -> SceneCaption:
+def _join(parts: list[Part], short: str) -> SceneCaption:
     sentences: list[Sentence] = []
     position = 0
     for text, kind, item in parts:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from glit.scenes.captions import background_sentence, light_sentence, object_sentence
 from tools.mini.pool import IMAGE_PX, Pool
 
 _MAX_MARGIN = 0.25
@@ -59,6 +63,91 @@ def box_iou(a: tuple[int, ...], b: np.ndarray) -> np.ndarray:
     shared = np.clip(width, 0, None) * np.clip(height, 0, None)
     areas = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
     return shared / ((a[2] - a[0]) * (a[3] - a[1]) + areas - shared)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crop:
+    """A crop and a sentence that is true of it."""
+
+    pixels: np.ndarray
+    """uint8 ``[128, 128, 3]``."""
+    text: str
+    kind: str
+    """What the sentence tells of: object, background or light."""
+    attributes: np.ndarray
+    """int64 ``[4]``; -1 for regions that are no object."""
+    settings: np.ndarray
+    """int64 ``[2]``: background and light of the scene."""
+    shows: set[tuple[int, ...]]
+    """Shape, colour and pattern of every object the crop mostly shows."""
+
+
+def draw_crops(
+    pool: Pool, rng: np.random.Generator, *, num_objects: int, num_regions: int, one_colour: bool
+) -> list[Crop]:
+    """Object crops, of one colour if asked, then grid regions of the same scenes."""
+    words = random.Random(int(rng.integers(2**62)))
+    candidates = rng.integers(len(pool), size=num_objects * 16)
+    slots = rng.integers(pool.num_objects[candidates])
+    if one_colour:
+        colours = pool.attributes[candidates, slots, 1]
+        order = np.argsort(colours != rng.integers(10), kind="stable")
+        candidates, slots = candidates[order], slots[order]
+    chosen = zip(candidates[:num_objects], slots[:num_objects], strict=True)
+    objects = [_object_crop(pool, int(index), int(k), rng, words) for index, k in chosen]
+    return objects + [_region_crop(pool, int(i), rng, words) for i in candidates[:num_regions]]
+
+
+def _object_crop(
+    pool: Pool, index: int, k: int, rng: np.random.Generator, words: random.Random
+) -> Crop:
+    return Crop(
+        pixels=cut(pool, index, object_box(pool.boxes[index, k], rng)),
+        text=object_sentence(pool.scene(index).objects[k], words),
+        kind="object",
+        attributes=pool.attributes[index, k],
+        settings=pool.settings[index],
+        shows={_name(pool, index, k)},
+    )
+
+
+def _region_crop(pool: Pool, index: int, rng: np.random.Generator, words: random.Random) -> Crop:
+    box, scene = region_box(rng), pool.scene(index)
+    about_light = rng.random() < 0.4
+    overlaps = box_iou(box, pool.boxes[index, : pool.num_objects[index]])
+    return Crop(
+        pixels=cut(pool, index, box),
+        text=(light_sentence if about_light else background_sentence)(scene, words),
+        kind="light" if about_light else "background",
+        attributes=np.full(4, -1),
+        settings=pool.settings[index],
+        shows={_name(pool, index, int(k)) for k in np.flatnonzero(overlaps >= 0.5)},
+    )
+
+
+def _name(pool: Pool, index: int, k: int) -> tuple[int, ...]:
+    """Shape, colour and pattern: what a sentence can tell of a crop."""
+    return tuple(pool.attributes[index, k, :3].tolist())
+
+
+def true_pairs(crops: list[Crop]) -> np.ndarray:
+    """Which crop's sentence is true of which crop: bool ``[sentences, crops]``.
+
+    Sizes and places cannot be told from a crop, so an object sentence is true of every crop with
+    its shape, colour and pattern. A background or light sentence is true of every grid region of
+    a scene with that background or light.
+    """
+    result = np.zeros((len(crops), len(crops)), dtype=bool)
+    settings = np.stack([crop.settings for crop in crops])
+    is_region = np.array([crop.kind != "object" for crop in crops])
+    for i, crop in enumerate(crops):
+        if crop.kind == "object":
+            name = tuple(crop.attributes[:3].tolist())
+            result[i] = [name in other.shows for other in crops]
+        else:
+            column = 0 if crop.kind == "background" else 1
+            result[i] = is_region & (settings[:, column] == crop.settings[column])
+    return result
 
 
 def _rounded(x0: float, y0: float, x1: float, y1: float) -> tuple[int, int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -97,7 +97,7 @@ class Matcher:
     def __init__(self, folder: Path) -> None:
         from transformers import AutoTokenizer, CLIPImageProcessor, CLIPModel
 
-        self.model = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
+        self.model: Any = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.images = CLIPImageProcessor.from_pretrained(folder)
 
@@ -318,8 +318,9 @@ def caption_with_transformers(folder: Path, images: list[Image.Image]) -> list[s
     """Greedy captions by transformers ``generate``."""
     from transformers import LlavaNextForConditionalGeneration, LlavaNextProcessor
 
-    model = LlavaNextForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
-    processor = LlavaNextProcessor.from_pretrained(folder)
+    model: Any = LlavaNextForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    model.eval()
+    processor: Any = LlavaNextProcessor.from_pretrained(folder)
     request = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}]
     prompt = processor.apply_chat_template(request, add_generation_prompt=True)
     captions: list[str] = []

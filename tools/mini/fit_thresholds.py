@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from torchvision.ops import nms
 
 from glit.backends.sam_model import MaskThresholds, load_sam, save_sam
 from tools.mini.evaluate import (
@@ -23,35 +25,82 @@ from tools.mini.evaluate import (
     samples,
 )
 
-_NUM_SCENES = 40
+_NUM_SCENES = 80
 _START = MaskThresholds(points_per_side=10, stability_score_offset=1.0, box_nms_thresh=0.7)
-_PRED_IOU = (0.5, 0.6, 0.7, 0.8)
-_STABILITY = (0.5, 0.65, 0.8, 0.9)
+_PRED_IOU = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85)
+_STABILITY = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
+_BOX_NMS = (0.3, 0.5, 0.7)
+_RECALL_SLACK = 0.01
 
 
-def quality(folder: Path, thresholds: MaskThresholds, tests: list[Sample]) -> tuple[float, float]:
-    """Recall and precision of automatic boxes at IoU 0.5 under some thresholds."""
-    generator = mask_generator(load_sam(folder)[0], thresholds)
-    matched = found = true = 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Every mask a model answers in one picture, before any threshold; M masks."""
+
+    sample: Sample
+    boxes: np.ndarray
+    """float64 ``[M, 4]``."""
+    predicted_iou: np.ndarray
+    stability: np.ndarray
+
+    def kept(self, thresholds: MaskThresholds) -> np.ndarray:
+        """Boxes that pass the thresholds, as segment-anything's generator filters: ``[N, 4]``."""
+        good = self.predicted_iou > thresholds.pred_iou_thresh
+        good &= self.stability >= thresholds.stability_score_thresh
+        boxes, scores = self.boxes[good], self.predicted_iou[good]
+        order = nms(torch.tensor(boxes), torch.tensor(scores), thresholds.box_nms_thresh)
+        return inner_boxes(boxes[order.numpy()], self.sample)
+
+
+def collect(folder: Path, tests: list[Sample]) -> list[Candidates]:
+    """All masks of all pictures."""
+    everything = replace(
+        _START, pred_iou_thresh=0.0, stability_score_thresh=0.0, box_nms_thresh=1.0
+    )
+    generator = mask_generator(load_sam(folder)[0], everything)
+    result: list[Candidates] = []
     for sample in tests:
-        boxes = inner_boxes(automatic_boxes(generator.generate(sample.rendering.pixels)), sample)
-        matched += num_matched(boxes, sample.boxes())
+        records = generator.generate(sample.rendering.pixels)
+        result.append(
+            Candidates(
+                sample=sample,
+                boxes=automatic_boxes(records),
+                predicted_iou=np.array([r["predicted_iou"] for r in records]),
+                stability=np.array([r["stability_score"] for r in records]),
+            )
+        )
+    return result
+
+
+def quality(pictures: list[Candidates], thresholds: MaskThresholds) -> tuple[float, float]:
+    """Recall and precision of automatic boxes at IoU 0.5 under some thresholds."""
+    matched = found = true = 0
+    for picture in pictures:
+        boxes = picture.kept(thresholds)
+        matched += num_matched(boxes, picture.sample.boxes())
         found += len(boxes)
-        true += len(sample.scene.objects)
+        true += len(picture.sample.scene.objects)
     return matched / true, matched / max(1, found)
 
 
 def fit(folder: Path) -> MaskThresholds:
     """The thresholds with the best recall; among those within 0.01 of it, the best precision."""
-    tests = samples(_NUM_SCENES, seed=VALIDATION_SEED)
+    pictures = collect(folder, samples(_NUM_SCENES, seed=VALIDATION_SEED))
     tried: list[tuple[float, float, MaskThresholds]] = []
-    for iou, stability in itertools.product(_PRED_IOU, _STABILITY):
-        thresholds = replace(_START, pred_iou_thresh=iou, stability_score_thresh=stability)
-        recall, precision = quality(folder, thresholds, tests)
-        print(f"iou {iou} stability {stability}: recall {recall:.3f} precision {precision:.3f}")
-        tried.append((recall, precision, thresholds))
+    for iou, stability, overlap in itertools.product(_PRED_IOU, _STABILITY, _BOX_NMS):
+        thresholds = replace(
+            _START,
+            pred_iou_thresh=iou,
+            stability_score_thresh=stability,
+            box_nms_thresh=overlap,
+        )
+        tried.append((*quality(pictures, thresholds), thresholds))
     best = max(recall for recall, _, _ in tried)
-    return max((t for t in tried if t[0] >= best - 0.01), key=lambda t: t[1])[2]
+    recall, precision, chosen = max(
+        (t for t in tried if t[0] >= best - _RECALL_SLACK), key=lambda t: t[1]
+    )
+    print(f"recall {recall:.3f} precision {precision:.3f} on {_NUM_SCENES} validation scenes")
+    return chosen
 
 
 def main() -> None:

@@ -13,10 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
 
 _AVERAGE_DECAY = 0.998
 _LOG_EVERY = 50
@@ -62,11 +65,11 @@ def chosen(defaults: TrainSettings, arguments: argparse.Namespace) -> TrainSetti
 
 
 def train(
-    module: nn.Module,
-    loss_of_step: Callable[[nn.Module, np.random.Generator, int], tuple[Tensor, dict[str, float]]],
+    module: M,
+    loss_of_step: Callable[[M, np.random.Generator, int], tuple[Tensor, dict[str, float]]],
     settings: TrainSettings,
     folder: Path,
-    export: Callable[[nn.Module], None],
+    export: Callable[[M], None],
 ) -> None:
     """Train ``module`` in bf16 autocast and export the running average of its weights.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -131,13 +132,12 @@ def _build(folder: Path, num: int) -> None:
     for name, path in new.items():
         path.replace(folder / f"{name}.npy")
     arrays = folder / f"arrays.{unique}.npz"
-    np.savez(
-        arrays,
-        num_objects=np.array([len(scene.objects) for scene in scenes]),
-        boxes=boxes,
-        patch_objects=patches,
-        **describe(scenes),
-    )
+    columns: dict[str, Any] = describe(scenes) | {
+        "num_objects": np.array([len(scene.objects) for scene in scenes]),
+        "boxes": boxes,
+        "patch_objects": patches,
+    }
+    np.savez(arrays, **columns)
     arrays.replace(folder / "arrays.npz")
 
 

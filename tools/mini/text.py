@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, models, trainers
 from transformers import CLIPTokenizer
@@ -55,7 +56,7 @@ def clip_tokenizer(folder: Path) -> CLIPTokenizer:
     return CLIPTokenizer.from_pretrained(folder)
 
 
-def _merges(trained: Tokenizer) -> list[tuple[str, str]]:
+def _merges(trained: Tokenizer) -> Any:
     return [tuple(merge) for merge in json.loads(trained.to_str())["model"]["merges"]]
 
 

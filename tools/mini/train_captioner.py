@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +30,9 @@ from glit.scenes.vocabulary import (
     SIZES,
 )
 from tools.mini.captioner_model import (
+    BOS,
     CAPTION,
+    EOS,
     GRID,
     caption_processor,
     caption_tokenizer,
@@ -60,7 +63,8 @@ class CaptionerTraining(nn.Module):
     def __init__(self, model: LlavaNextForConditionalGeneration) -> None:
         super().__init__()
         self.llava = model
-        self.dense = DenseHead(model.config.vision_config.hidden_size)
+        tower: Any = model.config.vision_config
+        self.dense = DenseHead(tower.hidden_size)
 
     def image_tokens(self, pixels_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Patch features ``[B, 64, V]`` and the language model's image tokens ``[B, 136, D]``.
@@ -97,13 +101,13 @@ def attribute_ids(tokenizer: PreTrainedTokenizerFast) -> Tensor:
     result = torch.zeros(len(tokenizer), dtype=torch.bool)
     for word in set(words) - {"a", "of"}:
         result[tokenizer(f" {word}")["input_ids"]] = True
-    result[tokenizer.eos_token_id] = True
+    result[tokenizer.get_vocab()[EOS]] = True
     return result
 
 
 def caption_batch(scenes: list[Scene], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
     """Inputs (mark, caption) and targets (caption, end), int64 ``[B, T]``; padding is ignored."""
-    mark, end = tokenizer.convert_tokens_to_ids(CAPTION), tokenizer.eos_token_id
+    mark, end = tokenizer.get_vocab()[CAPTION], tokenizer.get_vocab()[EOS]
     texts = [canonical_caption(scene) for scene in scenes]
     rows = [torch.tensor([mark, *ids, end]) for ids in tokenizer(texts)["input_ids"]]
     whole = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=_IGNORED)
@@ -120,7 +124,7 @@ def words_loss(
 ) -> tuple[Tensor, dict[str, float]]:
     """Cross-entropy of the captions, words that tell scenes apart weighing most."""
     inputs, targets = caption_batch(scenes, tokenizer)
-    logits = module.caption_logits(image, tokenizer.bos_token_id, inputs).float()
+    logits = module.caption_logits(image, tokenizer.get_vocab()[BOS], inputs).float()
     kept = targets != _IGNORED
     logits, targets = logits[kept], targets[kept]
     weights = torch.where(telling[targets], 1.0, _FRAME_WEIGHT)
@@ -164,7 +168,7 @@ def main() -> None:
     settings, folder = chosen(DEFAULTS, arguments), arguments.run
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
-    matcher = CLIPModel.from_pretrained(arguments.tower, dtype=torch.float32)
+    matcher: Any = CLIPModel.from_pretrained(arguments.tower, dtype=torch.float32)
     tokenizer = caption_tokenizer()
     model = new_captioner(matcher.config.vision_config, tokenizer)
     model.model.vision_tower.load_state_dict(matcher.vision_model.state_dict())
