@@ -19,6 +19,7 @@ from transformers import CLIPModel
 
 from glit.backends.tokenizer import TextTokenizer
 from glit.train.loader import Decoded
+from glit.train.preprocess import vision_side
 
 CONTEXT = 248
 
@@ -79,7 +80,7 @@ def published_loss(model: CLIPModel, batch: PaddedBatch, tokenizer: TextTokenize
     whole = _symmetric(scale * image[:size] @ words[:size].T)
     local = _symmetric(scale * image[size:] @ words[size:].T)
 
-    patch_size = model.vision_model.embeddings.patch_size
+    _, patch_size = vision_side(model)
     pooled_patches = torch.stack(
         [_pool_patches(patches[b], batch.boxes[b], patch_size) for b in range(size)]
     )

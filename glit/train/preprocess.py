@@ -6,7 +6,7 @@ CLIP was trained with) and about ten times faster. Normalisation happens on the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -85,7 +85,7 @@ def vision_side(model: CLIPModel) -> tuple[int, int]:
 
     Raises WeightsError for a model whose input is smaller than a patch.
     """
-    embeddings = model.vision_model.embeddings
+    embeddings: Any = model.vision_model.embeddings
     side, patch = int(embeddings.image_size), int(embeddings.patch_size)
     if side < patch:
         raise WeightsError(
