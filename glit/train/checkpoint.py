@@ -198,6 +198,22 @@ class Checkpoints:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+def checkpoint_to_start_from(run: Path, *, resume: bool) -> Path | None:
+    """The checkpoint to resume from, None for a fresh run.
+
+    Raises InputError when there is none to resume, or when a fresh run would mix with an old one.
+    """
+    last = Checkpoints(run).last()
+    if resume and last is None:
+        raise InputError(f"{run}: no checkpoint to resume from; start the run without --resume")
+    if not resume and last is not None:
+        raise InputError(
+            f"{run}: holds a run already (last checkpoint {last.name}); go on with --resume, or "
+            "choose another folder with -o"
+        )
+    return last if resume else None
+
+
 def read_position(checkpoint: Path) -> Position:
     """Where the run of a checkpoint was.
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import math
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glit.errors import InputError, RunError
-from glit.train.checkpoint import Checkpoints, Position, read_optimizer, read_position
+from glit.errors import RunError
+from glit.train.checkpoint import (
+    Checkpoints,
+    Position,
+    checkpoint_to_start_from,
+    read_optimizer,
+    read_position,
+)
 from glit.train.config import TrainConfig
 from glit.train.gather import num_ranks
-from glit.train.log import JsonLines
+from glit.train.interrupt import interrupt_flag
+from glit.train.log import JsonLines, flat_config, write_run_file
 from glit.train.schedule import learning_rate
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
@@ -73,7 +77,7 @@ def train(
     from accelerate import Accelerator
     from accelerate.utils import set_seed
 
-    checkpoint = _find_checkpoint(run, resume=resume)
+    checkpoint = checkpoint_to_start_from(run, resume=resume)
     accelerator = Accelerator(
         mixed_precision=config.precision,
         log_with=list(config.trackers) or None,
@@ -88,7 +92,7 @@ def train(
         checkpoint=checkpoint,
         pin_memory=accelerator.device.type == "cuda",
     )
-    with _interrupt_flag() as interrupted:
+    with interrupt_flag() as interrupted:
         runner = _Run(config, run, ingredients, accelerator, checkpoint, report)
         return runner.train(interrupted)
 
@@ -125,8 +129,8 @@ class _Run:
         self.log: JsonLines | None = None
         if accelerator.is_main_process:
             self.log = JsonLines(run / "metrics.jsonl", keep_until_step=self.position.step)
-            _write_run_file(run, config, self.loader.shards.dataset)
-        accelerator.init_trackers("glit", config=_flat(config))
+            write_run_file(run, config, self.loader.shards.dataset)
+        accelerator.init_trackers("glit", config=flat_config(config))
         self.saved_step = self.position.step if checkpoint else -1
         self.last_loss = math.nan
         self.clock, self.samples, self.steps = time.perf_counter(), 0, 0
@@ -143,6 +147,8 @@ class _Run:
                     self.position, step=self.position.step + 1, batch=next_batch
                 )
                 stopped = self._any_rank(interrupted.is_set())
+                if next_batch >= len(self.loader):
+                    break  # the end of the epoch saves
                 every = self.config.checkpoint_every
                 if stopped or (every and self.position.step % every == 0):
                     self._save()
@@ -309,60 +315,3 @@ def parameter_groups(encoder: torch.nn.Module, config: TrainConfig) -> list[dict
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
-
-
-def _find_checkpoint(run: Path, *, resume: bool) -> Path | None:
-    last = Checkpoints(run).last()
-    if resume and last is None:
-        raise InputError(f"{run}: no checkpoint to resume from; start the run without --resume")
-    if not resume and last is not None:
-        raise InputError(
-            f"{run}: holds a run already (last checkpoint {last.name}); go on with --resume, or "
-            "choose another folder with -o"
-        )
-    return last if resume else None
-
-
-def _write_run_file(run: Path, config: TrainConfig, dataset: str) -> None:
-    """``RUN/run.json``: what was run on what, for the reader and for comparisons."""
-    import importlib.metadata
-
-    import glit
-
-    packages = {
-        name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
-    }
-    values = {
-        "glit": glit.__version__,
-        "packages": packages,
-        "dataset": dataset,
-        "train": dataclasses.asdict(config),
-    }
-    (run / "run.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-
-
-def _flat(config: TrainConfig) -> dict[str, str | int | float | bool]:
-    return {
-        key: value if isinstance(value, str | int | float | bool) else str(value)
-        for key, value in dataclasses.asdict(config).items()
-    }
-
-
-@contextlib.contextmanager
-def _interrupt_flag() -> Iterator[threading.Event]:
-    """Ctrl-C sets the flag, so that a run stops between steps; a second one stops at once."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag
-        return
-
-    def handle(signum: int, frame: Any) -> None:
-        if flag.is_set():
-            raise KeyboardInterrupt
-        flag.set()
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield flag
-    finally:
-        signal.signal(signal.SIGINT, before)
