@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from glit.backends.sam_model import (
+    PRESETS,
+    MaskThresholds,
+    build_sam,
+    load_sam,
+    read_sam_config,
+    save_sam,
+)
+from glit.errors import WeightsError
+from tools.mini.evaluate import (
+    PACK,
+    Sample,
+    caption_with_transformers,
+    evaluate_matcher,
+    evaluate_proposer,
+    evaluate_segmenter,
+    objects_told,
+    samples,
+    score_captions,
+)
+from tools.mini.whole_flow import flow_figures
+
+ROOT = Path(__file__).parent.parent
+NUM_SCENES = 100
+MODELS = ("matcher", "proposer", "segmenter", "captioner")
+
+
+@pytest.fixture(scope="module")
+def tests() -> list[Sample]:
+    torch.set_num_threads(1)
+    return samples(NUM_SCENES)
+
+
+@pytest.fixture(scope="module")
+def captions(tests: list[Sample]) -> list[str]:
+    return caption_with_transformers(PACK / "captioner", [sample.image for sample in tests])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_files(name: str) -> None:
+    folder = ROOT / PACK / name
+    size = (folder / "model.safetensors").stat().st_size
+    assert 3e6 <= size <= 8.3e6
+    assert not list(folder.glob("*.bin")) and not list(folder.glob("*.pt"))
+    assert "dtype" not in json.loads((folder / "config.json").read_text()) or (
+        json.loads((folder / "config.json").read_text())["dtype"] == "float32"
+    )
+    card = (folder / "README.md").read_text()
+    for word in ("Data", "Steps", "Figures", "Date", "Licence"):
+        assert word in card
+    manifest = tomllib.loads((ROOT / "manifests" / "weights.toml").read_text())
+    assert manifest[f"mini-{name}"]["mini"] == name
+
+
+def test_matcher(tests: list[Sample]) -> None:
+    figures = evaluate_matcher(PACK / "matcher", tests)
+    assert figures["sentence_to_box"] >= 0.95
+    assert figures["shape_in_colour"] >= 0.75
+    assert figures["short_r1"] >= 0.75
+
+
+def test_matcher_context_is_77_and_its_tokenizer_knows_every_text() -> None:
+    from transformers import AutoTokenizer, CLIPModel
+
+    model = CLIPModel.from_pretrained(PACK / "matcher")
+    tokenizer = AutoTokenizer.from_pretrained(PACK / "matcher")
+    assert model.dtype == torch.float32
+    assert model.config.text_config.max_position_embeddings == tokenizer.model_max_length == 77
+    assert tokenizer.eos_token_id == model.config.text_config.eos_token_id == len(tokenizer) - 1
+    for text in ("naïve café", "日本語の文", "smile 😀", "“curly” &amp; <b>"):
+        ids = tokenizer(text)["input_ids"]
+        assert tokenizer.eos_token_id not in ids[1:-1]
+        said = tokenizer.decode(ids, skip_special_tokens=True)
+        assert said.replace(" ", "") == text.replace(" ", "").lower()
+
+
+def test_proposer(tests: list[Sample]) -> None:
+    figures = evaluate_proposer(PACK / "proposer", tests)
+    assert figures["recall"] >= 0.93
+    assert figures["precision"] >= 0.83
+
+
+def test_segmenter(tests: list[Sample]) -> None:
+    figures = evaluate_segmenter(PACK / "segmenter", tests[:50], num_automatic=20)
+    assert figures["point_iou"] >= 0.77
+    assert figures["auto_recall"] >= 0.80
+
+
+def test_captioner(tests: list[Sample], captions: list[str]) -> None:
+    figures = score_captions(captions, tests)
+    assert figures["true_sentences"] >= 0.75
+    assert figures["told_per_object"] == pytest.approx(1.0, abs=0.05)
+    assert figures["well_formed"] >= 0.97
+    assert figures["background"] >= 0.93
+
+
+def test_whole_flow(tmp_path: Path) -> None:
+    figures = flow_figures(tmp_path, 32)
+    assert figures["own_right_region"] >= 0.85
+    assert figures["mini_right_region"] >= 0.80
+
+
+def test_captioner_ignores_the_words_of_the_request() -> None:
+    from transformers import LlavaNextProcessor
+
+    processor = LlavaNextProcessor.from_pretrained(PACK / "captioner")
+    for text in ("", "Describe the picture. " * 200, "日本 <image> </s>"):
+        request = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
+        prompt = processor.apply_chat_template(request, add_generation_prompt=True)
+        assert prompt == "<s><image><caption>"
+
+
+_IN_VLLM = """
+import json, sys
+from pathlib import Path
+from PIL import Image
+from vllm import LLM, SamplingParams
+folder, *paths = sys.argv[1:]
+llm = LLM(folder, dtype="float32", enforce_eager=True, kv_cache_memory_bytes=64 << 20,
+          limit_mm_per_prompt={"image": 1}, max_model_len=1024)
+asked = [{"prompt": "<s><image><caption>", "multi_modal_data": {"image": Image.open(p)}}
+         for p in paths]
+told = llm.generate(asked, SamplingParams(temperature=0, max_tokens=160))
+print("CAPTIONS " + json.dumps([answer.outputs[0].text for answer in told]))
+"""
+
+
+def test_vllm_says_what_transformers_says(
+    tmp_path: Path, tests: list[Sample], captions: list[str]
+) -> None:
+    pytest.importorskip("vllm")
+    paths = []
+    for number, sample in enumerate(tests[:16]):
+        paths.append(str(tmp_path / f"{number}.png"))
+        sample.image.save(paths[-1])
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_CACHE_ROOT": str(tmp_path / "cache"),
+    }
+    command = [sys.executable, "-c", _IN_VLLM, str(PACK / "captioner"), *paths]
+    run = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    line = next(line for line in run.stdout.splitlines() if line.startswith("CAPTIONS "))
+    assert json.loads(line.removeprefix("CAPTIONS ")) == captions[:16]
+
+
+def test_what_a_caption_tells() -> None:
+    told = objects_told("On the left there is a small dotted red ring. There is a cat.")
+    assert [(t.place, t.size, t.pattern, t.colour, t.shape) for t in told] == [
+        (3, "small", "dotted", "red", "ring")
+    ]
+
+
+def test_segment_anything_of_any_size_round_trips(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, thresholds = build_sam(PRESETS["mini"]), MaskThresholds(points_per_side=7)
+    save_sam(model, PRESETS["mini"], tmp_path, thresholds=thresholds)
+    again, config, read = load_sam(tmp_path)
+    assert config == PRESETS["mini"] and read == thresholds
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name].half().float())
+    assert again.image_encoder.img_size == 128 and not again.training
+
+
+def test_vit_b_has_the_published_number_of_weights() -> None:
+    with torch.device("meta"):
+        model = build_sam(PRESETS["vit_b"])
+    assert sum(p.numel() for p in model.parameters()) == 93_735_472
+
+
+def test_what_a_broken_segmenter_folder_says(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no config\.json"):
+        read_sam_config(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(WeightsError, match="not a segment-anything config"):
+        read_sam_config(tmp_path)
+    described = {"model": {"depht": 4}, "thresholds": {}}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    with pytest.raises(WeightsError, match="unknown key 'depht'"):
+        read_sam_config(tmp_path)
+    save_sam(build_sam(PRESETS["mini"]), PRESETS["mini"], tmp_path)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(WeightsError, match="missing or incomplete"):
+        load_sam(tmp_path)
