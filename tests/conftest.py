@@ -79,3 +79,11 @@ def built(scenes, tmp_path_factory) -> Path:
 def built_copy(built, tmp_path) -> Path:
     """A copy to damage."""
     return Path(shutil.copytree(built, tmp_path / "dataset"))
+
+
+@pytest.fixture(scope="session")
+def photographs() -> Path:
+    """Fifty real photographs; do not write into the folder."""
+    from photographs import fetch
+
+    return fetch()

@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from glit.resources import mini_model
 from glit.spans import locate, split_at_dots, token_spans
 from glit.stages.config import SplitConfig
 from glit.stages.split import SplitStage, make_splitter
-
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,21 @@ def test_a_boundary_inside_a_run_of_punctuation(tokenizer):
 
 
 WORDS = st.sampled_from(
-    ["cat", "Café", "naïve", "😀", "👨‍👩‍👧", "猫", "“quoted”", "it’s", "&amp;", "1.5", "İ", "ß", "ΣΑΣ"]
+    [
+        "cat",
+        "Café",
+        "naïve",
+        "😀",
+        "👨‍👩‍👧",
+        "猫",
+        "“quoted”",
+        "it’s",
+        "&amp;",
+        "1.5",
+        "İ",
+        "ß",
+        "ΣΑΣ",
+    ]
     + ["don't", "<|endoftext|>", "...", "?!", "—", "e\u0301", "ﬁ", "東京", "\u200b", "x_y", "'s"]
 )
 
@@ -135,7 +149,7 @@ def test_bare_dots_cut_decimals_as_the_papers_scripts_do():
 def test_spans_are_ordered_trimmed_and_inside(splitter, text):
     spans = make_splitter(splitter, "en")(text)
     assert all(text[a:b] == text[a:b].strip() != "" for a, b in spans)
-    assert all(b <= c for (_, b), (c, _) in zip(spans, spans[1:], strict=False))
+    assert all(b <= c for (_, b), (c, _) in pairwise(spans))
 
 
 def stage(tokenizer, **options) -> SplitStage:
@@ -155,7 +169,7 @@ def test_five_thousand_words(tokenizer):
     sentences = stage(tokenizer).sentences(text)
     assert len(sentences) == 1000
     assert text[sentences[-1].char_start : sentences[-1].char_end] == "Sentence number 999 is here."
-    assert all(a.token_end == b.token_start for a, b in zip(sentences, sentences[1:], strict=False))
+    assert all(a.token_end == b.token_start for a, b in pairwise(sentences))
 
 
 def test_real_captions_are_covered_but_for_whitespace(tokenizer):

@@ -21,10 +21,15 @@ class TextTokenizer:
         self.hf = load_tokenizer(path)
         self.start_id = int(self.hf.bos_token_id)
         self.end_id = int(self.hf.eos_token_id)
+        # a copy of its own: calling `hf` with padding would change what encode answers
+        self._fast = type(self.hf.backend_tokenizer).from_str(self.hf.backend_tokenizer.to_str())
+        self._fast.no_truncation()
+        self._fast.no_padding()
+        self._fast.encode_special_tokens = True
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, without start and end token and of any length."""
-        encoded = self.hf.backend_tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        encoded = self._fast.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
     def encode_closed(self, texts: Sequence[str], *, context: int) -> list[list[int]]:

@@ -46,10 +46,10 @@ class YolosDetector:
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """See :class:`glit.backends.protocols.Detector`; only images of one shape share a batch."""
-        inputs = [self._prepare(image) for image in images]
+        inputs = [None if self._too_thin(image) else self._prepare(image) for image in images]
         shapes: dict[tuple[int, ...], list[int]] = {}
         for index, pixels in enumerate(inputs):
-            if min(pixels.shape[-2:]) >= self._patch:  # else thinner than one patch: no detections
+            if pixels is not None:
                 shapes.setdefault(tuple(pixels.shape), []).append(index)
         found: list[list[Region]] = [[] for _ in images]
         for indices in shapes.values():
@@ -59,6 +59,12 @@ class YolosDetector:
                 for index, detections in zip(batch, self._run(inputs, batch, sizes), strict=True):
                     found[index] = self._regions(detections, images[index])
         return found
+
+    def _too_thin(self, image: Pixels) -> bool:
+        """Whether resizing would leave less than a patch of the shorter side: no detections."""
+        longest = self.processor.size.get("longest_edge")
+        short, long = sorted(image.shape[:2])
+        return longest is not None and longest * short / long < self._patch
 
     def _prepare(self, image: Pixels) -> Any:
         chw = self._torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)

@@ -1,0 +1,108 @@
+"""The CLIP matcher: crops equal the library's preprocessing, embeddings do not know their batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from glit.backends.matchers.clip import ClipMatcher
+from glit.backends.matchers.crops import CropSpec, cut_crops, whole_pixel_boxes
+from glit.backends.weights import resolve
+from glit.images import decode
+from glit.stages.config import MatchConfig
+
+
+@pytest.fixture(scope="module")
+def matcher() -> ClipMatcher:
+    return ClipMatcher(MatchConfig(batch_size=16, device="cpu"), resolve("mini-matcher"))
+
+
+@pytest.fixture(scope="module")
+def photos(photographs) -> list[np.ndarray]:
+    return [decode(path.read_bytes()) for path in sorted(photographs.glob("*.jpg"))[:6]]
+
+
+def boxes_for(image: np.ndarray) -> np.ndarray:
+    height, width = image.shape[:2]
+    return np.array(
+        [
+            [0, 0, width, height],
+            [10.4, 20.6, 90.2, 60.9],
+            [width / 2, 0, width, height / 2],
+            [3, 3, 19, 27],
+            [0, 5, width, 45],
+            [7, 0, 40, height],
+        ]
+    )
+
+
+@pytest.mark.parametrize("backend", ["torchvision", "pil"])
+def test_crops_equal_the_processors_to_one_level_of_grey(photos, backend):
+    from transformers import CLIPImageProcessor, CLIPImageProcessorPil
+
+    kind = {"torchvision": CLIPImageProcessor, "pil": CLIPImageProcessorPil}[backend]
+    spec = CropSpec(side=96, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+    processor = kind(
+        size={"shortest_edge": 96}, crop_size={"height": 96, "width": 96},
+        image_mean=list(spec.mean), image_std=list(spec.std),
+    )  # fmt: skip
+    for image in photos:
+        ours = cut_crops(image, boxes_for(image), spec, device="cpu")
+        for crop, box in zip(ours, whole_pixel_boxes(image, boxes_for(image)), strict=True):
+            picture = Image.fromarray(image).crop(box)
+            wanted = processor(images=picture, return_tensors="pt")["pixel_values"][0]
+            steps = (crop - wanted).abs() * torch.tensor(spec.std).view(3, 1, 1) * 255
+            assert steps.max() <= 1.01
+
+
+def test_embeddings_of_photographs_agree_with_the_processors(matcher, photos):
+    from transformers import CLIPImageProcessorPil
+
+    processor = CLIPImageProcessorPil.from_pretrained(str(resolve("mini-matcher").path))
+    ours = matcher.embed_regions(photos, [boxes_for(image) for image in photos])
+    for image, own in zip(photos, ours, strict=True):
+        pictures = [
+            Image.fromarray(image).crop(box) for box in whole_pixel_boxes(image, boxes_for(image))
+        ]
+        theirs = matcher.embed_inputs(
+            torch.cat([processor(images=p, return_tensors="pt")["pixel_values"] for p in pictures])
+        )
+        assert (own * theirs).sum(axis=1).min() >= 0.999
+
+
+def test_embeddings_are_the_librarys_own(matcher):
+    texts = ["a red circle", "a small dotted blue square on the left"]
+    ids = matcher.tokenizer.hf(texts, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        wanted = matcher.model.get_text_features(**ids)
+    wanted = getattr(wanted, "pooler_output", wanted)
+    wanted = torch.nn.functional.normalize(wanted, dim=-1).numpy()
+    assert np.abs(matcher.embed_sentences(texts) - wanted).max() < 1e-5
+
+
+def test_an_embedding_does_not_know_its_batch(matcher, photos):
+    boxes = [boxes_for(image) for image in photos]
+    together = matcher.embed_regions(photos, boxes)
+    for image, box, own in zip(photos, boxes, together, strict=True):
+        alone = np.concatenate([matcher.embed_regions([image], [b[None]])[0] for b in box])
+        assert np.abs(alone - own).max() < 1e-5
+    texts = ["a cat", "a long sentence about a red heart and a green star", "a cat", "x"]
+    joined = matcher.embed_sentences(texts)
+    assert np.array_equal(joined[0], joined[2])
+    for text, own in zip(texts, joined, strict=True):
+        assert np.abs(matcher.embed_sentences([text])[0] - own).max() < 1e-5
+
+
+def test_a_sentence_longer_than_the_context_is_cut_not_refused(matcher):
+    embedded = matcher.embed_sentences(["red circle " * 200])
+    assert np.isfinite(embedded).all()
+    assert np.linalg.norm(embedded[0]) == pytest.approx(1, abs=1e-5)
+
+
+def test_thin_and_tiny_boxes_have_an_embedding(matcher):
+    image = np.random.default_rng(0).integers(0, 255, (4000, 12, 3), np.uint8)
+    boxes = np.array([[0, 0, 10, 4000], [3.2, 7.7, 3.3, 7.8], [11.5, 3999.5, 12, 4000]])
+    (embedded,) = matcher.embed_regions([image], [boxes])
+    assert embedded.shape[0] == 3 and np.isfinite(embedded).all()

@@ -1,0 +1,195 @@
+"""Fifty real photographs among everything that can be wrong with a folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from conftest import run_build
+from PIL import Image
+from test_images import bad_png_chunk, bomb
+
+from glit.dataset.verify import verify
+
+
+def encoded(image: Image.Image, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind)
+    return buffer.getvalue()
+
+
+def bad_files(photo: bytes) -> dict[str, tuple[bytes, str]]:
+    """Name -> bytes and the reason they are dropped for."""
+    tiny, tall = Image.new("RGB", (1, 1)), Image.new("RGB", (10, 4000))
+    return {
+        "not an image.jpg": (b"<html>404</html>", "not_an_image"),
+        "zero.jpg": (b"", "empty_file"),
+        "truncated.jpg": (photo[: len(photo) // 2], "corrupt"),
+        "chunk.png": (bad_png_chunk(), "corrupt"),
+        "bomb.png": (bomb(), "too_large"),
+        "tiny.png": (encoded(tiny, "PNG"), "too_small"),
+        "tall.png": (encoded(tall, "PNG"), "too_small"),
+        "float.tiff": (encoded(Image.fromarray(np.ones((40, 40), np.float32)), "TIFF"), "unsupported_mode"),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(photographs, tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("bad") / "images"
+    shutil.copytree(photographs, root)
+    first = sorted(root.glob("*.jpg"))[0]
+    photo = first.read_bytes()
+    for name, (data, _) in bad_files(photo).items():
+        (root / name).write_bytes(data)
+    (root / "again.jpg").write_bytes(photo)
+    (root / "quo\"te\nline's.jpg").write_bytes(encoded(Image.new("RGB", (64, 64), "red"), "JPEG"))
+    (root / os.fsdecode(b"caf\xe9.jpg")).write_bytes(encoded(Image.new("RGB", (64, 60)), "JPEG"))
+    (root / "broken.jpg").symlink_to(root / "nowhere.jpg")
+    (root / "self.jpg").symlink_to(root / "self.jpg")
+    (root / "loop").symlink_to(root)
+    (root / "notes.txt").write_text("no image")
+    captions = root.parent / "captions.jsonl"
+    paths = [p.name for p in root.iterdir() if p.suffix in (".jpg", ".png", ".tiff")]
+    with captions.open("w") as file:
+        for path in paths:
+            if "\udce9" not in path:
+                text = "A photograph of something. It has colours."
+                file.write(json.dumps({"path": path, "caption": text}) + "\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def dataset(folder, tmp_path_factory):
+    output = tmp_path_factory.mktemp("bad-out") / "dataset"
+    overrides = ["ingest.max_pixels=100000000", "ingest.chunk_size=16"]
+    manifest = run_build(
+        folder, output, captions=folder.parent / "captions.jsonl", overrides=overrides
+    )
+    return output, manifest
+
+
+def test_the_balance_is_exact_and_every_reason_is_right(folder, dataset):
+    output, manifest = dataset
+    wanted = {name: reason for name, (_, reason) in bad_files(b"x" * 10).items()}
+    wanted |= {"broken.jpg": "unreadable", "self.jpg": "unreadable", "caf\\xe9.jpg": "bad_name"}
+    found = {
+        r["source_path"]: r["reason"] for r in pq.read_table(output / "drops.parquet").to_pylist()
+    }
+    assert found == wanted
+    counts = manifest["counts"]
+    assert (counts["ingested"], counts["shipped"], counts["duplicates"]) == (63, 51, 1)
+    assert list(verify(str(output))) == []
+
+
+def test_boxes_lie_inside_every_photograph(dataset):
+    output, _ = dataset
+    for row in pq.read_table(output / "data", columns=["regions", "width", "height"]).to_pylist():
+        for r in row["regions"]:
+            assert 0 <= r["x0"] < r["x1"] <= row["width"]
+            assert 0 <= r["y0"] < r["y1"] <= row["height"]
+
+
+def test_the_odd_name_is_in_the_dataset_as_it_is(dataset):
+    paths = pq.read_table(dataset[0] / "data", columns=["source_path"])["source_path"].to_pylist()
+    assert "quo\"te\nline's.jpg" in paths
+
+
+def glit(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "glit", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "-o", "{out}"], "nowhere: no such folder"),
+        (["{images}", "-o", "{out}", "-r", "flizm"], "did you mean 'flism'"),
+        (
+            ["{images}", "-o", "{out}", "-r", "mini", "--set", "match.batchsize=3"],
+            "did you mean 'batch_size'",
+        ),
+        (["{images}", "-o", "{out}", "-r", "mini", "--captions", "no.jsonl"], "no such file"),
+        (["{images}", "-o", "{out}", "-r", "flism"], "not in the Hugging Face cache"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_exit_code_two(scenes, tmp_path, arguments, message):
+    filled = [a.format(images=scenes / "images", out=tmp_path / "out") for a in arguments]
+    done = glit("build", *filled, "--executor", "local")
+    assert done.returncode == 2
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("glit: ") and message in lines[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without permissions")
+def test_files_and_folders_without_permission(photographs, tmp_path_factory):
+    """As an ordinary user: an unreadable file is a drop, an unwritable output one line."""
+    root = tmp_path_factory.mktemp("locked")
+    for parent in (root, *root.parents[:2]):
+        parent.chmod(0o755)
+    images = root / "images"
+    images.mkdir()
+    for path in sorted(photographs.glob("*.jpg"))[:2]:
+        shutil.copy(path, images)
+        (images / path.with_suffix(".txt").name).write_text("A thing stands there.")
+    locked = sorted(images.glob("*.jpg"))[0]
+    locked.chmod(0)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from conftest import run_build; "
+        "m = run_build(sys.argv[2], sys.argv[3], overrides=['caption.backend=sidecar', "
+        "'propose.backend=grid']); print(m['counts']['drops'])"
+    )
+    done = subprocess.run(
+        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "true"],
+        capture_output=True,
+    )
+    if done.returncode:
+        pytest.skip("setpriv cannot change the user here")
+    writable = root / "writable"
+    writable.mkdir()
+    writable.chmod(0o777)
+    as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    environment = {**os.environ, "HOME": str(writable)}
+    here = str(Path(__file__).parent)
+    for output, expected in (
+        (writable / "out", "'ingest/unreadable': 1"),
+        (root / "out", "cannot write there"),
+    ):
+        done = subprocess.run(
+            [*as_nobody, sys.executable, "-c", code, here, images, output],
+            env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert expected in done.stdout + done.stderr, done.stderr[-2000:]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_disk_that_fills_up(scenes, built, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", small]).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        arguments = [
+            "build", scenes / "images", "-o", small / "out", "-r", "mini", "--executor", "local",
+            "--captions", scenes / "captions.jsonl",
+        ]  # fmt: skip
+        done = glit(*arguments)
+        assert done.returncode == 1
+        assert done.stderr.strip().splitlines()[-1].startswith("glit: ")
+        assert "the disk is full" in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
+        assert glit(*arguments).returncode == 0
+        assert list(verify(str(small / "out"))) == []
+    finally:
+        subprocess.run(["umount", small], check=True)
