@@ -14,32 +14,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.backends.tokenizer import TextTokenizer
 from glit.bench.published_step import padded_batch, published_loss
-from glit.bench.random_clip import TINY, VIT_B_16, ClipShape, write_random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
-from glit.images import encode_smaller
+from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
+from glit.bench.random_dataset import DatasetShape
+from glit.bench.train_loader import flat_part, loader_part
+from glit.bench.train_setup import Timing, clip_folder, dataset_folder, peak_mb, resident_mb, timed
 from glit.train.config import TrainConfig
-from glit.train.loader import BatchLoader, Decoded, collate, decode_row
+from glit.train.loader import Decoded, collate, decode_row
 from glit.train.loop import parameter_groups
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
 
-CLIP_VOCABULARY = 49_408
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
 CAPTION = {"num_sentences": 10, "words": 19}
 """202 tokens a caption and 22 a sentence with start and end; GLIT100k's mean is 159 words."""
@@ -74,7 +70,7 @@ def step_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     times: dict[str, list[Timing]] = {name: [] for name in steps}
     for _ in range(arguments.repeats):
         for name, step in steps.items():
-            times[name].append(_timed(step))
+            times[name].append(timed(step))
     memory = {name: _memory_of(name, arguments) for name in steps}
     pairs = list(zip(times["published"], times["glit"], strict=True))
     return {
@@ -96,74 +92,9 @@ def step_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
 def memory_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     """What a step adds to the resident memory before it, at its peak."""
     step = _steps(SHAPES[arguments.model], arguments.batch, scratch)[arguments.variant]
-    before = _resident_mb()
+    before = resident_mb()
     step()
-    return {"peak_mb": _peak_mb() - before}
-
-
-def loader_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Loader against bare decoding, for photographs of 1.5 megapixels; then 3 against packed."""
-    results: dict[str, Any] = {"threads": arguments.threads, "images": arguments.images}
-    sizes = {"1500x1000": (1500, 1000, 0), "2048x1536": (2048, 1536, 0)}
-    sizes["2048x1536 with pack.max_side=512"] = (2048, 1536, 512)
-    clip = _clip(TINY, scratch)
-    for name, (width, height, max_side) in sizes.items():
-        dataset = _dataset(
-            clip,
-            scratch / name,
-            DatasetShape(
-                num_samples=arguments.images,
-                width=width,
-                height=height,
-                rows_per_group=16,
-                distinct_images=16,
-            ),
-            max_side=max_side,
-        )
-        config = TrainConfig(
-            model=str(clip),
-            batch_size=16,
-            num_workers=arguments.threads,
-            shuffle_row_groups=4,
-        )
-        made = prepare(config, str(dataset))
-        loader = _with_side(made, 224)
-        bare, whole = [], []
-        for _ in range(arguments.repeats):
-            bare.append(_bare(loader, arguments.threads))
-            whole.append(_timed(lambda loader=loader: _drain(loader)))
-        pairs = list(zip(whole, bare, strict=True))
-        each = 1000 / arguments.images
-        results[name] = {
-            "bare_cpu_ms_per_image": each * statistics.median(t.cpu_s for t in bare),
-            "loader_cpu_ms_per_image": each * statistics.median(t.cpu_s for t in whole),
-            "ratio_wall": statistics.median(w.wall_s / b.wall_s for w, b in pairs),
-            "ratio_cpu": statistics.median(w.cpu_s / b.cpu_s for w, b in pairs),
-        }
-    large, packed = results["2048x1536"], results["2048x1536 with pack.max_side=512"]
-    gain = large["loader_cpu_ms_per_image"] / packed["loader_cpu_ms_per_image"]
-    results["gain_of_max_side"] = gain
-    return results
-
-
-def flat_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Time per sample and peak memory of an epoch of the loader, by the size of the dataset."""
-    clip = _clip(TINY, scratch)
-    results = {}
-    for number in (1_000, 10_000, 50_000):
-        shape = DatasetShape(
-            num_samples=number, rows_per_group=100, rows_per_file=5_000, distinct_images=64
-        )
-        dataset = _dataset(clip, scratch / str(number), shape)
-        config = TrainConfig(model=str(clip), batch_size=64, num_workers=arguments.threads)
-        loader = prepare(config, str(dataset)).loader
-        timing = _timed(lambda loader=loader: _drain(loader))
-        results[str(number)] = {
-            "wall_ms_per_sample": 1000 * timing.wall_s / number,
-            "cpu_ms_per_sample": 1000 * timing.cpu_s / number,
-            "resident_mb": _resident_mb(),
-        }
-    return results
+    return {"peak_mb": peak_mb() - before}
 
 
 def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
@@ -185,7 +116,7 @@ def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
 
     for _ in range(3):
         step()
-    seconds = statistics.median(_timed(step).wall_s for _ in range(max(3, arguments.repeats)))
+    seconds = statistics.median(timed(step).wall_s for _ in range(max(3, arguments.repeats)))
     operations = step_operations(shape, batch.texts.length_T.tolist(), len(batch.pixels_V3SS))
     rate = _matrix_rate(device)
     floor = operations / rate
@@ -228,7 +159,7 @@ def _matrix_rate(device: torch.device) -> float:
         _finish(device)
 
     product()
-    return 10 * 2 * side**3 / min(_timed(product).wall_s for _ in range(5))
+    return 10 * 2 * side**3 / min(timed(product).wall_s for _ in range(5))
 
 
 def _finish(device: torch.device) -> None:
@@ -276,7 +207,7 @@ def _made(shape: ClipShape, batch: int, scratch: Path) -> tuple[Ingredients, lis
     clip, dataset = scratch / "clip", scratch / "dataset"
     if not dataset.exists():
         data = DatasetShape(num_samples=batch, width=320, height=240, **CAPTION)
-        dataset = _dataset(_clip(shape, scratch), dataset, data)
+        dataset = dataset_folder(clip_folder(shape, scratch), dataset, data)
     made = prepare(TrainConfig(model=str(clip), batch_size=batch, num_workers=0), str(dataset))
     shards = made.loader.shards
     samples = [
@@ -291,103 +222,12 @@ def _collated(made: Ingredients, samples: list[Decoded]) -> Any:
     return collate(samples, made.loader.tokenize, made.loader.config)
 
 
-def _clip(shape: ClipShape, scratch: Path) -> Path:
-    rows = CLIP_VOCABULARY if shape is VIT_B_16 else 0
-    return write_random_clip(
-        scratch / "clip",
-        shape,
-        seed=0,
-        corpus=[" ".join(WORDS)] * 3,
-        vocabulary=900,
-        embedding_rows=rows,
-    )
-
-
-def _dataset(clip: Path, folder: Path, shape: DatasetShape, *, max_side: int = 0) -> Path:
-    from glit.images import decode
-
-    def smaller(index: int, row: dict[str, Any]) -> None:
-        data, width, height = encode_smaller(decode(row["image"]["bytes"]), max_side=max_side)
-        scale = width / row["width"]
-        for region in row["regions"]:
-            region.update({k: region[k] * scale for k in ("x0", "y0", "x1", "y1")})
-        row["image"]["bytes"], row["width"], row["height"] = data, width, height
-
-    identity = {"name": "random", "sha256": tokenizer_hash(clip), "context": 248}
-    return write_random_dataset(
-        folder,
-        shape,
-        seed=0,
-        encode=TextTokenizer(clip).encode,
-        tokenizer=identity,
-        change=smaller if max_side else None,
-    )
-
-
-def _with_side(made: Ingredients, side: int) -> BatchLoader:
-    """The loader, fitting images to another square than its model's."""
-    loader = made.loader
-    loader.config = replace(loader.config, side=side)
-    return loader
-
-
-def _bare(loader: BatchLoader, threads: int) -> Timing:
-    """Time to decode and resize every image and crop of the dataset, bytes in memory."""
-    shards = loader.shards
-    rows = [
-        group[i]
-        for group in map(shards.read, range(len(shards.row_groups)))
-        for i in range(len(group))
-    ]
-
-    def work() -> None:
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(lambda row: decode_row(row, loader.config), rows):
-                pass
-
-    return _timed(work)
-
-
-def _drain(loader: BatchLoader) -> None:
-    for _ in loader.epoch(0):
-        pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """How long something took; CPU seconds stay true on a machine that others use too."""
-
-    wall_s: float
-    cpu_s: float
-
-
-def _timed(work: Callable[[], Any]) -> Timing:
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return Timing(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
-
-
 def _memory_of(variant: str, arguments: argparse.Namespace) -> float:
     command = [sys.executable, "-m", "glit.bench.train", "memory", "--variant", variant]
     command += ["--model", arguments.model, "--batch", str(arguments.batch)]
     command += ["--threads", str(arguments.threads)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(json.loads(done.stdout[done.stdout.index("{") :])["peak_mb"])
-
-
-def _peak_mb() -> float:
-    """Highest resident memory of this process, without what its parent had before it started."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _resident_mb() -> float:
-    import psutil
-
-    return psutil.Process().memory_info().rss / 2**20
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any]]] = {

@@ -10,6 +10,7 @@ import pytest
 from glit.bench import train as bench
 from glit.bench.objectives import table
 from glit.bench.random_clip import TINY, VIT_B_16
+from glit.bench.train_loader import loader_part
 
 
 def arguments(**changes) -> argparse.Namespace:
@@ -23,7 +24,7 @@ def test_our_step_and_the_published_one_have_the_same_loss(tmp_path: Path) -> No
 
 
 def test_the_loader_part(tmp_path: Path) -> None:
-    result = bench.loader_part(arguments(images=16), tmp_path)
+    result = loader_part(arguments(images=16), tmp_path)
     assert result["2048x1536"]["loader_cpu_ms_per_image"] > 0
     assert result["gain_of_max_side"] > 1
 

@@ -1,0 +1,82 @@
+"""What the parts of the training benchmark share: a model, a dataset, a clock, a scale."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
+from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
+from glit.images import decode, encode_smaller
+
+CLIP_VOCABULARY = 49_408
+
+
+def clip_folder(shape: ClipShape, scratch: Path) -> Path:
+    """A CLIP of random weights, with as many token embeddings as CLIP has if it is full-size."""
+    rows = CLIP_VOCABULARY if shape is VIT_B_16 else 0
+    return write_random_clip(
+        scratch / "clip",
+        shape,
+        seed=0,
+        corpus=[" ".join(WORDS)] * 3,
+        vocabulary=900,
+        embedding_rows=rows,
+    )
+
+
+def dataset_folder(clip: Path, folder: Path, shape: DatasetShape, *, max_side: int = 0) -> Path:
+    """A made-up dataset; with ``max_side`` its images and boxes are made smaller, as pack does."""
+
+    def smaller(index: int, row: dict[str, Any]) -> None:
+        data, width, height = encode_smaller(decode(row["image"]["bytes"]), max_side=max_side)
+        scale = width / row["width"]
+        for region in row["regions"]:
+            region.update({k: region[k] * scale for k in ("x0", "y0", "x1", "y1")})
+        row["image"]["bytes"], row["width"], row["height"] = data, width, height
+
+    identity = {"name": "random", "sha256": tokenizer_hash(clip), "context": 248}
+    return write_random_dataset(
+        folder,
+        shape,
+        seed=0,
+        encode=TextTokenizer(clip).encode,
+        tokenizer=identity,
+        change=smaller if max_side else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long something took; CPU seconds stay true on a machine that others use too."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def timed(work: Callable[[], Any]) -> Timing:
+    """Do it once, and say how long it took."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Timing(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+
+
+def peak_mb() -> float:
+    """Highest resident memory of this process, without what its parent had before it started."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def resident_mb() -> float:
+    """Resident memory of this process now."""
+    return psutil.Process().memory_info().rss / 2**20
