@@ -68,7 +68,11 @@ def flat_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     results = {}
     for number in (1_000, 10_000, 50_000):
         shape = DatasetShape(
-            num_samples=number, rows_per_group=100, rows_per_file=5_000, distinct_images=64
+            num_samples=number,
+            num_sentences=2,
+            rows_per_group=100,
+            rows_per_file=5_000,
+            distinct_images=64,
         )
         dataset = dataset_folder(clip, scratch / str(number), shape)
         config = TrainConfig(model=str(clip), batch_size=64, num_workers=arguments.threads)

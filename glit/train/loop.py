@@ -75,9 +75,11 @@ def train(
             checkpoint stays.
     """
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
     from accelerate.utils import set_seed
 
     checkpoint = checkpoint_to_start_from(run, resume=resume)
+    AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
     accelerator = Accelerator(
         mixed_precision=config.precision,
         log_with=list(config.trackers) or None,

@@ -245,3 +245,27 @@ def test_values_that_cannot_be(changes, message: str) -> None:
 def test_an_option_the_objective_ignores_warns() -> None:
     with pytest.warns(UserWarning, match=r"train.lambda_tsl ignored: objective 'clip'"):
         TrainConfig(objective="clip", lambda_tsl=2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "tolerance"),
+    [
+        ({"gradient_checkpointing": True}, 1e-5),
+        ({"micro_batch_size": 3}, 1e-4),
+        ({"precision": "bf16"}, 5e-2),
+        ({"max_grad_norm": 1e9}, 1e-5),
+        ({"image_fit": "centre-crop"}, None),
+    ],
+)
+def test_options_that_change_how_and_not_what(
+    tiny_clip, make_dataset, tmp_path, changes, tolerance
+) -> None:
+    dataset = str(make_dataset(16))
+    train(config(tiny_clip, epochs=1), dataset, tmp_path / "plain")
+    train(config(tiny_clip, epochs=1, **changes), dataset, tmp_path / "changed")
+    wanted = [line["loss"] for line in lines(tmp_path / "plain")]
+    found = [line["loss"] for line in lines(tmp_path / "changed")]
+    if tolerance is None:
+        assert found != wanted
+    else:
+        assert found == pytest.approx(wanted, rel=tolerance)
