@@ -99,7 +99,7 @@ def _find_models(recipe: Recipe) -> dict[str, Resolved]:
     models = {"matcher": resolve(recipe.match.model, recipe.match.revision)}
     if recipe.caption.backend in ("vllm", "transformers"):
         models["captioner"] = resolve(recipe.caption.model, recipe.caption.revision)
-    if recipe.propose.backend not in ("grid", "sa1b"):
+    if recipe.propose.backend != "grid":
         models["proposer"] = resolve(recipe.propose.model, recipe.propose.revision)
     models["tokenizer"] = (
         resolve(recipe.split.tokenizer) if recipe.split.tokenizer else models["matcher"]

@@ -95,7 +95,7 @@ def _check_png(data: bytes) -> None:
         if end > len(data):
             break
         if zlib.crc32(data[position + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
-            raise ImageError("corrupt", f"the checksum of a {kind.decode('latin-1')} chunk is wrong")
+            raise ImageError("corrupt", f"the checksum of a {kind!r} chunk is wrong")
         if kind == b"IEND":
             return
         position = end

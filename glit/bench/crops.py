@@ -67,8 +67,7 @@ def compare_crops(
 
     def ours() -> list[Any]:
         return [
-            cut_crops(i, b, matcher.spec, device="cpu")
-            for i, b in zip(images, boxes, strict=True)
+            cut_crops(i, b, matcher.spec, device="cpu") for i, b in zip(images, boxes, strict=True)
         ]
 
     def processors() -> list[Any]:

@@ -127,10 +127,8 @@ class SplitConfig:
 class ProposeConfig:
     """Which regions compete for a sentence."""
 
-    backend: Literal["yolos+grid", "yolos", "yolo+grid", "yolo", "grid", "sam", "sa1b"] = (
-        "yolos+grid"
-    )
-    """``yolos+grid`` is FLISM; ``sam`` is LISM; ``sa1b`` reads the masks SA-1B ships."""
+    backend: Literal["yolos+grid", "yolos", "yolo+grid", "yolo", "grid"] = "yolos+grid"
+    """``yolos+grid`` is FLISM."""
     model: str = "mini-proposer"
     """Name in manifests/weights.toml, a hub id, or a folder or file."""
     revision: str = "main"
@@ -149,10 +147,6 @@ class ProposeConfig:
     """Most regions per image; the grid always stays."""
     batch_size: int = _speed(8)
     """Images in one detector batch (always of one shape)."""
-    points_per_side: int = 32
-    """SAM: the square root of the number of point prompts."""
-    sam_mode: Literal["exact", "fast"] = "exact"
-    """SAM: ``exact`` gives segment-anything's own boxes; ``fast`` trades bits for speed."""
     device: Device = _speed("auto")
     """``auto`` takes a GPU when there is one."""
     precision: Precision = "auto"

@@ -49,10 +49,7 @@ class TransformersCaptioner:
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
     ) -> list[RawCaption]:
         """See :class:`glit.backends.protocols.Captioner`."""
-        inputs = [
-            self._processor(images=Image.fromarray(image), text=self._text, return_tensors="pt")
-            for image in images
-        ]
+        inputs = [self.prepare(image) for image in images]
         shapes: dict[tuple, list[int]] = {}
         for index, item in enumerate(inputs):
             key = tuple(sorted((name, tuple(value.shape)) for name, value in item.items()))
@@ -61,15 +58,21 @@ class TransformersCaptioner:
             shapes.setdefault(key, []).append(index)
         result: dict[int, RawCaption] = {}
         for group in shapes.values():
-            batch = {
-                name: self._torch.cat([inputs[index][name] for index in group])
-                for name in inputs[group[0]]
-            }
-            answers = self._generate(batch, seeds[group[0]], temperature)
+            batch = self.joined([inputs[index] for index in group])
+            answers = self.generate(batch, seed=seeds[group[0]], temperature=temperature)
             result.update(zip(group, answers, strict=True))
         return [result[index] for index in range(len(images))]
 
-    def _generate(self, batch: dict[str, Any], seed: int, temperature: float) -> list[RawCaption]:
+    def prepare(self, image: Pixels) -> dict[str, Any]:
+        """The model's input for one image and the prompt, a batch of one."""
+        return self._processor(images=Image.fromarray(image), text=self._text, return_tensors="pt")
+
+    def joined(self, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Inputs of one shape as a batch."""
+        return {name: self._torch.cat([item[name] for item in inputs]) for name in inputs[0]}
+
+    def generate(self, batch: dict[str, Any], *, seed: int, temperature: float) -> list[RawCaption]:
+        """Captions of a batch of inputs."""
         moved = {
             name: value.to(self._device, self._dtype if value.is_floating_point() else None)
             for name, value in batch.items()

@@ -76,11 +76,12 @@ class ClipMatcher:
         found: dict[str, np.ndarray] = {}
         for start in range(0, len(order), self._batch_size):
             batch = order[start : start + self._batch_size]
-            embedded = self._embed_ids([ids[index] for index in batch])
+            embedded = self.embed_ids([ids[index] for index in batch])
             found.update(zip((distinct[index] for index in batch), embedded, strict=True))
         return np.stack([found[sentence] for sentence in sentences])
 
-    def _embed_ids(self, ids: list[list[int]]) -> Float[np.ndarray, "N D"]:
+    def embed_ids(self, ids: list[list[int]]) -> Float[np.ndarray, "N D"]:
+        """Embeddings of token ids that already have their start and end token."""
         torch = self._torch
         longest = max(map(len, ids))
         tokens = torch.full((len(ids), longest), self.tokenizer.end_id, dtype=torch.long)

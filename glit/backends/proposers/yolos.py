@@ -46,7 +46,7 @@ class YolosDetector:
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """See :class:`glit.backends.protocols.Detector`; only images of one shape share a batch."""
-        inputs = [None if self._too_thin(image) else self._prepare(image) for image in images]
+        inputs = [None if self._too_thin(image) else self.prepare(image) for image in images]
         shapes: dict[tuple[int, ...], list[int]] = {}
         for index, pixels in enumerate(inputs):
             if pixels is not None:
@@ -66,7 +66,8 @@ class YolosDetector:
         short, long = sorted(image.shape[:2])
         return longest is not None and longest * short / long < self._patch
 
-    def _prepare(self, image: Pixels) -> Any:
+    def prepare(self, image: Pixels) -> Any:
+        """The model's input for one image, [3, height, width], by the library's processor."""
         chw = self._torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
         batch = self.processor(
             images=chw.to(self._device), do_pad=False, return_tensors="pt", device=self._device

@@ -1,0 +1,115 @@
+"""How fast a build is: ``python -m glit.bench.build [PART ...] -o OUT``.
+
+``floor``    the whole build of scenes against the same models on ready-made tensors
+``crops``    crops on the device against one CLIPProcessor call per crop (wants --photos)
+``yolos``    the propose stage's detector against one image at a time through the library
+``memory``   the driver's memory from 1,000 images to --images
+``million``  status and resume on a work folder of --samples samples
+
+Every part prints a line and writes ``OUT/PART.json``. One thread; CPU seconds where two ways
+of the same work are compared, so that a busy machine does not favour either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+PARTS = ("floor", "crops", "yolos", "memory", "million")
+
+
+def main() -> None:
+    """Run the named parts."""
+    parser = argparse.ArgumentParser(prog="python -m glit.bench.build", description=__doc__)
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
+    parser.add_argument("--photos", type=Path, default=Path("build/photos"))
+    parser.add_argument("--scenes", type=int, default=1000)
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
+    from glit.executors.stage_task import prepare_process
+
+    prepare_process()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for part in arguments.parts:
+        result = globals()[f"{part}_part"](arguments)
+        (arguments.output / f"{part}.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+def floor_part(arguments: argparse.Namespace) -> dict[str, Any]:
+    """See the module."""
+    from glit.bench.floor import measure_floor
+
+    report = measure_floor(arguments.scenes)
+    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.stages_s.items())
+    floor = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.floor_s.items())
+    print(f"floor: {report.ratio:.3f}x of the bare models ({stages}; floor: {floor})")
+    return {**asdict(report), "ratio": report.ratio}
+
+
+def crops_part(arguments: argparse.Namespace) -> dict[str, Any]:
+    """See the module."""
+    from glit.bench.crops import compare_crops, photographs
+
+    images = photographs(arguments.photos)[:8]
+    result = {}
+    for backend in ("pil", "torchvision"):
+        report = compare_crops(images, "mini-matcher", backend=backend, repeats=arguments.repeats)
+        print(f"{report.speed.line()}; smallest cosine {report.cosines.min():.6f}")
+        result[backend] = {
+            **asdict(report.speed),
+            "ratio": report.speed.ratio,
+            "smallest_cosine": float(report.cosines.min()),
+        }
+    return result
+
+
+def yolos_part(arguments: argparse.Namespace) -> dict[str, Any]:
+    """See the module."""
+    from glit.bench.detector import compare_yolos
+
+    report = compare_yolos(repeats=arguments.repeats)
+    print(
+        f"{report.speed.line()}; boxes within {report.box_px:.4f} px, "
+        f"scores within {report.score:.1e}"
+    )
+    return {**asdict(report), "ratio": report.speed.ratio}
+
+
+def memory_part(arguments: argparse.Namespace) -> dict[str, Any]:
+    """See the module."""
+    from glit.bench.scale import driver_memory
+    from glit.executors.on_ray import RayExecutor
+
+    executor = RayExecutor()
+    try:
+        peaks = driver_memory([1000, arguments.images], executor)
+    finally:
+        executor.close()
+    ratio = peaks[arguments.images] / peaks[1000]
+    print(f"memory: {peaks} MB, {ratio:.3f}x from 1000 to {arguments.images} images")
+    return {"peaks_mb": peaks, "ratio": ratio}
+
+
+def million_part(arguments: argparse.Namespace) -> dict[str, Any]:
+    """See the module."""
+    from glit.bench.scale import million
+
+    report = million(arguments.samples)
+    print(
+        f"million: {report.num_samples} samples, status {report.status_s:.1f} s, "
+        f"resume {report.resume_s:.1f} s (listing {report.listing_s:.1f} s of it)"
+    )
+    return asdict(report)
+
+
+if __name__ == "__main__":
+    main()
