@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -120,46 +117,6 @@ def test_captioner_ignores_the_words_of_the_request() -> None:
         request = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
         prompt = processor.apply_chat_template(request, add_generation_prompt=True)
         assert prompt == "<s><image><caption>"
-
-
-_IN_VLLM = """
-import json, sys
-from pathlib import Path
-from PIL import Image
-from vllm import LLM, SamplingParams
-folder, *paths = sys.argv[1:]
-llm = LLM(folder, dtype="float32", enforce_eager=True, kv_cache_memory_bytes=64 << 20,
-          limit_mm_per_prompt={"image": 1}, max_model_len=1024)
-asked = [{"prompt": "<s><image><caption>", "multi_modal_data": {"image": Image.open(p)}}
-         for p in paths]
-told = llm.generate(asked, SamplingParams(temperature=0, max_tokens=160))
-print("CAPTIONS " + json.dumps([answer.outputs[0].text for answer in told]))
-"""
-
-
-def test_vllm_says_what_transformers_says(
-    tmp_path: Path, tests: list[Sample], captions: list[str]
-) -> None:
-    pytest.importorskip("vllm")
-    paths = []
-    for number, sample in enumerate(tests[:16]):
-        paths.append(str(tmp_path / f"{number}.png"))
-        sample.image.save(paths[-1])
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "1",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_CACHE_ROOT": str(tmp_path / "cache"),
-    }
-    command = [sys.executable, "-c", _IN_VLLM, str(PACK / "captioner"), *paths]
-    run = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    line = next(line for line in run.stdout.splitlines() if line.startswith("CAPTIONS "))
-    assert json.loads(line.removeprefix("CAPTIONS ")) == captions[:16]
 
 
 def test_what_a_caption_tells() -> None:

@@ -1,19 +1,22 @@
 """The whole flow on test scenes: does the region glit chose for a sentence show what it tells of?
 
-Runs ``glit build`` with the ``mini`` recipe and compares its dataset with the ground truth.
+Builds with the ``mini`` recipe, as ``glit build`` does, and compares the dataset with the truth.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from rich.console import Console
 
+from glit.build import BuildRequest, build
+from glit.executors.local import LocalExecutor
+from glit.progress import StageProgress
+from glit.recipe import load_recipe
 from glit.scenes import Scene, draw_scene, write_scenes
 from tools.mini.evaluate import IOU, TEST_SEED, iou_matrix, objects_told, true_of
 
@@ -24,11 +27,17 @@ def build_dataset(folder: Path, *, own_captions: bool) -> list[dict[str, Any]]:
     :param own_captions: bring the scenes' own captions instead of the mini captioner's
     """
     output = folder / ("own" if own_captions else "captioned")
-    command = [sys.executable, "-m", "glit", "build", str(folder / "images"), "-o", str(output)]
-    command += ["-r", "mini", "--executor", "local"]
-    if own_captions:
-        command += ["--captions", str(folder / "captions.jsonl")]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    request = BuildRequest(
+        images=str(folder / "images"),
+        output=str(output),
+        recipe=load_recipe("mini", overrides=["caption.backend=provided"] if own_captions else []),
+        captions=str(folder / "captions.jsonl") if own_captions else None,
+    )
+    executor = LocalExecutor()
+    try:
+        build(request, executor, StageProgress(Console(quiet=True), quiet=True))
+    finally:
+        executor.close()
     columns = ["source_path", "caption", "sentences", "regions", "pairs"]
     return ds.dataset(output / "data").to_table(columns=columns).to_pylist()
 
