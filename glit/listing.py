@@ -129,8 +129,7 @@ def _glob_match(path: list[str], pattern: list[str]) -> bool:
 def _listed(source: Source, store: Store) -> Iterator[Entry]:
     seen: set[str] = set()
     for number, name in _names_in_list(Path(source.list_file)):
-        path = os.path.relpath(name, source.root) if os.path.isabs(name) else name
-        path = posixpath.normpath(path.replace(os.sep, "/"))
+        path = name if _is_plain(name) else _tidy(name, source.root)
         if path in seen:
             continue
         seen.add(path)
@@ -140,6 +139,16 @@ def _listed(source: Source, store: Store) -> Iterator[Entry]:
                 "put the list above the images, or use absolute paths throughout"
             )
         yield store.entry(path)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name is relative and already in its shortest form, told quickly."""
+    return not (name.startswith("/") or "//" in name or "./" in name or "\\" in name)
+
+
+def _tidy(name: str, root: str) -> str:
+    path = os.path.relpath(name, root) if name.startswith("/") else name
+    return posixpath.normpath(path.replace(os.sep, "/"))
 
 
 def _names_in_list(file: Path) -> Iterator[tuple[int, str]]:
@@ -156,10 +165,10 @@ def _names_in_list(file: Path) -> Iterator[tuple[int, str]]:
             if row["path"]:
                 yield reader.line_num, row["path"]
         return
+    is_json = file.suffix.lower() == ".jsonl"
     for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        yield number, (_json_path(file, number, line) if file.suffix == ".jsonl" else line.strip())
+        if stripped := line.strip():
+            yield number, _json_path(file, number, line) if is_json else stripped
 
 
 def _json_path(file: Path, number: int, line: str) -> str:
@@ -192,7 +201,7 @@ def write_listing(
             "SELECT path, size, stamp FROM read_parquet($file) ORDER BY path LIMIT $total",
             params={"file": str(unsorted), "total": total},
         )
-        return _write_chunks(found_sorted.to_arrow_reader(size), target, size)
+        return _write_chunks(found_sorted.to_arrow_reader(_BATCH), target, size)
 
 
 def _write_batches(found: Iterable[Entry], target: Path) -> int:
@@ -234,9 +243,10 @@ def _flush(writer: pq.ParquetWriter, rows: dict[str, list]) -> int:
 def _write_chunks(reader: pa.RecordBatchReader, target: Path, size: int) -> list[Chunk]:
     chunks: list[Chunk] = []
     with pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd") as writer:
-        for rows in _exactly(reader, size):
+        for rows in _exactly(reader, size * max(1, _BATCH // size)):
             writer.write_table(rows, row_group_size=size)
-            chunks.append(Chunk(index=len(chunks), key=_key(rows)))
+            for start in range(0, rows.num_rows, size):
+                chunks.append(Chunk(index=len(chunks), key=_key(rows.slice(start, size))))
     return chunks
 
 

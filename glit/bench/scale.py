@@ -102,7 +102,7 @@ class _Stops:
 
 def million(num_samples: int) -> MillionReport:
     """Time status and resume on a work folder whose last stage lacks one chunk."""
-    recipe = load_recipe("mini", overrides=["caption.backend=sidecar", "propose.backend=grid"])
+    recipe = load_recipe("mini", overrides=["propose.backend=grid"])
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "list.txt"
         names.write_text("".join(f"{i // 1000:04d}/{i:07d}.jpg\n" for i in range(num_samples)))
@@ -132,9 +132,7 @@ def _fill(folder: Path, names: str, plan: Plan, recipe: Recipe) -> float:
     store = Store(folder)
     source = find_source(names)
     started = time.perf_counter()
-    write_listing(
-        entries(source, sidecars=True), folder / "listing.parquet", chunk_size=0, limit=None
-    )
+    write_listing(entries(source), folder / "listing.parquet", chunk_size=0, limit=None)
     listing_s = time.perf_counter() - started
     work = Work(store=store, images=Store(source.root), plan=plan)
     chunks = read_chunks(folder / "listing.parquet")

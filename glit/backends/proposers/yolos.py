@@ -68,7 +68,7 @@ class YolosDetector:
 
     def prepare(self, image: Pixels) -> Any:
         """The model's input for one image, [3, height, width], by the library's processor."""
-        chw = self._torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
+        chw = self._torch.from_numpy(image.copy()).permute(2, 0, 1)
         batch = self.processor(
             images=chw.to(self._device), do_pad=False, return_tensors="pt", device=self._device
         )
