@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -15,17 +14,16 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from glit.backends.tokenizer import TextTokenizer
-from glit.backends.weights import resolve
 from glit.errors import GlitError, InputError
 from glit.evaluate.collection import Collection
 from glit.evaluate.config import EvaluateConfig
 from glit.images import decode
-from glit.train.checkpoint import model_folder, read_preprocessing
+from glit.train.checkpoint import read_preprocessing
 from glit.train.config import ImageFit
 from glit.train.encoder import DualEncoder
 from glit.train.packing import pack_texts
 from glit.train.preprocess import crop, fit_boxes, fit_image
-from glit.train.setup import load_clip
+from glit.train.setup import find_model, load_clip
 from glit.train.source import LocalPair
 from glit.train.text_window import stretch_model
 
@@ -108,8 +106,7 @@ class Embedder:
 
 def load_embedder(name: str, config: EvaluateConfig) -> Embedder:
     """Load a model by name: a built-in one, a folder, a run of ``glit train``, or a hub id."""
-    run = model_folder(Path(name))
-    folder = run if (run / "config.json").is_file() else resolve(name).path
+    folder = find_model(name)
     preprocessing = read_preprocessing(folder)
     model = load_clip(folder)
     stretch_model(model, config.context)

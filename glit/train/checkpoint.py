@@ -74,10 +74,12 @@ class Preprocessing:
 
 def read_preprocessing(folder: Path) -> Preprocessing:
     """A model folder's preprocessing; CLIP's own values where it does not say."""
-    path = folder / "preprocessor_config.json"
-    if not path.is_file():
-        return Preprocessing()
-    values = json.loads(path.read_text(encoding="utf-8"))
+    alone, inside = folder / "preprocessor_config.json", folder / "processor_config.json"
+    values: dict[str, Any] = {}
+    if alone.is_file():
+        values = json.loads(alone.read_text(encoding="utf-8"))
+    elif inside.is_file():  # where newer transformers keep it
+        values = json.loads(inside.read_text(encoding="utf-8")).get("image_processor") or {}
     fit: ImageFit = "centre-crop" if values.get("do_center_crop", True) else "resize"
     return Preprocessing(
         mean=_three(values.get("image_mean") or CLIP_MEAN),

@@ -37,6 +37,15 @@ class Ingredients:
     preprocessing: Preprocessing
 
 
+def find_model(name: str) -> Path:
+    """Folder of a model: the best checkpoint of a run of ours, or what the name resolves to.
+
+    Raises WeightsError when there is none, or its files are incomplete.
+    """
+    folder = model_folder(Path(name))
+    return resolve(str(folder) if (folder / "config.json").is_file() else name).path
+
+
 def load_clip(folder: Path) -> CLIPModel:
     """A CLIPModel in float32, safetensors only.
 
@@ -82,7 +91,7 @@ def prepare(
         InputError: the dataset cannot feed this objective or batch size.
         WeightsError: the model's tokenizer is not the one the dataset's spans were made with.
     """
-    start = model_folder(resolve(config.model).path)
+    start = find_model(config.model)
     shards = Shards(dataset, image_root=config.image_root)
     objective = build_objective(config)
     _check_fit(config, shards, objective)
