@@ -44,7 +44,7 @@ from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
 from tools.mini.pool import MAX_OBJECTS, paint_fresh
 from tools.mini.save import save_captioner
 
-DEFAULTS = TrainSettings(steps=3500, lr=1.0e-3, warmup=200, decay_share=0.3)
+DEFAULTS = TrainSettings(steps=3000, lr=1.0e-3, warmup=200, decay_share=0.2)
 
 _BATCH = 32
 _TOWER_BATCH = 64
