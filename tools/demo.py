@@ -1,6 +1,6 @@
 """``make demo``: scenes, a dataset, its checks, and what to do next.
 
-    python -m tools.demo --output demo [--images FOLDER]
+python -m tools.demo --output demo [--images FOLDER]
 """
 
 from __future__ import annotations
@@ -58,14 +58,19 @@ def _summary(console: Console, dataset: Path) -> None:
     best = query(
         str(dataset),
         """
-        SELECT source_path,
-               sentences[pairs[1].sentence + 1].text AS sentence,
-               regions[pairs[1].region + 1] AS r,
-               pairs[1].similarity AS similarity
-        FROM samples ORDER BY similarity DESC LIMIT 5
+        WITH matched AS (
+            SELECT source_path, sentences, regions, unnest(pairs) AS pair FROM samples
+        ), best AS (
+            SELECT source_path, sentences[pair.sentence + 1].text AS sentence,
+                   regions[pair.region + 1] AS region, pair.similarity AS similarity
+            FROM matched
+            WHERE regions[pair.region + 1].source NOT IN ('quadrant', 'centre')
+            QUALIFY row_number() OVER (PARTITION BY source_path ORDER BY similarity DESC) = 1
+        )
+        SELECT * FROM best ORDER BY similarity DESC, source_path LIMIT 5
         """,
     ).fetchall()
-    table = Table("image", "sentence", "its region", "cosine", title="Five of the best pairs")
+    table = Table("image", "sentence", "its region", "cosine", title="The best-matched objects of five images")
     for path, sentence, region, similarity in best:
         box = ", ".join(f"{region[key]:.0f}" for key in ("x0", "y0", "x1", "y1"))
         table.add_row(path, sentence, f"{region['source']} ({box})", f"{similarity:.2f}")

@@ -1,7 +1,7 @@
 """Generated pages: docs/cli.md, docs/schema.md, docs/recipes.md.
 
-    python -m tools.docs            write them
-    python -m tools.docs --check    fail if one is out of date
+python -m tools.docs            write them
+python -m tools.docs --check    fail if one is out of date
 """
 
 from __future__ import annotations
