@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from pathlib import Path
@@ -11,45 +10,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-import numpy as np
 import pytest
-from PIL import Image
-from rich.console import Console
 
-from glit.build import BuildRequest, build
-from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from building import run_build
 from glit.scenes import write_scenes
 
 TEST_SEED = 2_000_000
-
-
-def run_build(images, output, *, overrides=(), captions=None, recipe="mini", executor=None, **rest):
-    """One build as the command line does it, silently."""
-    if captions is not None:
-        overrides = ["caption.backend=provided", *overrides]
-    request = BuildRequest(
-        images=str(images),
-        output=str(output),
-        recipe=load_recipe(recipe, overrides=overrides),
-        captions=None if captions is None else str(captions),
-        **rest,
-    )
-    progress = StageProgress(Console(quiet=True), quiet=True)
-    return build(request, executor or LocalExecutor(), progress)
-
-
-def data_bytes(dataset: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((dataset / "data").iterdir())}
-
-
-def png(pixels: np.ndarray | None = None, *, size=(48, 40), seed=0) -> bytes:
-    if pixels is None:
-        pixels = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 @pytest.fixture(scope="session", autouse=True)

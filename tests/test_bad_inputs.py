@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from conftest import run_build
+from building import run_build
 from PIL import Image
 from test_images import bad_png_chunk, bomb
 
@@ -146,7 +146,7 @@ def test_files_and_folders_without_permission(photographs, tmp_path_factory):
     locked = sorted(images.glob("*.jpg"))[0]
     locked.chmod(0)
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from conftest import run_build; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from building import run_build; "
         "m = run_build(sys.argv[2], sys.argv[3], overrides=['caption.backend=sidecar', "
         "'propose.backend=grid']); print(m['counts']['drops'])"
     )

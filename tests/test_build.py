@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import data_bytes, png, run_build
+from building import data_bytes, png, run_build
 
 from glit.dataset.retry import retry
 from glit.dataset.status import status

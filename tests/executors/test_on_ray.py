@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import data_bytes, run_build
+from building import data_bytes, run_build
 
 from glit.errors import GlitError, RunError
 from glit.executors.protocols import Tally

@@ -1,0 +1,42 @@
+"""Builds, and what tests look at in them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+
+from glit.build import BuildRequest, build
+from glit.executors.local import LocalExecutor
+from glit.progress import StageProgress
+from glit.recipe import load_recipe
+
+
+def run_build(images, output, *, overrides=(), captions=None, recipe="mini", executor=None, **rest):
+    """One build as the command line does it, silently."""
+    if captions is not None:
+        overrides = ["caption.backend=provided", *overrides]
+    request = BuildRequest(
+        images=str(images),
+        output=str(output),
+        recipe=load_recipe(recipe, overrides=overrides),
+        captions=None if captions is None else str(captions),
+        **rest,
+    )
+    progress = StageProgress(Console(quiet=True), quiet=True)
+    return build(request, executor or LocalExecutor(), progress)
+
+
+def data_bytes(dataset: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((dataset / "data").iterdir())}
+
+
+def png(pixels: np.ndarray | None = None, *, size=(48, 40), seed=0) -> bytes:
+    if pixels is None:
+        pixels = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
