@@ -11,8 +11,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import pytest
-
 from building import run_build
+
 from glit.scenes import write_scenes
 
 TEST_SEED = 2_000_000
