@@ -14,6 +14,7 @@ import psutil
 from PIL import Image
 from rich.console import Console
 
+from glit.bench.random_clip import TINY, write_random_clip
 from glit.build import BuildRequest, build
 from glit.dataset.status import STATE, status
 from glit.executors.protocols import Executor
@@ -52,13 +53,22 @@ class _Peak:
 def driver_memory(counts: list[int], executor: Executor) -> dict[int, float]:
     """Peak resident size of the driver, MB, for builds of these many images.
 
-    Tiny images, grid regions and one short caption each: the driver's part of the work is the
-    same as for large ones. The executor's workers are other processes.
+    Tiny images, grid regions, one short caption each and a tiny CLIP with random weights: the
+    driver's part of the work is the same as for large ones. The executor's workers are other
+    processes.
     """
-    recipe = load_recipe("mini", overrides=["caption.backend=sidecar", "propose.backend=grid"])
     peaks: dict[int, float] = {}
     for number in counts:
         with tempfile.TemporaryDirectory() as folder:
+            clip = write_random_clip(
+                Path(folder) / "clip", TINY, seed=0, corpus=["A plain square of one colour."]
+            )
+            recipe = load_recipe(
+                "mini",
+                overrides=[
+                    "caption.backend=sidecar", "propose.backend=grid", f"match.model={clip}",
+                ],
+            )  # fmt: skip
             images = Path(folder) / "images"
             _tiny_images(images, number)
             request = BuildRequest(images=str(images), output=f"{folder}/out", recipe=recipe)
