@@ -50,6 +50,6 @@ def built_copy(built, tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def photographs() -> Path:
     """Fifty real photographs; do not write into the folder."""
-    from photographs import fetch
+    import fetched
 
-    return fetch()
+    return fetched.photographs()

@@ -184,3 +184,26 @@ def test_real_captions_are_covered_but_for_whitespace(tokenizer):
         kept = "".join("".join(s.text.split()) for s in sentences)
         assert left == kept
         assert sentences[-1].token_end == len(tokenizer.encode([text])[0]) + 1
+
+
+def test_punkt_with_its_english_model(monkeypatch):
+    import fetched
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [str(fetched.punkt_data())])
+    text = "Dr. Smith has a 1.5 m ladder. It leans on the wall."
+    spans = make_splitter("punkt", "en")(text)
+    assert [text[a:b] for a, b in spans] == [
+        "Dr. Smith has a 1.5 m ladder.",
+        "It leans on the wall.",
+    ]
+
+
+def test_punkt_without_its_data_says_what_to_do(monkeypatch):
+    import nltk
+
+    from glit.errors import UserError
+
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(UserError, match="punkt_tab on a connected machine, or use 'sentencex'"):
+        make_splitter("punkt", "en")
