@@ -127,8 +127,8 @@ class SplitConfig:
 class ProposeConfig:
     """Which regions compete for a sentence."""
 
-    backend: Literal["yolos+grid", "yolos", "yolo+grid", "yolo", "grid"] = "yolos+grid"
-    """``yolos+grid`` is FLISM."""
+    backend: Literal["yolos+grid", "yolos", "yolo+grid", "yolo", "grid", "sam"] = "yolos+grid"
+    """``yolos+grid`` is FLISM's, ``sam`` is LISM's."""
     model: str = "mini-proposer"
     """Name in manifests/weights.toml, a hub id, or a folder or file."""
     revision: str = "main"
@@ -136,9 +136,9 @@ class ProposeConfig:
     score_threshold: float = 0.5
     """Detections below this confidence are ignored."""
     min_area: float = 0.01
-    """Smallest share of the image a region may cover."""
+    """Smallest share of the image a region (with SAM: its mask) may cover."""
     max_area: float = 0.8
-    """Largest share of the image a region may cover."""
+    """Largest share of the image a region (with SAM: its mask) may cover."""
     max_iou: float = 0.9
     """Of two detections that overlap more than this, the better scored one stays."""
     allow_pickle: bool = False

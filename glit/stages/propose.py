@@ -89,5 +89,6 @@ def select(
     good = area_ratio_mask(
         boxes, width=width, height=height, min_ratio=config.min_area, max_ratio=config.max_area
     )
+    good |= [region.source == "sam" for region in everything]  # its masks were measured already
     chosen = [everything[index] for index in kept if index >= len(grid) and good[index]]
     return [*chosen[: config.max_regions - len(grid)], *grid]

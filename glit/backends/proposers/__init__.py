@@ -21,5 +21,15 @@ def _yolo(config: Any, model: Resolved) -> Detector:
     return YoloDetector(config, model)
 
 
-DETECTORS: dict[str, Callable[[Any, Resolved], Detector]] = {"yolos": _yolos, "yolo": _yolo}
+def _sam(config: Any, model: Resolved) -> Detector:
+    from glit.backends.proposers.sam import SamDetector
+
+    return SamDetector(config, model)
+
+
+DETECTORS: dict[str, Callable[[Any, Resolved], Detector]] = {
+    "yolos": _yolos,
+    "yolo": _yolo,
+    "sam": _sam,
+}
 """Backend name -> maker; each imports its engine only when it is made."""

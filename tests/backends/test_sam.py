@@ -1,0 +1,85 @@
+"""LISM's regions: segment-anything's masks, measured as masks, given as boxes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from building import run_build
+
+from glit.backends.proposers import DETECTORS
+from glit.backends.proposers.sam import shrink_large
+from glit.backends.sam_model import PRESETS, build_sam
+from glit.backends.weights import resolve
+from glit.dataset.verify import verify
+from glit.errors import WeightsError
+from glit.geometry import iou
+from glit.images import decode
+from glit.stages.config import ProposeConfig
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return DETECTORS["sam"](ProposeConfig(device="cpu"), resolve("mini-segmenter"))
+
+
+@pytest.fixture(scope="module")
+def pictures(scenes):
+    return [decode(path.read_bytes()) for path in sorted((scenes / "images").iterdir())[:3]]
+
+
+def test_boxes_hold_their_masks_and_masks_keep_to_the_area_limits(detector, pictures):
+    for image, regions in zip(pictures, detector.detect(pictures), strict=True):
+        masks = [m for m in detector.generator.generate(image) if 0.01 <= m["area"] / 128**2 <= 0.8]
+        assert 0 < len(masks) == len(regions)
+        tight = set()
+        for mask in masks:
+            rows, columns = np.nonzero(mask["segmentation"])
+            tight.add((columns.min(), rows.min(), columns.max() + 1, rows.max() + 1))
+        assert {region.box.xyxy for region in regions} == tight
+        scores = [region.score for region in regions]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_large_images_are_shrunk_and_their_boxes_come_back_in_original_pixels(detector, pictures):
+    assert shrink_large(np.zeros((3000, 4000, 3), np.uint8)).shape == (3000, 4000, 3)
+    assert shrink_large(np.zeros((3001, 100, 3), np.uint8)).shape[0] == 1536
+    large = np.ascontiguousarray(pictures[0].repeat(24, axis=0).repeat(32, axis=1))
+    assert large.shape[:2] == (3072, 4096)
+    (found,), (small,) = detector.detect([large]), detector.detect(pictures[:1])
+    assert max(r.box.x1 for r in found) > 2048
+    scaled = np.array([r.box.xyxy for r in small]) * [32, 24, 32, 24]
+    overlap = iou(scaled, np.array([r.box.xyxy for r in found]))
+    assert overlap.max() > 0.8
+
+
+def test_a_published_checkpoint_is_told_by_its_weights_and_wants_permission(tmp_path):
+    torch.manual_seed(0)
+    path = tmp_path / "sam_vit_b.pth"
+    torch.save(build_sam(PRESETS["vit_b"]).state_dict(), path)
+    with pytest.raises(WeightsError, match="allow_pickle = true"):
+        DETECTORS["sam"](ProposeConfig(), resolve(str(path)))
+    allowed = ProposeConfig(allow_pickle=True, device="cpu")
+    made = DETECTORS["sam"](allowed, resolve(str(path)))
+    parameters = sum(p.numel() for p in made.generator.predictor.model.parameters())
+    assert 90e6 < parameters < 95e6
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(WeightsError, match="not a published segment-anything checkpoint"):
+        DETECTORS["sam"](allowed, resolve(str(path)))
+
+
+def test_the_whole_of_lism_on_scenes(scenes, tmp_path):
+    run_build(
+        scenes / "images", tmp_path / "out", recipe="lism-mini", limit=8,
+        captions=scenes / "captions.jsonl",
+    )  # fmt: skip
+    assert list(verify(str(tmp_path / "out"))) == []
+    rows = pq.read_table(tmp_path / "out" / "data").to_pylist()
+    wins = [pair["global_wins"] for row in rows for pair in row["pairs"]]
+    assert any(wins) and not all(wins)
+    assert {r["source"] for row in rows for r in row["regions"]} == {"sam"}
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["recipe"]["match"]["global_competes"] is True
