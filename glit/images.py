@@ -37,6 +37,7 @@ _DECODER_ERRORS = (
     struct.error,
     zlib.error,
 )
+_open_with_pillow = Image.open  # ultralytics replaces it by one that installs packages
 Image.MAX_IMAGE_PIXELS = None  # ingest.max_pixels is checked on the header instead
 
 
@@ -78,7 +79,7 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
 
 def _open(data: bytes) -> Image.Image:
     try:
-        return Image.open(io.BytesIO(data))
+        return _open_with_pillow(io.BytesIO(data))
     except UnidentifiedImageError as error:
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
     except _DECODER_ERRORS as error:

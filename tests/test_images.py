@@ -113,6 +113,13 @@ def test_bad_files_carry_their_reason(reason):
     assert caught.value.reason == reason
 
 
+def test_decoding_does_not_mind_who_replaces_pillows_open(monkeypatch):
+    """ultralytics does, with a function that tries to install a package for unknown bytes."""
+    monkeypatch.setattr(Image, "open", lambda *_: pytest.fail("the replaced open was called"))
+    with pytest.raises(ImageError, match="no decoder"):
+        decode(b"not an image")
+
+
 def test_corrupt_png_chunk():
     with pytest.raises(ImageError) as caught:
         decode(bad_png_chunk())
