@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ from glit.storage import Store
 from glit.tables import write_parquet
 from glit.work import RETRY_MARK, Work, with_skips
 
+PUBLISHED = "published.sha256"
+"""In the work folder: which images the finished dataset was built from."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
@@ -61,11 +65,10 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     with locked(work_store):
         plan = _plan(request, source, work_store)
         work = Work(store=work_store, images=Store(source.root), plan=plan)
-        chunks = _list(request, source, work)
-        _write_state(work, request, source, chunks)
-        finished = _finished(dataset, work, chunks, replace=request.replace)
+        chunks, finished = _list(request, source, dataset, work)
         if finished is not None:
             return finished
+        _write_state(work, request, source, chunks)
         chunks, duplicates = run_stages(work, chunks, executor, progress)
         return publish(dataset, work, chunks, duplicates, executor, progress)
 
@@ -112,7 +115,13 @@ def locked(work: Store) -> Iterator[None]:
         os.close(handle)
 
 
-def _list(request: BuildRequest, source: Source, work: Work) -> list[Chunk]:
+def _list(
+    request: BuildRequest, source: Source, dataset: Store, work: Work
+) -> tuple[list[Chunk], dict[str, Any] | None]:
+    """The chunks, and the manifest if they are a finished dataset already.
+
+    A build that is refused leaves the listing of the finished one as it was.
+    """
     sidecars = work.plan.recipe.caption.backend == "sidecar"
     try:
         with work.store.atomic("listing.parquet") as target:
@@ -122,21 +131,21 @@ def _list(request: BuildRequest, source: Source, work: Work) -> list[Chunk]:
                 chunk_size=work.plan.recipe.ingest.chunk_size,
                 limit=request.limit,
             )
+            if not chunks:
+                raise InputError(
+                    f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP "
+                    "and GIF files in the folder and below it)"
+                )
+            return chunks, _finished(dataset, work, chunks, replace=request.replace)
     except OSError as error:
         raise disk_error(error, work.store.root) from error
-    if not chunks:
-        raise InputError(
-            f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP and GIF "
-            "files in the folder and below it)"
-        )
-    return chunks
 
 
 def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list[Chunk]) -> None:
     """What ``glit status`` and ``glit retry`` need to know without being told again."""
     state = {
         "images": source.root,
-        "captions": request.captions,
+        "captions": None if request.captions is None else os.path.abspath(request.captions),
         "recipe": work.plan.recipe.as_dict(),
         "folders": {stage: work.plan.folder(stage) for stage in STAGES},
         "num_chunks": len(chunks),
@@ -156,16 +165,27 @@ def _finished(
         return None
     manifest = read_manifest(dataset)
     same = manifest["fingerprints"] == dict(work.plan.fingerprints)
-    if same and not work.missing("ingest", chunks):
+    images = work.store.read(PUBLISHED).decode() if work.store.exists(PUBLISHED) else None
+    if same and images == _identity(chunks):
         return manifest
     if replace:
         return None
+    if same and images is None:
+        raise UserError(
+            f"{dataset.root}: holds a finished dataset, but its work folder was cleaned, so "
+            "whether it is of these images cannot be told; add --replace to build it anew"
+        )
     what = "recipe or models" if not same else "images"
     raise UserError(
         f"{dataset.root}: holds a finished dataset of other {what} "
         f"(recipe {manifest['recipe']['name']!r}); choose another folder with -o, or add "
         "--replace to rebuild it here, reusing what has not changed"
     )
+
+
+def _identity(chunks: list[Chunk]) -> str:
+    """What images a dataset is built from: a hash over the keys of all chunks."""
+    return hashlib.sha256(" ".join(chunk.key for chunk in chunks).encode()).hexdigest()
 
 
 def run_stages(
@@ -226,10 +246,12 @@ def publish(
     progress: StageProgress,
 ) -> dict[str, Any]:
     """Pack the finished samples and put the dataset in place, the manifest last."""
-    sizes = [
-        np.array([sample.num_bytes for sample in work.samples("pack", chunk)], dtype=np.int64)
-        for chunk in chunks
-    ]
+    sizes, content = [], hashlib.sha256()
+    for chunk in chunks:
+        samples = work.samples("pack", chunk)
+        sizes.append(np.array([sample.num_bytes for sample in samples], dtype=np.int64))
+        for sample in samples:
+            content.update(sample.sample_id.encode())
     shipped = sum(map(len, sizes))
     drops = [row for chunk in chunks for row in work.drops(chunk)]
     counts = _counts(work, chunks, shipped, drops, len(duplicates))
@@ -238,7 +260,7 @@ def publish(
         raise RunError(f"{work.images.root}: no sample was left to ship ({reasons})")
     tokenizer = _tokenizer(work.plan)
     files = cut_files(sizes, work.plan.recipe.pack)
-    folder = work.plan.folder("pack")
+    folder = f"{work.plan.folder('pack')}-{content.hexdigest()[:12]}"
     described = _pack(work, folder, files, chunks, tokenizer, executor, progress)
     try:
         listed = _put_in_place(dataset, folder, described, drops, duplicates)
@@ -251,7 +273,9 @@ def publish(
             files=listed,
         )
         dataset.write("README.md", dataset_card(manifest).encode())
+        work.store.write(PUBLISHED, _identity(chunks).encode())
         dataset.write(MANIFEST, to_json(manifest))
+        work.store.remove(folder)
     except OSError as error:
         raise disk_error(error, dataset.root) from error
     return json.loads(json.dumps(manifest))
@@ -292,13 +316,14 @@ def _pack(
     executor: Executor,
     progress: StageProgress,
 ) -> dict[str, dict[str, Any]]:
-    work.store.remove(folder)
+    written = descriptions(work, folder, files)
     units = [
         PackUnit(file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
         for file in files
+        if file.name not in written
     ]
-    total = sum(piece.stop - piece.start for file in files for piece in file.pieces)
-    progress.begin("pack", total=total, done=0)
+    total = sum(file.num_rows for file in files)
+    progress.begin("pack", total=total, done=total - sum(unit.file.num_rows for unit in units))
     task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
     executor.run(task, units, lambda _, tally: progress.advance(tally.rows, 0))
     return descriptions(work, folder, files)
@@ -316,7 +341,6 @@ def _put_in_place(
     dataset.remove("data")
     for name in described:
         dataset.move(f"work/{folder}/{name}", f"data/{name}")
-    dataset.remove(f"work/{folder}")
     listed = {f"data/{name}": value for name, value in described.items()}
     rows = [
         {

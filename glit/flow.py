@@ -122,6 +122,7 @@ def _fingerprints(plan: Plan) -> dict[str, str]:
         "caption": {
             "model": _who(models.get("captioner")),
             "prompt": plan.prompt,
+            "splitter": [recipe.split.splitter, recipe.split.language],  # trims cut captions
             "brought": plan.captions_sha256,
         },
         "split": {"tokenizer": _who(models["tokenizer"])},
@@ -136,11 +137,24 @@ def _fingerprints(plan: Plan) -> dict[str, str]:
             "version": VERSIONS[stage],
             "config": identity(getattr(recipe, stage)),
             "extra": extra[stage],
+            "precision": _precision(getattr(recipe, stage)),
             "upstream": [found[name] for name in NEEDS[stage]],
         }
         text = json.dumps(parts, sort_keys=True, default=str)
         found[stage] = hashlib.sha256(text.encode()).hexdigest()[:12]
     return found
+
+
+def _precision(config: Any) -> str:
+    """What ``precision = "auto"`` comes to on this machine: results of two must not mix."""
+    if getattr(config, "precision", "") != "auto":
+        return ""
+    try:
+        import torch
+    except ImportError:
+        return "float32"
+    on_gpu = torch.cuda.is_available() and config.device in ("auto", "cuda")
+    return "bfloat16" if on_gpu else "float32"
 
 
 def _who(model: Resolved | None) -> dict[str, str]:

@@ -107,10 +107,9 @@ def entries(source: Source, *, sidecars: bool = False) -> Iterator[Entry]:
 def _wanted(entry: Entry, pattern: str) -> bool:
     if pattern:
         return _glob_match(entry.path.split("/"), pattern.split("/"))
-    name = entry.path.rsplit("/", 1)[-1]
-    if entry.size < 0 and "." not in name:
+    if entry.path.endswith("/"):
         return True  # a folder that cannot be opened is reported, not passed over
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+    return os.path.splitext(entry.path)[1].lower() in IMAGE_SUFFIXES
 
 
 def _glob_match(path: list[str], pattern: list[str]) -> bool:
@@ -166,7 +165,7 @@ def _names_in_list(file: Path) -> Iterator[tuple[int, str]]:
                 yield reader.line_num, row["path"]
         return
     is_json = file.suffix.lower() == ".jsonl"
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if stripped := line.strip():
             yield number, _json_path(file, number, line) if is_json else stripped
 
@@ -198,7 +197,8 @@ def write_listing(
         connection.execute("SET memory_limit = '1GB'")
         connection.execute("SET preserve_insertion_order = true")
         found_sorted = connection.sql(
-            "SELECT path, size, stamp FROM read_parquet($file) ORDER BY path LIMIT $total",
+            "SELECT path, size, stamp FROM read_parquet($file, hive_partitioning = false) "
+            "ORDER BY path LIMIT $total",
             params={"file": str(unsorted), "total": total},
         )
         return _write_chunks(found_sorted.to_arrow_reader(_BATCH), target, size)

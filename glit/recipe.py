@@ -104,6 +104,8 @@ def read_tables(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> d
     for key in tables:
         if key not in ("name", "about", *known):
             raise RecipeError(_unknown("recipe", f"table [{key}]", key, known))
+        if key in known and not isinstance(tables[key], dict):
+            raise RecipeError(f"recipe: {key} = {tables[key]!r}, want a table: [{key}]")
     for override in overrides:
         _apply_override(tables, override, known)
     return tables

@@ -196,7 +196,7 @@ def _flush(path: Path) -> None:
 def _local_entry(full: str, path: str) -> Entry:
     try:
         found = os.stat(full)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return Entry(path=path, size=-1, stamp="")
     return Entry(path=path, size=found.st_size, stamp=str(found.st_mtime_ns))
 
@@ -210,7 +210,7 @@ def _walk_local(root: str) -> Iterator[Entry]:
             identity = os.stat(folder)
             found = list(os.scandir(folder))
         except OSError:
-            yield Entry(path=relative.rstrip("/") or ".", size=-1, stamp="")
+            yield Entry(path=relative or "./", size=-1, stamp="")
             continue
         here = (identity.st_dev, identity.st_ino)
         if here in ancestors:

@@ -123,7 +123,7 @@ def stage_table(stage: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     """Rows of a stage table by ``sample_id``, in file order."""
-    return {row["sample_id"]: row for row in pq.read_table(path).to_pylist()}
+    return {row["sample_id"]: row for row in pq.ParquetFile(path).read().to_pylist()}
 
 
 def read_counts(path: Path) -> tuple[int, dict[str, int]]:

@@ -71,7 +71,7 @@ class Work:
     def ingest_rows(self, chunk: Chunk) -> list[dict[str, Any]]:
         """The ingest table of a chunk, drops and duplicates included, in listing order."""
         with self.store.local_copy(self.table("ingest", chunk)) as path:
-            return pq.read_table(path).to_pylist()
+            return pq.ParquetFile(path).read().to_pylist()
 
     def rows(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any]]:
         """A later stage's rows by sample."""

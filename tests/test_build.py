@@ -425,3 +425,71 @@ def test_kill_dash_nine_of_the_process_loses_nothing(scenes, built, tmp_path):
     assert finished.returncode == 0, finished.stderr
     assert data_bytes(out) == data_bytes(built)
     assert not list(Path(out).rglob("*.tmp-*"))
+
+
+def test_fewer_images_than_before_are_not_the_finished_dataset(scenes, built_copy):
+    captions = scenes / "captions.jsonl"
+    before = (built_copy / "work" / "listing.parquet").read_bytes()
+    with pytest.raises(UserError, match="other images"):
+        run_build(scenes / "images", built_copy, captions=captions, limit=16)
+    assert (built_copy / "work" / "listing.parquet").read_bytes() == before
+    assert list(verify(str(built_copy))) == []
+    assert counts(retry(str(built_copy), LocalExecutor(), quiet())) == (24, 24, 0, 0)
+
+
+def test_back_to_the_first_recipe_is_not_the_second_ones_dataset(scenes, built_copy):
+    captions = scenes / "captions.jsonl"
+    other = {"overrides": ["propose.max_regions=8"], "replace": True}
+    second = run_build(scenes / "images", built_copy, captions=captions, **other)
+    executor = Counting()
+    first = run_build(
+        scenes / "images", built_copy, captions=captions, executor=executor, replace=True
+    )
+    assert first["fingerprints"] != second["fingerprints"]
+    assert executor.done.keys() == {"pack"}
+
+
+def test_after_clean_the_refusal_says_why(scenes, built_copy):
+    shutil.rmtree(built_copy / "work")
+    with pytest.raises(UserError, match="work folder was cleaned"):
+        run_build(scenes / "images", built_copy, captions=scenes / "captions.jsonl")
+
+
+def test_retry_after_everything_was_dropped(tmp_path, scenes):
+    images = tmp_path / "in"
+    images.mkdir()
+    (images / "a.txt").write_text("A red circle.")
+    (images / "a.png").symlink_to(tmp_path / "later.png")
+    out = tmp_path / "out"
+    with pytest.raises(RunError, match="no sample was left"):
+        run_build(images, out, overrides=["caption.backend=sidecar"])
+    shutil.copy(scenes / "images" / "000000.png", tmp_path / "later.png")
+    assert counts(retry(str(out), LocalExecutor(), quiet())) == (1, 1, 0, 0)
+
+
+def test_captions_named_relative_to_their_own_file(scenes, tmp_path):
+    shutil.copytree(scenes / "images", tmp_path / "d" / "images")
+    rows = [json.loads(line) for line in (scenes / "captions.jsonl").open()]
+    file = tmp_path / "d" / "captions.jsonl"
+    lines = [json.dumps({**row, "path": f"images/{row['path']}"}) for row in rows]
+    lines.append(json.dumps({"path": "x" * 300, "caption": "\ud83d half an emoji"}))
+    file.write_text("\n".join(lines))
+    manifest = run_build(tmp_path / "d" / "images", tmp_path / "caption=1" / "out", captions=file)
+    assert counts(manifest) == (24, 24, 0, 0)
+    assert list(verify(str(tmp_path / "caption=1" / "out"))) == []
+
+
+def test_pack_goes_on_with_the_files_it_has(scenes, built, tmp_path):
+    class StopsInPack(LocalExecutor):
+        def run(self, task, units, on_done):
+            super().run(task, units[:3] if task.name == "pack" else units, on_done)
+            if task.name == "pack":
+                raise KeyboardInterrupt
+
+    arguments = {"captions": scenes / "captions.jsonl"}
+    with pytest.raises(KeyboardInterrupt):
+        run_build(scenes / "images", tmp_path / "out", executor=StopsInPack(), **arguments)
+    executor = Counting()
+    run_build(scenes / "images", tmp_path / "out", executor=executor, **arguments)
+    assert executor.done == {"pack": 5}
+    assert data_bytes(tmp_path / "out") == data_bytes(built)

@@ -207,3 +207,11 @@ def test_punkt_without_its_data_says_what_to_do(monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [])
     with pytest.raises(UserError, match="punkt_tab on a connected machine, or use 'sentencex'"):
         make_splitter("punkt", "en")
+
+
+@pytest.mark.parametrize(
+    "text", ["Vitamin C\xa0. Next.", "Plan B\u3000. Yes.", "I\xa0.", "A\u2009. B."]
+)
+def test_unusual_spaces_do_not_upset_the_splitter(text):
+    spans = make_splitter("sentencex", "en")(text)
+    assert spans and all(text[a:b].strip() for a, b in spans)

@@ -70,7 +70,9 @@ def _summary(console: Console, dataset: Path) -> None:
         SELECT * FROM best ORDER BY similarity DESC, source_path LIMIT 5
         """,
     ).fetchall()
-    table = Table("image", "sentence", "its region", "cosine", title="The best-matched objects of five images")
+    table = Table(
+        "image", "sentence", "its region", "cosine", title="The best-matched objects of five images"
+    )
     for path, sentence, region, similarity in best:
         box = ", ".join(f"{region[key]:.0f}" for key in ("x0", "y0", "x1", "y1"))
         table.add_row(path, sentence, f"{region['source']} ({box})", f"{similarity:.2f}")
@@ -86,7 +88,7 @@ Where everything lies
 What to do next
   make demo IMAGES=folder       the same on your own images
   .venv/bin/glit query {dataset} "SELECT caption FROM samples LIMIT 3"
-  .venv/bin/glit train {dataset} -o {dataset.parent}/run --objective fast-goal
+  .venv/bin/glit train {dataset} -o {dataset.parent}/run -r mini
   .venv/bin/glit build FOLDER -o DATASET -r laptop      real photographs on a CPU""",
         soft_wrap=True,
     )

@@ -18,7 +18,7 @@ from typing import Any
 from glit.errors import WeightsError
 from glit.resources import mini_model, weights_manifest
 
-WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+_SHAPING_SUFFIXES = {".json", ".txt", ".jinja", ".model"}
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 
 
@@ -96,7 +96,7 @@ def check_complete(path: Path, *, name: str, random_weights: bool = False) -> No
     if not (path / "config.json").is_file():
         raise WeightsError(f"model {name!r}: {path} has no config.json; is the download complete?")
     for index in path.glob("*.safetensors.index.json"):
-        shards = set(json.loads(index.read_text())["weight_map"].values())
+        shards = _shards(index, name)
         missing = sorted(shard for shard in shards if not (path / shard).is_file())
         if missing:
             raise WeightsError(
@@ -106,20 +106,26 @@ def check_complete(path: Path, *, name: str, random_weights: bool = False) -> No
     weights = weight_files(path)
     if not weights and not random_weights:
         raise WeightsError(
-            f"model {name!r}: {path} has a config.json but no weights (*.safetensors); "
-            "download it again"
+            f"model {name!r}: {path} has a config.json but no *.safetensors (pickles are not "
+            "loaded from folders); download it again, or convert it"
         )
     for file in weights:
         if file.suffix == ".safetensors":
             _check_safetensors(file, name)
 
 
+def _shards(index: Path, name: str) -> set[str]:
+    try:
+        return set(json.loads(index.read_text())["weight_map"].values())
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise WeightsError(
+            f"model {name!r}: {index} is damaged or half downloaded; download it again"
+        ) from error
+
+
 def weight_files(path: Path) -> list[Path]:
-    """The weight files of a model folder (or the file itself); safetensors if there are any."""
-    if path.is_file():
-        return [path]
-    tensors = sorted(path.glob("*.safetensors"))
-    return tensors or sorted(f for f in path.iterdir() if f.suffix in WEIGHT_SUFFIXES)
+    """The safetensors of a model folder, or the file itself."""
+    return [path] if path.is_file() else sorted(path.glob("*.safetensors"))
 
 
 def _check_safetensors(file: Path, name: str) -> None:
@@ -187,15 +193,20 @@ def _commit_of(path: Path, revision: str) -> str:
 
 
 def weights_hash(path: Path) -> str:
-    """SHA-256 over the weight files and ``config.json`` (hex).
+    """SHA-256 over the weights and the small files that shape answers (hex).
+
+    Tokenizer, preprocessor and chat template count as much as the weights do.
 
     A hash of a file is remembered beside the user's cache by path, size and modification time,
     so that large models are read once.
     """
     files = weight_files(path)
-    config = path / "config.json"
-    if path.is_dir() and config.is_file():
-        files = [*files, config]
+    if path.is_dir():
+        files += sorted(
+            file
+            for file in path.iterdir()
+            if file.suffix in _SHAPING_SUFFIXES and not file.name.endswith(".index.json")
+        )
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.name} {_file_hash(file)}\n".encode())

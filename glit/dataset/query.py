@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import duckdb
 
 from glit.dataset.manifest import read_manifest
@@ -25,8 +27,10 @@ def query(output: str, sql: str) -> duckdb.DuckDBPyRelation:
     }
     try:
         for view, paths in views.items():
-            connection.read_parquet(paths).create_view(view)
-        found = connection.sql(sql)
+            connection.read_parquet(paths, hive_partitioning=False).create_view(view)
+        found: Any = connection.sql(sql)
+        if found is not None:
+            found = found.materialize()  # mistakes in the data show now, not when it is printed
     except duckdb.Error as error:
         raise UserError(
             f"query: {str(error).splitlines()[0]} (views: samples, drops, duplicates)"

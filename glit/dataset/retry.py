@@ -38,7 +38,7 @@ def retry(
     """Try dropped samples again and rebuild the data files; the new manifest.
 
     Args:
-        output: a finished dataset whose ``work/`` is still there.
+        output: a dataset whose stages are all done and whose ``work/`` is still there.
         executor: where to run.
         progress: what to tell.
         stage: only drops of this stage; None takes all.
@@ -52,15 +52,15 @@ def retry(
     if reason is not None and reason not in REASONS:
         raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
     dataset = Store(output)
-    read_manifest(dataset)
     store = Store(f"{output}/work")
     if not store.exists(STATE):
+        read_manifest(dataset)  # nothing built here at all is the clearer thing to say
         raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
     with locked(store):
         finished = _finished_work(store)
         with store.local_copy("listing.parquet") as path:
             listed = read_chunks(path)
-        before, _ = leave_out_duplicates(finished, listed)
+        before = _complete(finished, listed)
         overlay = dataclasses.replace(finished, overlay=True)
         _again("ingest", overlay, [RetryUnit(now=c, before=c) for c in before], executor, progress,
                stage=stage, reason=reason)  # fmt: skip
@@ -70,6 +70,17 @@ def retry(
             _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
         _put_in_place(finished, overlay, units)
         return publish(dataset, finished, now, duplicates, executor, progress)
+
+
+def _complete(work: Work, listed: list[Chunk]) -> list[Chunk]:
+    """The chunks with their duplicates known, if every stage has done them all."""
+    if not work.missing("ingest", listed):
+        chunks, _ = leave_out_duplicates(work, listed)
+        if not any(work.missing(stage, chunks) for stage in STAGES):
+            return chunks
+    raise UserError(
+        f"{work.store.root}: the build is not finished; run glit build again first, then retry"
+    )
 
 
 def _finished_work(store: Store) -> Work:

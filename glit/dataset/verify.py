@@ -81,7 +81,7 @@ def _check_ledgers(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
             continue  # reported as missing already
         with dataset.local_copy(name) as path:
             try:
-                table = pq.read_table(path)
+                table = pq.ParquetFile(path).read()
             except (pa.ArrowInvalid, OSError) as error:
                 yield f"{name}: cannot be read ({error})"
                 continue

@@ -18,13 +18,15 @@ from typing import Any
 
 import psutil
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError
 
 from glit.errors import GlitError, RunError
 from glit.executors.protocols import Tally, Task, Worker
 
 _IN_FLIGHT = 2  # one at work, one waiting at the actor's door
 _START_FAILURES = 3
+_DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
+"""A worker is gone: crashed, killed, out of reach, or ended by Ray's watch over memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class RayExecutor:
             try:
                 _value(ray.get(reference))
                 return
-            except (ActorDiedError, ActorUnavailableError, RayActorError):
+            except _DEAD:
                 slot.actor = self._new_actor()
                 reference = slot.actor.open.remote(task)
         raise RunError(
@@ -173,7 +175,7 @@ class RayExecutor:
                 slot = heads[reference]
                 try:
                     tally = _value(ray.get(reference))
-                except (ActorDiedError, ActorUnavailableError, RayActorError):
+                except _DEAD:
                     unit = self._take_back(slot, waiting)
                     if any(unit is other for other in blamed):
                         suspects.append(unit)
@@ -200,7 +202,7 @@ class RayExecutor:
         killers = tuple(self._killers(task, slot, unit, 0, size))
         try:
             return _value(ray.get(slot.actor.run.remote(unit, killers)))
-        except (ActorDiedError, ActorUnavailableError, RayActorError) as error:
+        except _DEAD as error:
             self._replace(task, slot)
             raise RunError(
                 f"stage {task.name}: chunk {getattr(unit, 'index', '?')} kills its worker, but "
@@ -213,7 +215,7 @@ class RayExecutor:
         try:
             _value(ray.get(slot.actor.probe.remote(unit, start, stop)))
             return []
-        except (ActorDiedError, ActorUnavailableError, RayActorError):
+        except _DEAD:
             self._replace(task, slot)
         if stop - start == 1:
             return [start]

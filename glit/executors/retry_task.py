@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from glit.executors.protocols import Tally
-from glit.executors.stage_task import StageTask, StageWorker, prepare_process, publish
+from glit.executors.stage_task import (
+    StageTask,
+    StageWorker,
+    ingest_rows,
+    prepare_process,
+    publish,
+)
 from glit.flow import open_stage
 from glit.listing import Chunk
-from glit.stages.ingest import ingest
+from glit.records import Sample
+from glit.storage import Entry
 from glit.work import Work
 
 
@@ -75,17 +82,12 @@ class RetryWorker:
 
     def run(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Tally:
         """Do what is wanted of a chunk; the merged table goes beside the finished one."""
-        if self._task.name == "ingest":
-            return self._ingest(unit)
-        assert self._stage is not None
+        if self._stage is None:
+            return self._ingest(unit, excluded)
         name = self._task.name
         before = self._work.rows(name, unit.before)
         samples = self._work.samples(name, unit.now)
-        todo = [
-            sample
-            for sample in samples
-            if sample.sample_id not in before or self._task.wanted(before[sample.sample_id]["drop"])
-        ]
+        todo = self._todo(unit)
         if not todo and unit.now == unit.before:
             return Tally(rows=0)
         fresh = {row["sample_id"]: row for row in self._stage.rows(todo, excluded)}
@@ -94,40 +96,53 @@ class RetryWorker:
                 row["drop"]["attempt"] = (before[sample_id]["drop"] or {}).get("attempt", 0) + 1
         rows = [fresh.get(s.sample_id) or before[s.sample_id] for s in samples]
         publish(self._work, name, unit.now, rows)
-        return Tally(rows=len(todo), drops=_reasons(fresh))
+        return Tally(rows=len(todo), drops=_reasons(list(fresh.values())))
 
-    def _ingest(self, unit: RetryUnit) -> Tally:
+    def _todo(self, unit: RetryUnit) -> list[Sample]:
+        """The samples without a result, and those whose drop is tried again."""
+        before = self._work.rows(self._task.name, unit.before)
+        return [
+            sample
+            for sample in self._work.samples(self._task.name, unit.now)
+            if sample.sample_id not in before or self._task.wanted(before[sample.sample_id]["drop"])
+        ]
+
+    def _ingest(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Tally:
         rows = self._work.ingest_rows(unit.before)
-        entries = self._work.entries(unit.before)
-        wanted = [index for index, row in enumerate(rows) if self._task.wanted(row["drop"])]
+        wanted = self._wanted_rows(unit)
         if not wanted:
             return Tally(rows=0)
-        done = ingest(
-            [entries[index] for index in wanted],
-            self._work.images,
-            self._work.plan.recipe.ingest,
-        )
-        fresh = {}
-        for index, row in zip(wanted, done, strict=True):
+        fresh = ingest_rows(self._work, self._entries(unit), excluded)
+        for index, row in zip(wanted, fresh, strict=True):
             if row.get("drop"):
                 row["drop"]["attempt"] = rows[index]["drop"]["attempt"] + 1
-            rows[index] = fresh[str(index)] = row
+            rows[index] = row
         publish(self._work, "ingest", unit.before, rows)
         return Tally(rows=len(wanted), drops=_reasons(fresh))
 
+    def _wanted_rows(self, unit: RetryUnit) -> list[int]:
+        rows = self._work.ingest_rows(unit.before)
+        return [index for index, row in enumerate(rows) if self._task.wanted(row["drop"])]
+
+    def _entries(self, unit: RetryUnit) -> list[Entry]:
+        entries = self._work.entries(unit.before)
+        return [entries[index] for index in self._wanted_rows(unit)]
+
     def probe(self, unit: RetryUnit, start: int, stop: int) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
-        if self._stage is not None:
-            self._stage.probe(unit.now, start, stop)
+        if self._stage is None:
+            ingest_rows(self._work, self._entries(unit)[start:stop], ())
+        else:
+            list(self._stage.rows(self._todo(unit)[start:stop], ()))
 
     def size(self, unit: RetryUnit) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
-        return 0 if self._stage is None else self._stage.size(unit.now)
+        return len(self._entries(unit) if self._stage is None else self._todo(unit))
 
 
-def _reasons(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
+def _reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for row in rows.values():
+    for row in rows:
         if row.get("drop"):
             found[row["drop"]["reason"]] = found.get(row["drop"]["reason"], 0) + 1
     return found

@@ -14,6 +14,7 @@ from glit.listing import Chunk
 from glit.records import Drop, Sample
 from glit.stages.base import ImageSource, Outcome, Stage
 from glit.stages.ingest import ingest
+from glit.storage import Entry
 from glit.tables import stage_row
 from glit.work import Work
 
@@ -131,30 +132,35 @@ class IngestWorker:
 
     def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Tally:
         """Ingest a chunk and publish its table."""
-        entries = self._work.entries(unit)
-        alive = [entry for index, entry in enumerate(entries) if index not in excluded]
-        done = ingest(alive, self._work.images, self._work.plan.recipe.ingest)
-        rows = [
-            {
-                "sample_id": "",
-                "source_path": entry.path,
-                "num_bytes": entry.size,
-                "drop": {"reason": _KILLED.reason, "message": _KILLED.message, "attempt": 1},
-            }
-            if index in excluded
-            else next(done)
-            for index, entry in enumerate(entries)
-        ]
+        rows = ingest_rows(self._work, self._work.entries(unit), excluded)
         return publish(self._work, "ingest", unit, rows)
 
     def probe(self, unit: Chunk, start: int, stop: int) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
-        entries = self._work.entries(unit)[start:stop]
-        list(ingest(entries, self._work.images, self._work.plan.recipe.ingest))
+        ingest_rows(self._work, self._work.entries(unit)[start:stop], ())
 
     def size(self, unit: Chunk) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
         return len(self._work.entries(unit))
+
+
+def ingest_rows(
+    work: Work, entries: list[Entry], excluded: tuple[int, ...]
+) -> list[dict[str, Any]]:
+    """A row of the ingest table per entry; those at the excluded positions are not touched."""
+    alive = [entry for index, entry in enumerate(entries) if index not in excluded]
+    done = ingest(alive, work.images, work.plan.recipe.ingest)
+    return [
+        {
+            "sample_id": "",
+            "source_path": entry.path,
+            "num_bytes": entry.size,
+            "drop": {"reason": _KILLED.reason, "message": _KILLED.message, "attempt": 0},
+        }
+        if index in excluded
+        else next(done)
+        for index, entry in enumerate(entries)
+    ]
 
 
 def publish(work: Work, stage: str, unit: Chunk, rows: list[dict[str, Any]]) -> Tally:

@@ -95,6 +95,8 @@ def isolate(
     device's memory is done in smaller ones. glit's own errors pass through: they concern the
     run, not a sample.
     """
+    if not items:
+        return []
     try:
         results = list(run(items))
     except GlitError:

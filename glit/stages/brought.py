@@ -19,6 +19,8 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from glit.errors import InputError
@@ -47,8 +49,9 @@ class BroughtCaptions:
             return [_sidecar(path, images) for path in paths]
         if not paths:
             return []
-        wanted = pq.read_table(
-            self.table, filters=[("path", ">=", min(paths)), ("path", "<=", max(paths))]
+        path = pc.field("path")
+        wanted = ds.dataset(self.table, format="parquet").to_table(
+            filter=(path >= min(paths)) & (path <= max(paths))
         )
         rows: dict[str, dict[str, int]] = {}
         for row in wanted.to_pylist():
@@ -79,7 +82,7 @@ def _sidecar(path: str, images: ImageSource) -> str | Drop:
 
 
 def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions, str]:
-    """Read a caption file into a sorted table under ``work``; also its SHA-256 (hex).
+    """Read a caption file into a sorted table under ``work``; also the table's SHA-256 (hex).
 
     Paths in the file may be relative to the image folder or to the caption file, or absolute.
     Nothing is done when the table for the same bytes and root is there already.
@@ -100,11 +103,14 @@ def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions
             _write(read_captions(file, image_root), unsorted)
             with duckdb.connect() as connection:
                 connection.sql(
-                    "SELECT * FROM read_parquet($file) ORDER BY path, line",
+                    "SELECT * FROM read_parquet($file, hive_partitioning = false) "
+                    "ORDER BY path, line",
                     params={"file": str(unsorted)},
                 ).write_parquet(str(finished), row_group_size=20_480)
             os.replace(finished, target)
-    return BroughtCaptions(name=file.name, table=str(target)), digest
+    with target.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    return BroughtCaptions(name=file.name, table=str(target)), found
 
 
 def read_captions(file: Path, image_root: str) -> Iterator[tuple[str, str, int]]:
@@ -122,18 +128,31 @@ def read_captions(file: Path, image_root: str) -> Iterator[tuple[str, str, int]]
     for number, row in reader(file):
         path = _pick(row, PATH_KEYS, file, number)
         caption = _pick(row, TEXT_KEYS, file, number)
-        yield _relative(str(path), root, beside), "" if caption is None else str(caption), number
+        text = "" if caption is None else _valid(str(caption))
+        yield _relative(_valid(str(path)), root, beside), text, number
+
+
+def _valid(text: str) -> str:
+    """Lone surrogates, which JSON can hold and UTF-8 cannot, become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _relative(path: str, root: Path, beside: str) -> str:
     if os.path.isabs(path):
         return os.path.relpath(path, root)
     plain = posixpath.normpath(path)
-    if beside != "." and not (root / plain).exists():
-        from_file = posixpath.normpath(posixpath.join(beside, path))
-        if not from_file.startswith("../"):
+    if beside != "." and not _exists(root / plain):
+        from_file = os.path.relpath(root / beside / path, root)
+        if not from_file.startswith(".."):
             return from_file
     return plain
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False  # a name too long or with a NUL is no file's
 
 
 def _pick(row: dict, keys: tuple[str, ...], file: Path, number: int) -> object:

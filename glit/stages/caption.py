@@ -20,7 +20,7 @@ from glit.stages.base import ImageSource, Outcome, batched, isolate
 from glit.stages.brought import BroughtCaptions
 from glit.stages.config import CaptionConfig
 
-VERSION = 1
+VERSION = 2
 SECOND_TRY_TEMPERATURE = 0.7
 _REFUSAL = re.compile(
     r"^\W*(i['’]?m sorry|i am sorry|sorry\b|i apologi[sz]e|unfortunately,? i\b|as an ai\b"
@@ -143,14 +143,16 @@ def caption_fault(text: str) -> str | None:
 def is_looping(text: str) -> bool:
     """Whether a text repeats itself: fewer than half of its four-word runs are distinct.
 
-    Texts under 24 words pass, unless they are one endless word.
+    Texts under 24 words pass, unless one endless word repeats itself, letter by letter.
     """
-    words = text.split()
-    if any(len(word) > 200 for word in words):
+    words = re.split(r"[\W_]+", text)
+    if any(len(word) > 100 and _repeats(word) for word in words):
         return True
-    if len(words) < 24:
-        return False
-    runs = list(zip(words, words[1:], words[2:], words[3:], strict=False))
+    return len(words) >= 24 and _repeats(words)
+
+
+def _repeats(items: Sequence[str]) -> bool:
+    runs = list(zip(items, items[1:], items[2:], items[3:], strict=False))
     return len(set(runs)) < len(runs) / 2
 
 

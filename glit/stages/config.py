@@ -158,6 +158,9 @@ class ProposeConfig:
             f"[propose] min_area {self.min_area} and max_area {self.max_area}: "
             "want 0 <= min_area < max_area <= 1",
         )
+        for name in ("score_threshold", "max_iou"):
+            value = getattr(self, name)
+            _need(0 <= value <= 1, f"[propose] {name}: found {value}, want 0 to 1")
         _need(self.max_regions >= 5, f"[propose] max_regions: found {self.max_regions}, want >= 5")
         _need(self.batch_size >= 1, f"[propose] batch_size: found {self.batch_size}, want >= 1")
 
@@ -208,4 +211,9 @@ class PackConfig:
         _need(
             self.max_side == 0 or self.max_side >= 32,
             f"[pack] max_side: found {self.max_side}, want 0 or >= 32",
+        )
+        _need(
+            not (self.max_side and self.image_store == "path"),
+            "[pack] max_side: images that stay where they are cannot be made smaller; "
+            "want image_store = 'bytes'",
         )

@@ -30,7 +30,7 @@ class Duplicate:
 
 _LIVE = """
     SELECT filename AS file, file_row_number AS row, sample_id, source_path, perceptual_hash
-    FROM read_parquet($files, filename = true, file_row_number = true)
+    FROM read_parquet($files, filename = true, file_row_number = true, hive_partitioning = false)
     WHERE "drop" IS NULL
 """
 _EXACT = f"""

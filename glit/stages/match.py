@@ -35,7 +35,7 @@ class MatchStage:
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         texts = [s.text for sample in samples for s in sample.sentences or ()]
-        sentences = self._matcher.embed_sentences(texts) if texts else np.zeros((0, 0))
+        sentences = isolate(texts, lambda some: list(self._matcher.embed_sentences(some)))
         position = 0
         for group in self._groups(samples, images):
             good = [item for item in group if not isinstance(item[1], Drop)]
@@ -45,10 +45,17 @@ class MatchStage:
                 own = sentences[position : position + number]
                 position += number
                 regions = image if isinstance(image, Drop) else next(found)
-                if isinstance(regions, Drop):
-                    yield regions
-                else:
-                    yield self._finish(sample, own, regions)
+                yield self._joined(sample, own, regions)
+
+    def _joined(
+        self, sample: Sample, sentences: list[np.ndarray | Drop], regions: np.ndarray | Drop
+    ) -> Outcome:
+        if isinstance(regions, Drop):
+            return regions
+        good = [each for each in sentences if not isinstance(each, Drop)]
+        if len(good) < len(sentences):
+            return next(each for each in sentences if isinstance(each, Drop))
+        return self._finish(sample, np.stack(good), regions)
 
     def _groups(
         self, samples: Sequence[Sample], images: ImageSource

@@ -55,6 +55,10 @@ class DataFile:
     def name(self) -> str:
         return f"train-{self.index:05d}-of-{self.total:05d}.parquet"
 
+    @property
+    def num_rows(self) -> int:
+        return sum(piece.stop - piece.start for piece in self.pieces)
+
 
 def cut_files(sizes: Sequence[np.ndarray], config: PackConfig) -> list[DataFile]:
     """Which samples go into which file: consecutive, near equal in bytes, none empty.
@@ -74,11 +78,10 @@ def cut_files(sizes: Sequence[np.ndarray], config: PackConfig) -> list[DataFile]
     weights = np.concatenate(stored).astype(np.int64)
     before = np.cumsum(weights) - weights
     total_bytes = int(weights.sum())
-    limit = (config.max_file_mb << 20) - int(weights.max())
-    number = max(min(config.min_files, total_rows), -(-total_bytes // max(limit, 1)))
-    owner = before * number // total_bytes
-    _, file_of_row = np.unique(owner, return_inverse=True)  # renumbered without gaps
-    total = int(file_of_row.max()) + 1
+    most = config.max_file_mb << 20
+    number = min(total_rows, max(config.min_files, -(-total_bytes // most)))
+    file_of_row = _file_of_row(weights, (before * number // total_bytes), most)
+    total = int(file_of_row[-1]) + 1
     starts = np.concatenate([[0], np.cumsum(counts)])
     files = []
     for index in range(total):
@@ -87,6 +90,18 @@ def cut_files(sizes: Sequence[np.ndarray], config: PackConfig) -> list[DataFile]
             DataFile(index=index, total=total, pieces=tuple(_pieces(starts, int(first), int(last))))
         )
     return files
+
+
+def _file_of_row(weights: np.ndarray, share: np.ndarray, most: int) -> np.ndarray:
+    """File numbers without gaps: a new one with every share, and before a file grows too large."""
+    result = np.empty(len(weights), dtype=np.int64)
+    file, held = -1, 0
+    for row, (weight, own) in enumerate(zip(weights.tolist(), share.tolist(), strict=True)):
+        if row == 0 or own != share[row - 1] or held + weight > most:
+            file, held = file + 1, 0
+        held += weight
+        result[row] = file
+    return result
 
 
 def _pieces(starts: np.ndarray, first: int, last: int) -> Iterator[Piece]:

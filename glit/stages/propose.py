@@ -14,7 +14,7 @@ from glit.records import Box, Drop, Region, Sample
 from glit.stages.base import ImageSource, Outcome, batched, isolate
 from glit.stages.config import ProposeConfig
 
-VERSION = 1
+VERSION = 2
 _GROUP = 4  # detector batches looked at together, so that images of one shape can meet
 
 
@@ -79,16 +79,23 @@ def select(
     Detections outside the area limits go; of near-duplicates the best scored stays, and one
     that repeats a grid cell gives way to it; the cap takes the worst detections, never the grid.
     """
-    everything = [*grid, *detections]
+    everything = [*grid, *_of_good_size(detections, width=width, height=height, config=config)]
     if not everything:
         return []
     boxes = np.array([region.box.xyxy for region in everything], dtype=np.float64)
     scores = np.array([region.score for region in everything])
     scores[: len(grid)] = np.inf  # the grid is never the one to give way
     kept = suppress_duplicates(boxes, scores, max_iou=config.max_iou)
+    chosen = [everything[index] for index in kept if index >= len(grid)]
+    return [*chosen[: config.max_regions - len(grid)], *grid]
+
+
+def _of_good_size(
+    detections: Sequence[Region], *, width: int, height: int, config: ProposeConfig
+) -> list[Region]:
+    """Detections inside the area limits; SAM's were measured as masks already."""
+    boxes = np.array([region.box.xyxy for region in detections]).reshape(-1, 4)
     good = area_ratio_mask(
         boxes, width=width, height=height, min_ratio=config.min_area, max_ratio=config.max_area
     )
-    good |= [region.source == "sam" for region in everything]  # its masks were measured already
-    chosen = [everything[index] for index in kept if index >= len(grid) and good[index]]
-    return [*chosen[: config.max_regions - len(grid)], *grid]
+    return [r for r, keep in zip(detections, good, strict=True) if keep or r.source == "sam"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
@@ -13,7 +14,8 @@ from glit.spans import Span, locate, split_at_dots, token_spans
 from glit.stages.base import ImageSource, Outcome
 from glit.stages.config import SplitConfig
 
-VERSION = 1
+VERSION = 2
+_UNUSUAL_SPACE = re.compile(r"[^\S\n ]")
 Splitter = Callable[[str], list[Span]]
 
 
@@ -32,7 +34,13 @@ def make_splitter(name: str, language: str) -> Splitter:
     import importlib
 
     segment = importlib.import_module("sentencex").segment  # compiled, without types
-    return lambda text: locate(segment(language, text), text)
+
+    def split(text: str) -> list[Span]:
+        # it panics on some unusual spaces; plain ones of the same length keep every span
+        plain = _UNUSUAL_SPACE.sub(" ", text)
+        return locate(segment(language, plain), plain)
+
+    return split
 
 
 def _punkt(language: str) -> Splitter:

@@ -65,3 +65,19 @@ def test_an_unknown_name_says_what_to_do():
         WeightsError, match="did you mean 'mini-matcher'.*download it on a connected"
     ):
         resolve("mini-macher")
+
+
+def test_the_hash_follows_the_tokenizer_and_the_preprocessor(tmp_path):
+    copy = shutil.copytree(mini_model("matcher"), tmp_path / "model")
+    seen = {weights_hash(copy)}
+    for name in ("tokenizer.json", "preprocessor_config.json"):
+        with (copy / name).open("a") as file:
+            file.write(" ")
+        seen.add(weights_hash(copy))
+    assert len(seen) == 3
+
+
+def test_a_half_downloaded_index(copy):
+    (copy / "model.safetensors.index.json").write_text('{"weight_map": {"a"')
+    with pytest.raises(WeightsError, match="damaged or half downloaded"):
+        resolve(str(copy))

@@ -132,3 +132,9 @@ def test_ordinary_captions_are_no_refusals_and_no_loops(scenes):
 def test_endless_words_loop():
     assert is_looping("na" * 150)
     assert not is_looping("short and sweet " * 3)
+
+
+def test_writing_without_spaces_is_no_loop_unless_it_repeats():
+    varied = "".join(chr(0x4E00 + (index * 37) % 5000) for index in range(280))
+    assert caption_fault(varied) is None
+    assert caption_fault("猫狗" * 150) == "looping"

@@ -31,3 +31,10 @@ def test_small_datasets_get_as_many_files_as_wished():
     assert len(files) == 8
     assert len(cut_files([np.full(3, 1000)], PackConfig(min_files=8))) == 3
     assert files[0].name == "train-00000-of-00008.parquet"
+
+
+def test_one_image_larger_than_a_file_changes_nothing_for_the_others():
+    sizes = [np.array([420_000_000, *[10_000_000] * 1000])]
+    files = cut_files(sizes, PackConfig())
+    assert rows(files) == [(0, i) for i in range(1001)]
+    assert 25 <= len(files) <= 60

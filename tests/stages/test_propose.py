@@ -109,3 +109,8 @@ def test_selected_regions_always_keep_the_promises(raw, cap):
     scores = [r.score for r in found[:-5]]
     assert scores == sorted(scores, reverse=True)
     assert all(0.01 <= r.box.area_px / 1e4 <= 0.8 for r in found)
+
+
+def test_a_region_too_large_does_not_suppress_a_good_one_before_it_goes():
+    found = kept([region(0, 0, 90, 90, 0.9), region(0, 0, 89, 89, 0.8)], max_area=0.8)
+    assert [r.score for r in found] == [0.8]
