@@ -1,4 +1,4 @@
-"""``make demo``: scenes, a dataset, its checks, and what to do next.
+"""``make demo``: scenes, a dataset, its checks, a short fine-tune, and what to do next.
 
 python -m tools.demo --output demo [--images FOLDER]
 """
@@ -16,6 +16,8 @@ from rich.table import Table
 
 NUM_SCENES = 200
 SEED = 2_000_000  # of the test scenes: the mini models have never seen them
+NUM_HELD_OUT = 100
+HELD_OUT_SEED = 2_900_000
 
 
 def main() -> None:
@@ -25,11 +27,14 @@ def main() -> None:
     parser.add_argument("--images", type=Path, help="your own folder instead of scenes")
     arguments = parser.parse_args()
     console = Console(highlight=False)
-    images = arguments.images or _scenes(arguments.output, console)
+    images = arguments.images or _scenes(arguments.output / "scenes", NUM_SCENES, SEED, console)
     dataset = arguments.output / "dataset"
     _glit(console, "build", images, "-o", dataset, "-r", "mini", "--replace")
     _glit(console, "verify", dataset)
     _summary(console, dataset)
+    if arguments.images is None:
+        _learn(arguments.output, dataset, console)
+    _next_steps(console, dataset)
     if arguments.images is not None:
         console.print(
             "\nThese boxes and sentences come from the mini models, which know only glit's "
@@ -37,12 +42,24 @@ def main() -> None:
         )
 
 
-def _scenes(output: Path, console: Console) -> Path:
-    folder = output / "scenes"
+def _scenes(folder: Path, num: int, seed: int, console: Console) -> Path:
+    """The folder's images, drawn unless an earlier demo has."""
     if not (folder / "captions.jsonl").is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        _glit(console, "scenes", "-o", folder, "-n", NUM_SCENES, "--seed", SEED)
+        _glit(console, "scenes", "-o", folder, "-n", num, "--seed", seed)
     return folder / "images"
+
+
+def _learn(output: Path, dataset: Path, console: Console) -> None:
+    """A short fine-tune, measured on scenes that neither it nor the mini models have seen."""
+    run, held_out = output / "run", output / "held-out-dataset"
+    shutil.rmtree(run, ignore_errors=True)
+    _glit(console, "train", dataset, "-o", run, "-r", "mini")
+    images = _scenes(output / "held-out", NUM_HELD_OUT, HELD_OUT_SEED, console)
+    _glit(console, "build", images, "-o", held_out, "-r", "mini",
+          "--executor", "local", "--replace")  # fmt: skip
+    _glit(console, "eval", "retrieval", run, held_out, "--compare", "mini-matcher",
+          "-o", output / "scores")  # fmt: skip
 
 
 def _glit(console: Console, *words: object) -> None:
@@ -78,6 +95,9 @@ def _summary(console: Console, dataset: Path) -> None:
         table.add_row(path, sentence, f"{region['source']} ({box})", f"{similarity:.2f}")
     console.print()
     console.print(table)
+
+
+def _next_steps(console: Console, dataset: Path) -> None:
     console.print(
         f"""
 Where everything lies
@@ -88,7 +108,7 @@ Where everything lies
 What to do next
   make demo IMAGES=folder       the same on your own images
   .venv/bin/glit query {dataset} "SELECT caption FROM samples LIMIT 3"
-  .venv/bin/glit train {dataset} -o {dataset.parent}/run -r mini
+  .venv/bin/glit status {dataset}
   .venv/bin/glit build FOLDER -o DATASET -r laptop      real photographs on a CPU""",
         soft_wrap=True,
     )
