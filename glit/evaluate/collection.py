@@ -107,8 +107,8 @@ class AnnotatedCollection:
         return ()
 
     def size(self, index: int) -> tuple[int, int]:
-        """Not needed without pairs."""
-        raise NotImplementedError
+        """Never asked for: only pairs need it, and there are none."""
+        raise AssertionError(f"size of image {index}: annotation files carry no pairs")
 
 
 def open_collection(
