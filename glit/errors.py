@@ -49,5 +49,11 @@ class DatasetError(GlitError):
     """A dataset on disk breaks a promise of the data format."""
 
 
+class StoppedError(GlitError):
+    """The user stopped a run (Ctrl-C); what is on disk is resumable."""
+
+    exit_code = 130
+
+
 class RunError(GlitError):
     """A run could not be finished; what is on disk is resumable."""

@@ -493,3 +493,21 @@ def test_pack_goes_on_with_the_files_it_has(scenes, built, tmp_path):
     run_build(scenes / "images", tmp_path / "out", executor=executor, **arguments)
     assert executor.done == {"pack": 5}
     assert data_bytes(tmp_path / "out") == data_bytes(built)
+
+
+def test_control_c_says_that_the_same_command_goes_on(scenes, tmp_path):
+    out = tmp_path / "out"
+    arguments = command(
+        "build", scenes / "images", "-o", out, "-r", "mini", "--executor", "local",
+        "--captions", scenes / "captions.jsonl",
+    )  # fmt: skip
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("work/ingest-*/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.decode().strip().splitlines()[-1] == (
+        "glit: stopped; what is done is kept, the same command goes on from here"
+    )

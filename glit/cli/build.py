@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from glit.errors import StoppedError
 from glit.executors.protocols import Executor
 
 ExecutorName = Literal["ray", "local"]
@@ -38,6 +39,10 @@ def open_executor(name: ExecutorName, workers: int | None = None) -> Iterator[Ex
         executor = LocalExecutor()
     try:
         yield executor
+    except KeyboardInterrupt as error:
+        raise StoppedError(
+            "stopped; what is done is kept, the same command goes on from here"
+        ) from error
     finally:
         executor.close()
 

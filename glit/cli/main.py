@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 
 import typer
@@ -45,7 +44,3 @@ def main() -> None:
     except GlitError as error:
         errors.print(f"glit: {error}", markup=False)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        with contextlib.suppress(BrokenPipeError):
-            errors.print("glit: stopped; what is done is kept, the same command goes on from here")
-        sys.exit(130)
