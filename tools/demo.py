@@ -94,7 +94,7 @@ def _summary(console: Console, dataset: Path) -> None:
         box = ", ".join(f"{region[key]:.0f}" for key in ("x0", "y0", "x1", "y1"))
         table.add_row(path, sentence, f"{region['source']} ({box})", f"{similarity:.2f}")
     console.print()
-    console.print(table)
+    console.print(table if best else "The detector found no object that it is sure of.")
 
 
 def _next_steps(console: Console, dataset: Path) -> None:
