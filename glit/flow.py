@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from glit.backends.weights import Resolved, resolve
+from glit.config import identity
 from glit.errors import RecipeError
 from glit.recipe import Recipe
 from glit.resources import default_prompt
 from glit.stages import caption, dedup, ingest, match, pack, propose, split
 from glit.stages.base import Stage
 from glit.stages.brought import BroughtCaptions
-from glit.stages.config import identity
 
 STAGES: tuple[str, ...] = ("ingest", "caption", "split", "propose", "match")
 """In the order a sample meets them."""

@@ -17,9 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glit.errors import RecipeError
-from glit.resources import builtin_recipes
-from glit.stages.config import (
+from glit.config import (
     CaptionConfig,
     IngestConfig,
     MatchConfig,
@@ -27,6 +25,8 @@ from glit.stages.config import (
     ProposeConfig,
     SplitConfig,
 )
+from glit.errors import RecipeError
+from glit.resources import builtin_recipes
 
 T = TypeVar("T")
 

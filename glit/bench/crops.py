@@ -14,8 +14,8 @@ from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import cut_crops, whole_pixel_boxes
 from glit.backends.weights import resolve
 from glit.bench.measure import Comparison, compare
+from glit.config import MatchConfig
 from glit.images import Pixels
-from glit.stages.config import MatchConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,12 @@ import numpy as np
 from PIL import Image
 
 from glit.backends.protocols import Captioner, RawCaption
+from glit.config import CaptionConfig
 from glit.images import Pixels
 from glit.records import Caption, Drop, Sample
 from glit.spans import Span
 from glit.stages.base import ImageSource, Outcome, batched, isolate
 from glit.stages.brought import BroughtCaptions
-from glit.stages.config import CaptionConfig
 
 VERSION = 2
 SECOND_TRY_TEMPERATURE = 0.7

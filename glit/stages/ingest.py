@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from glit.config import IngestConfig
 from glit.images import ImageError, decode, perceptual_hash
 from glit.records import Drop
-from glit.stages.config import IngestConfig
 from glit.storage import Entry, Store
 
 VERSION = 1

@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.backends.protocols import Matcher
+from glit.config import MatchConfig
 from glit.images import Pixels
 from glit.records import Drop, Matches, Pair, Sample
 from glit.stages.base import ImageSource, Outcome, isolate
-from glit.stages.config import MatchConfig
 
 VERSION = 1
 SIMILARITY_DECIMALS = 5

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.config import PackConfig
 from glit.errors import RunError
 from glit.images import decode, encode_smaller
 from glit.records import Box, Sample
 from glit.schema import DATASET_SCHEMA
-from glit.stages.config import PackConfig
 from glit.storage import Store
 from glit.tables import (
     PINNED,

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from glit.backends.protocols import Detector
+from glit.config import ProposeConfig
 from glit.geometry import area_ratio_mask, grid_boxes, suppress_duplicates
 from glit.records import Box, Drop, Region, Sample
 from glit.stages.base import ImageSource, Outcome, batched, isolate
-from glit.stages.config import ProposeConfig
 
 VERSION = 2
 _GROUP = 4  # detector batches looked at together, so that images of one shape can meet

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from glit.backends.tokenizer import TextTokenizer
+from glit.config import SplitConfig
 from glit.errors import MissingExtraError, UserError
 from glit.records import Drop, Sample, Sentence
 from glit.spans import Span, locate, split_at_dots, token_spans
 from glit.stages.base import ImageSource, Outcome
-from glit.stages.config import SplitConfig
 
 VERSION = 2
 _UNUSUAL_SPACE = re.compile(r"[^\S\n ]")

@@ -19,10 +19,10 @@ import pytest
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.weights import resolve
+from glit.config import CaptionConfig
 from glit.errors import RunError, UserError
 from glit.images import decode
 from glit.resources import mini_model
-from glit.stages.config import CaptionConfig
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from PIL import Image
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import CropSpec, cut_crops, whole_pixel_boxes
 from glit.backends.weights import resolve
+from glit.config import MatchConfig
 from glit.images import decode
-from glit.stages.config import MatchConfig
 
 
 @pytest.fixture(scope="module")

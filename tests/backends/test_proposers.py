@@ -10,9 +10,9 @@ import torch
 
 from glit.backends.proposers import DETECTORS
 from glit.backends.weights import resolve
+from glit.config import ProposeConfig
 from glit.errors import WeightsError
 from glit.images import decode
-from glit.stages.config import ProposeConfig
 
 
 @pytest.fixture(scope="module")

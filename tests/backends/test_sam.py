@@ -14,11 +14,11 @@ from glit.backends.proposers import DETECTORS
 from glit.backends.proposers.sam import shrink_large
 from glit.backends.sam_model import PRESETS, build_sam
 from glit.backends.weights import resolve
+from glit.config import ProposeConfig
 from glit.dataset.verify import verify
 from glit.errors import WeightsError
 from glit.geometry import iou
 from glit.images import decode
-from glit.stages.config import ProposeConfig
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.weights import resolve
-from glit.stages.config import CaptionConfig
+from glit.config import CaptionConfig
 
 TEMPLATE = (
     "<|im_start|>{% for m in messages %}{{m['role'].capitalize()}}:{% for c in m['content'] %}"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from glit.backends.protocols import RawCaption
+from glit.config import CaptionConfig
 from glit.records import Drop, Sample
 from glit.stages.caption import CaptionStage, caption_fault, is_looping, trim_to_sentence
-from glit.stages.config import CaptionConfig
 from glit.stages.split import make_splitter
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from glit.config import MatchConfig
 from glit.records import Box, Drop, Region, Sample, Sentence
-from glit.stages.config import MatchConfig
 from glit.stages.match import MatchStage, best_pairs
 
 

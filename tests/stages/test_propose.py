@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glit.config import ProposeConfig
 from glit.records import Box, Drop, Region, Sample
-from glit.stages.config import ProposeConfig
 from glit.stages.propose import ProposeStage, grid_regions, select
 
 

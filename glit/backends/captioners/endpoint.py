@@ -15,10 +15,10 @@ import httpx
 from PIL import Image
 
 from glit.backends.protocols import RawCaption
+from glit.config import CaptionConfig
 from glit.errors import RunError, UserError
 from glit.images import Pixels
 from glit.records import CaptionKind
-from glit.stages.config import CaptionConfig
 
 _RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 _LONGEST_WAIT_S = 60.0

@@ -10,10 +10,10 @@ from PIL import Image
 from glit.backends.device import pick_device, pick_dtype, require_torch
 from glit.backends.protocols import RawCaption
 from glit.backends.weights import Resolved
+from glit.config import CaptionConfig
 from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.records import CaptionKind
-from glit.stages.config import CaptionConfig
 
 
 class TransformersCaptioner:

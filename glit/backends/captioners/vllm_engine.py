@@ -10,10 +10,10 @@ from PIL import Image
 
 from glit.backends.protocols import RawCaption
 from glit.backends.weights import Resolved
+from glit.config import CaptionConfig
 from glit.errors import MissingExtraError, RunError
 from glit.images import Pixels
 from glit.records import CaptionKind
-from glit.stages.config import CaptionConfig
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives and dies with its worker

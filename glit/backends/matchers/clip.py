@@ -12,10 +12,10 @@ from glit.backends.device import pick_device, pick_dtype, require_torch
 from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import Resolved
+from glit.config import MatchConfig
 from glit.errors import WeightsError
 from glit.geometry import Boxes
 from glit.images import Pixels
-from glit.stages.config import MatchConfig
 
 
 class ClipMatcher:

@@ -13,10 +13,10 @@ from glit.backends.device import pick_device, require_torch
 from glit.backends.proposers.yolos import make_regions
 from glit.backends.sam_model import PRESETS, MaskThresholds, build_sam, load_sam
 from glit.backends.weights import Resolved
+from glit.config import ProposeConfig
 from glit.errors import MissingExtraError, WeightsError
 from glit.images import Pixels
 from glit.records import Region
-from glit.stages.config import ProposeConfig
 
 LARGE = (4000, 3000)
 """Images above this width or height are shrunk before SAM sees them, as GOAL's code does."""

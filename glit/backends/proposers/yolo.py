@@ -12,10 +12,10 @@ import numpy as np
 from glit.backends.device import pick_device
 from glit.backends.proposers.yolos import make_regions
 from glit.backends.weights import Resolved
+from glit.config import ProposeConfig
 from glit.errors import MissingExtraError, WeightsError
 from glit.images import Pixels
 from glit.records import Region
-from glit.stages.config import ProposeConfig
 
 
 class YoloDetector:

@@ -13,10 +13,10 @@ import numpy as np
 
 from glit.backends.device import pick_device, pick_dtype, require_torch
 from glit.backends.weights import Resolved
+from glit.config import ProposeConfig
 from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.records import Box, Region
-from glit.stages.config import ProposeConfig
 
 
 class YolosDetector:
