@@ -501,7 +501,13 @@ def test_control_c_says_that_the_same_command_goes_on(scenes, tmp_path):
         "build", scenes / "images", "-o", out, "-r", "mini", "--executor", "local",
         "--captions", scenes / "captions.jsonl",
     )  # fmt: skip
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        arguments,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # a suite started in the background may have SIGINT ignored, which children inherit
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while not list(out.glob("work/ingest-*/*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.02)
