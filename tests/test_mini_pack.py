@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glit.backends.sam_model import (
+from glit.backends.sam.model import (
     PRESETS,
     MaskThresholds,
     build_sam,

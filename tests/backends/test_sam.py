@@ -12,7 +12,7 @@ from building import run_build
 
 from glit.backends.proposers import DETECTORS
 from glit.backends.proposers.sam import shrink_large
-from glit.backends.sam_model import PRESETS, build_sam
+from glit.backends.sam.model import PRESETS, build_sam
 from glit.backends.weights import resolve
 from glit.config import ProposeConfig
 from glit.dataset.verify import verify

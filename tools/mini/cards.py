@@ -53,7 +53,7 @@ CARDS: dict[str, Card] = {
         "warped to a square.",
     ),
     "segmenter": Card(
-        architecture="segment-anything `Sam`, built by `glit.backends.sam_model`",
+        architecture="segment-anything `Sam`, built by `glit.backends.sam.model`",
         shape="image encoder 160 wide, 4 layers, patch 8 on 128 px; decoder 128 wide",
         data="whole scenes, points on objects and on the background, their masks",
         steps=train_segmenter.DEFAULTS.steps,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from segment_anything import SamAutomaticMaskGenerator
     from segment_anything.modeling import Sam
 
-    from glit.backends.sam_model import MaskThresholds
+    from glit.backends.sam.model import MaskThresholds
 
 TEST_SEED = 2_000_000
 VALIDATION_SEED = 1_000_000
@@ -208,7 +208,7 @@ def evaluate_segmenter(
     """Mean IoU of the mask from one random point, and boxes of automatic masks."""
     from segment_anything import SamPredictor
 
-    from glit.backends.sam_model import load_sam
+    from glit.backends.sam.model import load_sam
 
     model, _, thresholds = load_sam(folder)
     predictor = SamPredictor(model)

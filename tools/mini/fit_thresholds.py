@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torchvision.ops import nms
 
-from glit.backends.sam_model import MaskThresholds, load_sam, save_sam
+from glit.backends.sam.model import MaskThresholds, load_sam, save_sam
 from tools.mini.evaluate import (
     VALIDATION_SEED,
     Sample,

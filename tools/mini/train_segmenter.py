@@ -16,7 +16,7 @@ from segment_anything.modeling import Sam
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.backends.sam_model import PRESETS, SamConfig, build_sam, save_sam
+from glit.backends.sam.model import PRESETS, SamConfig, build_sam, save_sam
 from tools.mini.crops import to_tensor
 from tools.mini.heads import DenseHead
 from tools.mini.loop import TrainSettings, chosen, train, trainer_parser

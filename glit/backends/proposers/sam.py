@@ -11,7 +11,7 @@ from PIL import Image
 
 from glit.backends.device import pick_device, require_torch
 from glit.backends.proposers.yolos import make_regions
-from glit.backends.sam_model import PRESETS, MaskThresholds, build_sam, load_sam
+from glit.backends.sam.model import PRESETS, MaskThresholds, build_sam, load_sam
 from glit.backends.weights import Resolved
 from glit.config import ProposeConfig
 from glit.errors import MissingExtraError, WeightsError
@@ -48,7 +48,6 @@ class SamDetector:
             stability_score_thresh=thresholds.stability_score_thresh,
             stability_score_offset=thresholds.stability_score_offset,
             box_nms_thresh=thresholds.box_nms_thresh,
-            min_mask_region_area=thresholds.min_mask_region_area,
         )
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:

@@ -80,8 +80,6 @@ class MaskThresholds:
     stability_score_thresh: float = 0.95
     stability_score_offset: float = 1.0
     box_nms_thresh: float = 0.7
-    min_mask_region_area: int = 0
-    """Pixels; smaller holes and islands are removed."""
 
 
 def build_sam(config: SamConfig) -> Sam:
@@ -182,7 +180,7 @@ def read_sam_config(folder: Path) -> tuple[SamConfig, MaskThresholds]:
     except (ValueError, KeyError, TypeError) as error:
         raise WeightsError(
             f"{path}: not a segment-anything config (wanted the tables model and thresholds); "
-            "save the model again with glit.backends.sam_model.save_sam"
+            "save the model again with glit.backends.sam.model.save_sam"
         ) from error
     return (
         SamConfig(**_known(SamConfig, shape, path)),

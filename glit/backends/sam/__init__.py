@@ -1,0 +1,1 @@
+"""Segment-anything: the models, and automatic masks made for throughput."""
