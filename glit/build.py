@@ -24,7 +24,7 @@ from glit.errors import InputError, RunError, UserError
 from glit.executors.pack_task import PackTask, PackUnit, descriptions
 from glit.executors.protocols import Executor, Tally
 from glit.executors.stage_task import StageTask, disk_error
-from glit.flow import STAGES, Plan, make_plan
+from glit.flow import STAGES, Plan, make_plan, sidecars
 from glit.listing import Chunk, Source, entries, find_source, write_listing
 from glit.progress import StageProgress
 from glit.recipe import Recipe
@@ -122,11 +122,10 @@ def _list(
 
     A build that is refused leaves the listing of the finished one as it was.
     """
-    sidecars = work.plan.recipe.caption.backend == "sidecar"
     try:
         with work.store.atomic("listing.parquet") as target:
             chunks = write_listing(
-                entries(source, sidecars=sidecars),
+                entries(source, sidecars=sidecars(work.plan.recipe)),
                 target,
                 chunk_size=work.plan.recipe.ingest.chunk_size,
                 limit=request.limit,

@@ -127,8 +127,11 @@ class SplitConfig:
 class ProposeConfig:
     """Which regions compete for a sentence."""
 
-    backend: Literal["yolos+grid", "yolos", "yolo+grid", "yolo", "grid", "sam"] = "yolos+grid"
-    """``yolos+grid`` is FLISM's, ``sam`` is LISM's."""
+    backend: Literal["yolos+grid", "yolos", "yolo+grid", "yolo", "grid", "sam", "sa1b"] = (
+        "yolos+grid"
+    )
+    """``yolos+grid`` is FLISM's, ``sam`` is LISM's; ``sa1b`` takes LISM's masks from NAME.json
+    beside the image, as SA-1B ships them."""
     model: str = "mini-proposer"
     """Name in manifests/weights.toml, a hub id, or a folder or file."""
     revision: str = "main"
@@ -145,8 +148,13 @@ class ProposeConfig:
     """Load checkpoints that are pickles (ultralytics, segment-anything); they can run code."""
     max_regions: int = 30
     """Most regions per image; the grid always stays."""
+    exact_masks: bool = False
+    """SAM as segment-anything's own generator runs it, one image at a time in float32: the very
+    same boxes, several times slower."""
+    compile: bool = _speed(False)
+    """SAM's encoder through torch.compile: slow to start, worth it for many images on a GPU."""
     batch_size: int = _speed(8)
-    """Images in one detector batch (always of one shape)."""
+    """Images in one detector batch (YOLOS: always of one shape)."""
     device: Device = _speed("auto")
     """``auto`` takes a GPU when there is one."""
     precision: Precision = "auto"

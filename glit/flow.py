@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glit.backends.proposers import DETECTORS, READERS
 from glit.backends.weights import Resolved, resolve
 from glit.config import identity
 from glit.errors import RecipeError
@@ -95,11 +96,17 @@ def make_plan(
     )
 
 
+def sidecars(recipe: Recipe) -> tuple[str, ...]:
+    """Suffixes of the files beside the images that a recipe reads."""
+    captions = (".txt",) if recipe.caption.backend == "sidecar" else ()
+    return (*captions, *((".json",) if recipe.propose.backend in READERS else ()))
+
+
 def _find_models(recipe: Recipe) -> dict[str, Resolved]:
     models = {"matcher": resolve(recipe.match.model, recipe.match.revision)}
     if recipe.caption.backend in ("vllm", "transformers"):
         models["captioner"] = resolve(recipe.caption.model, recipe.caption.revision)
-    if recipe.propose.backend != "grid":
+    if recipe.propose.backend != "grid" and recipe.propose.backend not in READERS:
         models["proposer"] = resolve(recipe.propose.model, recipe.propose.revision)
     models["tokenizer"] = (
         resolve(recipe.split.tokenizer) if recipe.split.tokenizer else models["matcher"]
@@ -182,8 +189,8 @@ def open_stage(name: str, plan: Plan) -> Stage:
 
         return split.SplitStage(recipe.split, TextTokenizer(models["tokenizer"].path))
     if name == "propose":
-        from glit.backends.proposers import DETECTORS
-
+        if read := READERS.get(recipe.propose.backend):
+            return propose.ShippedRegionsStage(recipe.propose, read(recipe.propose))
         kind = recipe.propose.backend.removesuffix("+grid")
         make = DETECTORS.get(kind)
         detector = make(recipe.propose, models["proposer"]) if make else None

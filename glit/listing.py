@@ -14,7 +14,7 @@ import json
 import os
 import posixpath
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,11 +84,11 @@ def find_source(images: str) -> Source:
     raise InputError(f"{images}: no such folder; want a folder of images, a glob, or a list file")
 
 
-def entries(source: Source, *, sidecars: bool = False) -> Iterator[Entry]:
+def entries(source: Source, *, sidecars: Sequence[str] = ()) -> Iterator[Entry]:
     """The input files, unsorted.
 
     A folder gives its image files by suffix; a glob or a list gives exactly what it names.
-    With ``sidecars`` the stamp also covers ``NAME.txt`` beside the image.
+    The stamp also covers the files ``NAME`` with each suffix in ``sidecars`` beside the image.
     """
     store = Store(source.root)
     if source.list_file:
@@ -99,8 +99,10 @@ def entries(source: Source, *, sidecars: bool = False) -> Iterator[Entry]:
         yield from found
         return
     for entry in found:
-        beside = store.entry(posixpath.splitext(entry.path)[0] + ".txt")
-        stamp = f"{entry.stamp}+{beside.size}:{beside.stamp}"
+        stamp = entry.stamp
+        for suffix in sidecars:
+            beside = store.entry(posixpath.splitext(entry.path)[0] + suffix)
+            stamp += f"+{beside.size}:{beside.stamp}"
         yield Entry(path=entry.path, size=entry.size, stamp=stamp)
 
 

@@ -170,6 +170,8 @@ REASONS: dict[str, str] = {
     "looping": "the caption repeats itself",
     "captioner_error": "the captioner failed on this image",
     "no_sentence": "the caption holds no sentence",
+    "no_masks": "there is no readable mask file beside this image",
+    "bad_masks": "the mask file is damaged, or belongs to an image of another shape",
     "no_region": "no region passed the filters",
     "not_finite": "the model answered NaN or infinity",
     "model_error": "a model failed on this sample",

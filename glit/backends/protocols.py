@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -40,6 +40,21 @@ class Detector(Protocol):
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """Regions per image, best score first, boxes in the image's own pixels."""
+        ...
+
+
+class RegionReader(Protocol):
+    """Takes regions from a text file that lies beside the image."""
+
+    suffix: ClassVar[str]
+    """The file is ``NAME`` and this suffix, beside ``NAME.jpg``."""
+
+    def read(self, text: str, *, width: int, height: int) -> list[Region]:
+        """Regions, best score first, boxes in pixels of the upright image.
+
+        Raises:
+            ValueError: the text is damaged, or belongs to another image.
+        """
         ...
 
 

@@ -21,12 +21,23 @@ def scenes_command(
     image_format: Annotated[
         Literal["png", "jpeg"], typer.Option("--format", help="Image file format.")
     ] = "png",
+    masks: Annotated[
+        bool, typer.Option("--masks", help="Put NAME.json with the masks beside every image.")
+    ] = False,
 ) -> None:
     """Procedural scenes with long captions and ground truth."""
     from glit.scenes import write_scenes
 
     try:
-        write_scenes(output, num=num, seed=seed, level=level, size=size, image_format=image_format)
+        write_scenes(
+            output,
+            num=num,
+            seed=seed,
+            level=level,
+            size=size,
+            image_format=image_format,
+            masks=masks,
+        )
     except OSError as error:
         raise UserError(f"{output}: cannot write there ({error.strerror or error})") from error
     print(f"{num} scenes: {output}/images, {output}/captions.jsonl, {output}/ground_truth.parquet")

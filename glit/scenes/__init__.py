@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from glit.rle import decode_rle, encode_rle
 from glit.scenes.captions import SceneCaption, Sentence, canonical_caption, write_caption
 from glit.scenes.layout import SPLITS, Scene, SceneObject, draw_scene, split_of_seed
-from glit.scenes.render import Rendering, decode_rle, encode_rle, render
+from glit.scenes.render import Rendering, render
 from glit.scenes.write import TRUTH_SCHEMA, write_scenes
 
 __all__ = [

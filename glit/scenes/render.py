@@ -129,22 +129,3 @@ def _tight_box(mask: np.ndarray) -> tuple[int, int, int, int]:
     rows = np.flatnonzero(mask.any(axis=1))
     columns = np.flatnonzero(mask.any(axis=0))
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
-
-
-def encode_rle(mask: np.ndarray) -> list[int]:
-    """Run lengths of a mask in column-major order, zeros first (COCO's uncompressed RLE).
-
-    >>> encode_rle(np.array([[0, 1], [0, 1]], dtype=bool))
-    [2, 2]
-    """
-    flat = mask.T.ravel()
-    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    edges = np.concatenate(([0], changes, [flat.size]))
-    runs = np.diff(edges).tolist()
-    return [0, *runs] if flat[0] else runs
-
-
-def decode_rle(counts: list[int], *, height: int, width: int) -> np.ndarray:
-    """The mask of run lengths made by :func:`encode_rle`: bool ``[height, width]``."""
-    values = np.arange(len(counts)) % 2 == 1
-    return np.repeat(values, counts).reshape(width, height).T

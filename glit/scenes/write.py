@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
 from glit.errors import UserError
+from glit.rle import encode_rle
 from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import Scene, draw_scene, split_of_seed
-from glit.scenes.render import Rendering, encode_rle, render
+from glit.scenes.render import Rendering, render
 from glit.scenes.vocabulary import LEVELS, PLACE_NAMES
 
 _FORMATS = {"png": "png", "jpeg": "jpg", "jpg": "jpg"}
@@ -75,10 +77,12 @@ def write_scenes(
     level: str = "normal",
     size: int = 128,
     image_format: str = "png",
+    masks: bool = False,
 ) -> None:
     """Write ``num`` scenes: ``images/``, ``captions.jsonl`` and, last, ``ground_truth.parquet``.
 
-    The scene of a seed and an index is the same whatever ``num`` and ``size`` are.
+    The scene of a seed and an index is the same whatever ``num`` and ``size`` are. With ``masks``
+    the objects' masks lie beside every image as well, in the layout of SA-1B's files.
 
     :raises UserError: for a level, size, format, seed or number that cannot be.
     """
@@ -102,6 +106,9 @@ def write_scenes(
             rendering, caption = render(scene, size_px=size), write_caption(scene)
             name = _name(index, suffix)
             _save_image(rendering, images / name, suffix)
+            if masks:
+                described = json.dumps(sa1b_annotations(rendering, name=name, image_id=index))
+                (images / name).with_suffix(".json").write_text(described, encoding="utf-8")
             line = {"path": name, "caption": caption.text}
             captions.write(json.dumps(line, ensure_ascii=False) + "\n")
             rows.append(_truth_row(scene, rendering, caption, suffix))
@@ -139,6 +146,33 @@ def _save_image(rendering: Rendering, path: Path, suffix: str) -> None:
         image.save(path, compress_level=1)
     else:
         image.save(path, quality=92)
+
+
+def sa1b_annotations(rendering: Rendering, *, name: str, image_id: int) -> dict[str, Any]:
+    """What SA-1B ships beside an image, with the truth for masks and full marks for each.
+
+    The point of a mask is the middle one of its visible pixels.
+    """
+    height, width = rendering.object_ids.shape
+    annotations = []
+    for number, (x0, y0, x1, y1) in enumerate(rendering.boxes_xyxy):
+        mask = rendering.object_ids == number + 1
+        inside = np.argwhere(mask)
+        y, x = inside[len(inside) // 2].tolist()
+        annotations.append(
+            {
+                "id": number,
+                "segmentation": {"size": [height, width], "counts": encode_rle(mask)},
+                "bbox": [x0, y0, x1 - x0, y1 - y0],
+                "area": len(inside),
+                "predicted_iou": 1.0,
+                "stability_score": 1.0,
+                "crop_box": [0, 0, width, height],
+                "point_coords": [[x, y]],
+            }
+        )
+    image = {"image_id": image_id, "width": width, "height": height, "file_name": name}
+    return {"image": image, "annotations": annotations}
 
 
 def _truth_row(

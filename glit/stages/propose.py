@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from glit.backends.protocols import Detector
+from glit.backends.protocols import Detector, RegionReader
 from glit.config import ProposeConfig
 from glit.geometry import area_ratio_mask, grid_boxes, suppress_duplicates
 from glit.records import Box, Drop, Region, Sample
 from glit.stages.base import ImageSource, Outcome, batched, isolate
 
-VERSION = 2
+VERSION = 3
 _GROUP = 4  # detector batches looked at together, so that images of one shape can meet
 
 
@@ -26,11 +27,10 @@ class ProposeStage:
     def __init__(self, config: ProposeConfig, detector: Detector | None) -> None:
         self._config = config
         self._detector = detector
-        self._grid = "grid" in config.backend.split("+")
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         if self._detector is None:
-            yield from (self._finish(sample, []) for sample in samples)
+            yield from (finish(sample, [], self._config) for sample in samples)
             return
         loaded = zip(samples, images.each(samples), strict=True)
         for group in batched(loaded, self._config.batch_size * _GROUP):
@@ -38,19 +38,48 @@ class ProposeStage:
             found = iter(isolate(good, self._detector.detect) if good else [])
             for sample, image in group:
                 result = image if isinstance(image, Drop) else next(found)
-                yield result if isinstance(result, Drop) else self._finish(sample, result)
+                failed = isinstance(result, Drop)
+                yield result if failed else finish(sample, result, self._config)
 
-    def _finish(self, sample: Sample, detections: list[Region]) -> Outcome:
-        grid = grid_regions(sample.width, sample.height) if self._grid else []
-        kept = select(
-            detections, grid, width=sample.width, height=sample.height, config=self._config
+
+class ShippedRegionsStage:
+    """Regions that lie beside the images in files; no pixel is looked at."""
+
+    name: ClassVar[str] = "propose"
+
+    def __init__(self, config: ProposeConfig, reader: RegionReader) -> None:
+        self._config = config
+        self._reader = reader
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        for sample in samples:
+            found = self._read(sample, images)
+            yield found if isinstance(found, Drop) else finish(sample, found, self._config)
+
+    def _read(self, sample: Sample, images: ImageSource) -> list[Region] | Drop:
+        beside = posixpath.splitext(sample.source_path)[0] + self._reader.suffix
+        try:
+            text = images.text(beside)
+        except (OSError, UnicodeDecodeError) as error:
+            return Drop(reason="no_masks", message=f"{beside} cannot be read: {error}")
+        if text is None:
+            return Drop(reason="no_masks", message=f"there is no {posixpath.basename(beside)}")
+        try:
+            return self._reader.read(text, width=sample.width, height=sample.height)
+        except ValueError as error:
+            return Drop(reason="bad_masks", message=f"{beside}: {error}")
+
+
+def finish(sample: Sample, detections: list[Region], config: ProposeConfig) -> Outcome:
+    """The sample with those of its regions that pass the filters; a drop when none does."""
+    grid = grid_regions(sample.width, sample.height) if "grid" in config.backend.split("+") else []
+    kept = select(detections, grid, width=sample.width, height=sample.height, config=config)
+    if not kept:
+        return Drop(
+            reason="no_region",
+            message=f"none of {len(detections)} regions passed the filters of [propose]",
         )
-        if not kept:
-            return Drop(
-                reason="no_region",
-                message=f"none of {len(detections)} regions passed the filters of [propose]",
-            )
-        return dataclasses.replace(sample, regions=tuple(kept))
+    return dataclasses.replace(sample, regions=tuple(kept))
 
 
 def grid_regions(width: int, height: int) -> list[Region]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from glit.backends.protocols import Detector
+from glit.backends.protocols import Detector, RegionReader
 from glit.backends.weights import Resolved
 
 
@@ -33,3 +33,13 @@ DETECTORS: dict[str, Callable[[Any, Resolved], Detector]] = {
     "sam": _sam,
 }
 """Backend name -> maker; each imports its engine only when it is made."""
+
+
+def _sa1b(config: Any) -> RegionReader:
+    from glit.backends.proposers.sa1b import Sa1bReader
+
+    return Sa1bReader(config)
+
+
+READERS: dict[str, Callable[[Any], RegionReader]] = {"sa1b": _sa1b}
+"""Backend name -> maker, for backends that need no model because the regions are there already."""
