@@ -40,8 +40,8 @@ def decode_rle(counts: Sequence[int], *, height: int, width: int) -> np.ndarray:
 def read_rle(counts: str | Sequence[int], *, height: int, width: int) -> Runs:
     """Checked run lengths, from a list or from the compressed string.
 
-    The COCO library checks neither and answers with boxes outside the mask, or reads past the
-    end of the string.
+    COCO's own library checks neither and answers with boxes outside the mask
+    (docs/decisions/run-lengths.md).
 
     Raises:
         ValueError: the runs are no whole numbers, negative, or do not fill the mask.
