@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 import glit
-from glit.cli import build, evaluate, inspect, scenes, train
+from glit.cli import bench, build, evaluate, inspect, scenes, train
 from glit.errors import GlitError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("retry")(build.retry_command)
 app.command("verify")(inspect.verify_command)
 app.command("query")(inspect.query_command)
 app.command("clean")(inspect.clean_command)
+app.add_typer(bench.bench_app, name="bench")
 app.command("train")(train.train_command)
 app.add_typer(evaluate.eval_app, name="eval")
 app.command("scenes")(scenes.scenes_command)

@@ -1,0 +1,90 @@
+"""A fixed number of regions for every image: random weights propose nothing sensible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glit.backends.protocols import Detector
+from glit.geometry import Boxes, area_ratio_mask, grid_boxes, iou
+from glit.images import Pixels
+from glit.records import Box, Region, RegionSource
+
+_MAX_IOU = 0.8  # below what a propose stage calls a near-duplicate
+_AREAS = (0.011, 0.79)
+_TRIES = 20_000
+
+
+def fixed_boxes(width: int, height: int, number: int) -> Boxes:
+    """The same boxes for every image of a size: whole pixels, 1 % to 80 % of the area.
+
+    No two of them, and none and a cell of the grid, overlap so much that a filter would take one
+    away.
+
+    Args:
+        width: of the image, pixels.
+        height: of the image, pixels.
+        number: how many.
+
+    Returns:
+        [number, 4] xyxy.
+    """
+    rng = np.random.default_rng(0)
+    taken = np.array(list(grid_boxes(width=width, height=height).values()), dtype=np.float64)
+    found: list[np.ndarray] = []
+    for _ in range(_TRIES):
+        if len(found) == number:
+            return np.array(found)
+        box = _draw(rng, width, height)
+        fits = area_ratio_mask(box[None], width=width, height=height, min_ratio=0.01, max_ratio=0.8)
+        if fits[0] and iou(box[None], taken).max() <= _MAX_IOU:
+            found.append(box)
+            taken = np.concatenate([taken, box[None]])
+    raise AssertionError(f"no room for {number} boxes in {width} x {height} pixels")
+
+
+def _draw(rng: np.random.Generator, width: int, height: int) -> np.ndarray:
+    area, aspect = np.exp(rng.uniform(np.log(_AREAS[0]), np.log(_AREAS[1]))), rng.uniform(0.6, 1.6)
+    w = min(width, max(1, round(width * float(np.sqrt(area * aspect)))))
+    h = min(height, max(1, round(height * float(np.sqrt(area / aspect)))))
+    x0, y0 = int(rng.integers(0, width - w + 1)), int(rng.integers(0, height - h + 1))
+    return np.array([x0, y0, x0 + w, y0 + h], dtype=np.float64)
+
+
+def rectangles(width: int, height: int, boxes: Boxes) -> list[np.ndarray]:
+    """The boxes as masks of the image, bool [height, width] each."""
+    masks = []
+    for x0, y0, x1, y1 in boxes.astype(int).tolist():
+        mask = np.zeros((height, width), dtype=bool)
+        mask[y0:y1, x0:x1] = True
+        masks.append(mask)
+    return masks
+
+
+class FixedDetector:
+    """Runs the real detector in full, then hands on fixed boxes instead of its answer."""
+
+    def __init__(self, detector: Detector, *, number: int, source: RegionSource) -> None:
+        self._detector = detector
+        self._number = number
+        self._source: RegionSource = source
+        self.num_proposed = 0
+        """What the real detector gave, so far."""
+
+    def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
+        """See :class:`glit.backends.protocols.Detector`."""
+        self.num_proposed += sum(map(len, self._detector.detect(images)))
+        return [self._regions(*image.shape[:2]) for image in images]
+
+    def _regions(self, height: int, width: int) -> list[Region]:
+        boxes = fixed_boxes(width, height, self._number)
+        return [
+            Region(
+                box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
+                score=round(1 - rank / 1000, 4),
+                label="",
+                source=self._source,
+            )
+            for rank, (x0, y0, x1, y1) in enumerate(boxes.tolist())
+        ]

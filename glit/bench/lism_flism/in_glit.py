@@ -1,0 +1,158 @@
+"""LISM and FLISM by glit's own stages, in this process: propose, match, pack.
+
+What a build does besides is left out on both sides: ingest (which decodes every image once to
+check it), captions, sentences, and the tables between the stages.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from glit.backends.device import pick_device, pick_dtype
+from glit.backends.matchers.clip import ClipMatcher
+from glit.backends.proposers import DETECTORS
+from glit.backends.protocols import Detector, Matcher
+from glit.backends.tokenizer import tokenizer_hash
+from glit.bench.lism_flism.clock import TimedSource
+from glit.bench.lism_flism.fixed import FixedDetector
+from glit.bench.lism_flism.job import XYXY, Batch, Facts, Job, Result
+from glit.bench.lism_flism.operations import matrix_rate
+from glit.executors.stage_task import prepare_process
+from glit.geometry import Boxes
+from glit.images import Pixels
+from glit.records import Drop, Region, RegionSource, Sample
+from glit.schema import dataset_schema
+from glit.stages.base import Outcome
+from glit.stages.match import MatchStage
+from glit.stages.pack import write_file
+from glit.stages.propose import ProposeStage
+
+
+class _CountingDetector:
+    """Hands on what a detector gives, and counts it."""
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+        self.num_proposed = 0
+
+    def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
+        found = self._detector.detect(images)
+        self.num_proposed += sum(map(len, found))
+        return found
+
+
+class _TimedMatcher:
+    """A matcher that says how long it cut and encoded crops."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self.seconds = 0.0
+
+    def embed_regions(
+        self, images: Sequence[Pixels], boxes: Sequence[Boxes]
+    ) -> list[Float[np.ndarray, "R D"]]:
+        started = time.perf_counter()
+        try:
+            return self._matcher.embed_regions(images, boxes)
+        finally:
+            self.seconds += time.perf_counter() - started
+
+    def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
+        return self._matcher.embed_sentences(sentences)
+
+
+class InGlit:
+    """One method over images, by the stages of a build."""
+
+    def __init__(self, job: Job) -> None:
+        import torch
+
+        prepare_process()
+        torch.set_num_threads(job.threads)
+        self._job = job
+        config = job.recipe.propose
+        made = DETECTORS[config.backend.removesuffix("+grid")](config, job.proposer)
+        self._detector = (
+            _CountingDetector(made)
+            if job.num_fixed is None
+            else FixedDetector(made, number=job.num_fixed, source=_source(job))
+        )
+        self._matcher = _TimedMatcher(ClipMatcher(job.recipe.match, job.matcher))
+        self._propose = ProposeStage(config, self._detector)
+        self._match = MatchStage(job.recipe.match, self._matcher)
+        tokenizer = {
+            "name": job.matcher.name,
+            "sha256": tokenizer_hash(job.matcher.path),
+            "context": job.recipe.split.context,
+        }
+        self._schema = dataset_schema(tokenizer=tokenizer)
+
+    def facts(self) -> Facts:
+        """The rate of a matrix product in the proposer's precision, measured now."""
+        device = pick_device(self._job.device)
+        dtype = pick_dtype(self._job.recipe.propose.precision, device)
+        return Facts(
+            matrix_rate=matrix_rate(device, dtype, self._job.matrix_side),
+            precision=str(dtype).removeprefix("torch."),
+        )
+
+    def run(self, batch: Batch) -> Result:
+        """All images of a batch as one chunk."""
+        source = TimedSource(batch.images)
+        self._detector.num_proposed, self._matcher.seconds = 0, 0.0
+        started = time.perf_counter()
+        proposed = list(self._propose.process(batch.samples, source))
+        at_match, waited = time.perf_counter(), source.wait_s
+        matched = list(self._match.process(_good(proposed), source))
+        at_write = time.perf_counter()
+        good = _good(matched)
+        self._job.scratch.mkdir(parents=True, exist_ok=True)
+        path = self._job.scratch / "train-00000-of-00001.parquet"
+        pack = self._job.recipe.pack
+        write_file(good, path, images=batch.images, config=pack, schema=self._schema)
+        ended = time.perf_counter()
+        encode = self._matcher.seconds
+        return Result(
+            parts_s={
+                "wait": source.wait_s,
+                "propose": at_match - started - waited,
+                "encode": encode,
+                "match": at_write - at_match - (source.wait_s - waited) - encode,
+                "write": ended - at_write,
+            },
+            decode_s=source.busy_s,
+            num_proposed=self._detector.num_proposed,
+            num_regions=sum(len(sample.regions or ()) for sample in good),
+            num_dropped=len(batch.samples) - len(good),
+            choices=_choices(batch.samples, good),
+        )
+
+
+def _source(job: Job) -> RegionSource:
+    return "sam" if job.column.method == "lism" else "yolos"
+
+
+def _good(outcomes: Sequence[Outcome]) -> list[Sample]:
+    return [outcome for outcome in outcomes if not isinstance(outcome, Drop)]
+
+
+def _choices(
+    samples: Sequence[Sample], done: Sequence[Sample]
+) -> tuple[tuple[XYXY | None, ...], ...]:
+    """The chosen boxes of all samples; a dropped one has none."""
+    by_id = {sample.sample_id: _chosen(sample) for sample in done}
+    nothing = {s.sample_id: (None,) * len(s.sentences or ()) for s in samples}
+    return tuple(by_id.get(s.sample_id, nothing[s.sample_id]) for s in samples)
+
+
+def _chosen(sample: Sample) -> tuple[XYXY | None, ...]:
+    assert sample.regions is not None and sample.matches is not None
+    boxes: list[XYXY | None] = [None] * len(sample.sentences or ())
+    for pair in sample.matches.pairs:
+        if not pair.global_wins:
+            boxes[pair.sentence] = sample.regions[pair.region].box.xyxy
+    return tuple(boxes)

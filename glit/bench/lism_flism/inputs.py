@@ -1,0 +1,160 @@
+"""What the columns work on: photographs of yours, or scenes, with captions cut into sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from glit.backends.weights import Resolved
+from glit.bench.lism_flism.job import XYXY, Batch
+from glit.config import IngestConfig, SplitConfig
+from glit.errors import InputError
+from glit.listing import entries, find_source
+from glit.records import Caption, Sample
+from glit.scenes import write_scenes
+from glit.stages.ingest import ingest
+from glit.storage import Store
+
+SEED = 2_000_000
+"""Of the scenes: test scenes, which the mini models have not seen."""
+
+CAPTION: tuple[str, ...] = (
+    "Photograph number {n} shows a busy place in broad daylight, seen from a little above the "
+    "heads of the people who pass through it.",
+    "In the foreground of picture {n} a person in a dark jacket carries a large bag over one "
+    "shoulder and looks towards something on the left.",
+    "Behind this person, view {n} has a row of parked vehicles, one of them white with a dent in "
+    "its door and a sticker on the rear window.",
+    "On the right of image {n} stands a tall wooden structure whose paint has come off in long "
+    "strips along its lower edge.",
+    "A small animal with short brown fur lies on the ground near the middle of frame {n}, its "
+    "head resting on its front legs.",
+    "Several round objects of different colours are spread over the table at the bottom of "
+    "scene {n}, next to a folded piece of cloth.",
+    "The upper part of photograph {n} is taken up by trees with thin branches and by a pale sky "
+    "without any clouds in it.",
+    "Soft light falls from the left side of picture {n} and leaves long shadows on the paving, "
+    "which is wet in a few places.",
+)
+"""Eight sentences of usual length, some 190 tokens, for photographs nobody has described. The
+number keeps sentences of different photographs apart, so that none is encoded once for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What a scene's sentences tell of."""
+
+    boxes: dict[int, XYXY]
+    """First character of each sentence about an object -> the object's box, pixels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Images:
+    """Images found or drawn, not cut into sentences yet."""
+
+    store: Store
+    samples: tuple[Sample, ...]
+    """With captions."""
+    what: str
+    """In words, for the report."""
+    notes: tuple[str, ...] = ()
+    truth: tuple[Truth, ...] = ()
+    """One a sample, for scenes."""
+
+
+def photographs(images: str, *, num: int) -> Images:
+    """The first images of a folder, a glob or a list, in sorted order, with the fixed caption.
+
+    Raises:
+        InputError: there is no such folder, or no image in it can be used.
+    """
+    source = find_source(images)
+    store = Store(source.root)
+    found = sorted(entries(source), key=lambda entry: entry.path)[:num]
+    rows = list(ingest(found, store, IngestConfig()))
+    good = [row for row in rows if not row.get("drop")]
+    if not good:
+        raise InputError(f"{images}: none of the {len(rows)} files found can be used as an image")
+    samples = [
+        _sample(row, " ".join(sentence.format(n=number) for sentence in CAPTION))
+        for number, row in enumerate(good, start=1)
+    ]
+    notes = ["Captions: one fixed long caption for every photograph, its number apart."]
+    if len(good) < len(rows):
+        notes.append(f"{len(rows) - len(good)} of {len(rows)} files could not be used.")
+    what = f"{len(good)} photographs, {_extent(samples)}"
+    return Images(store=store, samples=tuple(samples), what=what, notes=tuple(notes))
+
+
+def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> Images:
+    """Scenes with their own captions and the truth about them.
+
+    Args:
+        folder: where they are drawn.
+        num: how many.
+        side_px: their side.
+        image_format: ``png`` or ``jpeg``.
+    """
+    write_scenes(folder, num=num, seed=SEED, size=side_px, image_format=image_format)
+    store = Store(str(folder / "images"))
+    lines = (folder / "captions.jsonl").read_text(encoding="utf-8").splitlines()
+    captions = {line["path"]: line["caption"] for line in map(json.loads, lines)}
+    found = sorted(entries(find_source(store.root)), key=lambda entry: entry.path)
+    rows = list(ingest(found, store, IngestConfig()))
+    truth = {row["path"]: row for row in pq.read_table(folder / "ground_truth.parquet").to_pylist()}
+    return Images(
+        store=store,
+        samples=tuple(_sample(row, captions[row["source_path"]]) for row in rows),
+        what=f"{num} scenes, {side_px} x {side_px} px",
+        truth=tuple(_truth(truth[row["source_path"]]) for row in rows),
+    )
+
+
+def _sample(row: dict[str, Any], caption: str) -> Sample:
+    return Sample(
+        sample_id=row["sample_id"],
+        source_path=row["source_path"],
+        width=row["width"],
+        height=row["height"],
+        num_bytes=row["num_bytes"],
+        caption=Caption(text=caption, kind="provided", model="", revision="", prompt_sha256=""),
+    )
+
+
+def _extent(samples: Sequence[Sample]) -> str:
+    sizes = sorted({(s.width, s.height) for s in samples}, key=lambda size: size[0] * size[1])
+    smallest, largest = f"{sizes[0][0]} x {sizes[0][1]} px", f"{sizes[-1][0]} x {sizes[-1][1]} px"
+    return smallest if len(sizes) == 1 else f"{smallest} to {largest}"
+
+
+def _truth(row: dict[str, Any]) -> Truth:
+    boxes: dict[int, XYXY] = {}
+    for sentence in row["sentences"]:
+        if sentence["kind"] == "object":
+            x0, y0, x1, y1 = sentence["box"]
+            boxes[sentence["char_start"]] = (x0, y0, x1, y1)
+    return Truth(boxes=boxes)
+
+
+def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Batch:
+    """The images as a batch, their captions cut as a build cuts them.
+
+    Args:
+        images: with captions.
+        matcher: whose tokenizer gives the token spans.
+        config: how to cut.
+    """
+    from glit.backends.tokenizer import TextTokenizer
+    from glit.stages.base import ImageSource
+    from glit.stages.split import SplitStage
+
+    stage = SplitStage(config, TextTokenizer(matcher.path))
+    done = list(stage.process(images.samples, ImageSource(images.store)))
+    samples = [sample for sample in done if isinstance(sample, Sample)]
+    assert len(samples) == len(done), "a caption without a sentence"
+    return Batch(images=images.store, samples=tuple(samples))

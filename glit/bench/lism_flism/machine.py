@@ -1,0 +1,54 @@
+"""What a measurement ran on: hardware and versions, no names and no paths."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+import psutil
+
+import glit
+
+_PACKAGES = ("torch", "transformers", "segment-anything", "numpy", "pillow", "simplejpeg")
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe_machine(device: str) -> dict[str, str]:
+    """Processor, cores, memory and, if it is used, the GPU."""
+    found = {
+        "cpu": _cpu_name(),
+        "cores": str(num_cores()),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+    }
+    if device == "cuda":
+        import torch
+
+        properties = torch.cuda.get_device_properties(0)
+        found["gpu"] = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+    return found
+
+
+def _cpu_name() -> str:
+    described = Path("/proc/cpuinfo")
+    if described.is_file():
+        for line in described.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Of Python, glit and what does the work."""
+    found = {"python": platform.python_version(), "glit": glit.__version__}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

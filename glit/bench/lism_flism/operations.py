@@ -1,0 +1,124 @@
+"""Operations of the models, counted from their shapes, and the rate that turns them into a floor.
+
+A multiply-add is two operations. A block of a transformer of width D over n tokens costs
+24 D^2 n (queries, keys, values, output: 8; the two layers of the MLP: 16) and 4 D n^2 for the two
+products of attention. Norms, activations, interpolation and everything after the last matrix are
+left out, so that the floor they give is a floor.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+_MLP_RATIO = 4
+_POINT_TOKENS = 7  # four mask tokens, the IoU token, the point and its padding
+_NUM_MASK_TOKENS = 4
+
+
+def blocks(width: int, num_blocks: int, tokens: int) -> float:
+    """Operations of a transformer with an MLP of four times its width.
+
+    >>> blocks(2, 1, 3)
+    360.0
+    """
+    return float(num_blocks * (24 * width**2 * tokens + 4 * width * tokens**2))
+
+
+def clip_crop(vision: Any) -> float:
+    """CLIP's image encoder on one crop.
+
+    Args:
+        vision: a ``CLIPVisionConfig``.
+    """
+    patches = (vision.image_size // vision.patch_size) ** 2
+    patching = 2 * patches * 3 * vision.patch_size**2 * vision.hidden_size
+    return patching + blocks(vision.hidden_size, vision.num_hidden_layers, patches + 1)
+
+
+def yolos_image(config: Any, height: int, width: int) -> float:
+    """YOLOS on one image of this size after resizing.
+
+    Args:
+        config: a ``YolosConfig``.
+        height: of the model's input, pixels.
+        width: of the model's input, pixels.
+    """
+    patches = (height // config.patch_size) * (width // config.patch_size)
+    patching = 2 * patches * 3 * config.patch_size**2 * config.hidden_size
+    tokens = 1 + patches + config.num_detection_tokens
+    return patching + blocks(config.hidden_size, config.num_hidden_layers, tokens)
+
+
+def sam_image(sam: Any, num_points: int) -> float:
+    """Segment-anything on one image: the encoder once, the decoder for every point.
+
+    Args:
+        sam: a ``segment_anything.modeling.Sam`` with a ViT.
+        num_points: prompts of one point each.
+    """
+    return _sam_encoder(sam.image_encoder) + num_points * _sam_point(sam)
+
+
+def _sam_encoder(encoder: Any) -> float:
+    width, _, patch, _ = encoder.patch_embed.proj.weight.shape
+    side = encoder.img_size // patch
+    tokens = side**2
+    total = 2.0 * tokens * 3 * patch**2 * width
+    for block in encoder.blocks:
+        window = block.window_size or side
+        across = -(-side // window)
+        inside, padded = window**2, (across * window) ** 2
+        # the projections and the attention of a window run over its padding as well
+        total += 8 * width**2 * padded + 4 * width * inside * padded
+        if block.attn.use_rel_pos:
+            total += 4 * width * window * padded
+        total += 4 * _MLP_RATIO * width**2 * tokens
+    out = encoder.neck[0].weight.shape[0]
+    return total + 2 * tokens * width * out + 2 * tokens * out**2 * 9
+
+
+def _sam_point(sam: Any) -> float:
+    decoder, side = sam.mask_decoder, sam.image_encoder.img_size
+    places = (side // sam.image_encoder.patch_embed.proj.weight.shape[2]) ** 2
+    width = decoder.transformer_dim
+    layers = decoder.transformer.layers
+    inner = layers[0].cross_attn_token_to_image.internal_dim
+    # keys and values, and the way back's queries and output, of every place; the two products
+    token_to_image = 4 * places * width * inner + 4 * _POINT_TOKENS * places * inner
+    image_to_token = token_to_image
+    total = len(layers) * (token_to_image + image_to_token) + token_to_image
+    first, second = decoder.output_upscaling[0].weight, decoder.output_upscaling[3].weight
+    upscaling = 8 * places * first.shape[0] * first.shape[1]
+    upscaling += 8 * 4 * places * second.shape[0] * second.shape[1]
+    return float(total + upscaling + 2 * _NUM_MASK_TOKENS * 16 * places * second.shape[1])
+
+
+def matrix_rate(device: Any, dtype: Any, side: int) -> float:
+    """Operations a second of a product of two square matrices: the best of five.
+
+    Args:
+        device: a ``torch.device``.
+        dtype: precision of the product.
+        side: of the matrices.
+    """
+    import torch
+
+    a = torch.randn(side, side, device=device).to(dtype)
+    repeats = 20 if device.type == "cuda" else 1
+
+    def product() -> float:
+        started = time.perf_counter()
+        for _ in range(repeats):
+            torch.matmul(a, a)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - started) / repeats
+
+    product()
+    return 2 * side**3 / min(product() for _ in range(5))
+
+
+def count_parameters(model: Any) -> int:
+    """Parameters of a torch module."""
+    return sum(parameter.numel() for parameter in model.parameters())

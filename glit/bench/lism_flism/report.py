@@ -1,0 +1,296 @@
+"""From passes to figures: medians with their spread, ratios, parameters, floors, projection.
+
+:meth:`Report.as_dict` is what ``lism-flism.json`` holds; Markdown, terminal and picture show the
+same figures.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from glit.bench.lism_flism.job import COLUMNS, PARTS, Column, Facts, Method, Pass
+from glit.bench.lism_flism.quality import Quality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A figure over the repeats."""
+
+    median: float
+    min: float
+    max: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median, smallest and largest.
+
+    >>> spread([3.0, 1.0, 2.0])
+    Spread(median=2.0, min=1.0, max=3.0)
+    """
+    return Spread(median=statistics.median(values), min=min(values), max=max(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Parameters of a method's models."""
+
+    proposer: int
+    clip: int
+    """Both encoders and their projections: one model."""
+
+    @property
+    def table_x(self) -> int:
+        """The papers' sum: CLIP counted once as image and once as text encoder (Table X)."""
+        return self.proposer + 2 * self.clip
+
+    @property
+    def once(self) -> int:
+        """What is in memory: CLIP counted once."""
+        return self.proposer + self.clip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """Seconds an image that the counted operations take at the measured matrix rate."""
+
+    propose_operations: float
+    """Of the proposer an image."""
+    encode_operations: float
+    """Of CLIP's image encoder on the crops of an image."""
+    matrix_rate: float
+    """Operations a second."""
+    precision: str
+
+    @property
+    def propose_s(self) -> float:
+        return self.propose_operations / self.matrix_rate
+
+    @property
+    def encode_s(self) -> float:
+        return self.encode_operations / self.matrix_rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnReport:
+    """A column's figures; seconds are seconds an image."""
+
+    column: Column
+    parts_s: dict[str, Spread]
+    """By :data:`glit.bench.lism_flism.job.PARTS`."""
+    decode_s: Spread
+    """Decoders at work; in glit they work in threads and overlap with the rest."""
+    total_s: Spread
+    images_per_s: Spread
+    regions_per_image: float
+    crops_per_image: float
+    """Regions, and for LISM the whole image."""
+    proposed_per_image: float
+    """What the proposer itself gave, before filters or fixed regions."""
+    num_dropped: int
+    peak_host_mb: float
+    peak_device_mb: float | None
+    busy_share: float | None
+    """Of the device; see :attr:`Report.notes` for how it is measured."""
+    floor: Floor | None
+    """For glit's columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """How many times faster one column is than another, repeat by repeat."""
+
+    fast: str
+    slow: str
+    times: Spread
+    paper: float | None
+    """The papers' figure on their machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """Minutes that a data set would take at the measured speed, beside the papers' minutes."""
+
+    name: str
+    num_images: int
+    minutes: dict[str, float]
+    """By column."""
+    paper_minutes: dict[Method, float]
+    """On the papers' machine; only what they give."""
+
+
+RATIOS: tuple[tuple[str, str, float | None], ...] = (
+    ("flism-glit", "lism-one", 12.7),
+    ("lism-glit", "lism-one", None),
+    ("flism-glit", "flism-one", None),
+)
+"""Faster column, slower column, the papers' figure (FAST-GOAL, Table IX)."""
+
+DATASETS: tuple[tuple[str, int, dict[Method, float]], ...] = (
+    ("DOCCI, 9,647 training images", 9_647, {"lism": 1239.7, "flism": 97.63}),
+    ("DCI, 5,805 training images", 5_805, {"lism": 407.71, "flism": 34.44}),
+    ("100,000 images", 100_000, {"lism": 57 * 1440.0}),
+)
+"""Minutes of preprocessing in FAST-GOAL (Tables V and IX, and its 57 days for 100,000 images with
+LISM); the numbers of training images are GOAL's (section 4.1; DCI: 7,805 less 2,000 for tests)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What was measured."""
+
+    weights: str
+    images: str
+    num_images: int
+    repeats: int
+    warm_up_images: int
+    device: str
+    threads: int
+    num_fixed: int | None
+    """Regions an image fixed to this number; None where the proposers' own count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything the benchmark found."""
+
+    settings: Settings
+    machine: dict[str, str]
+    versions: dict[str, str]
+    columns: tuple[ColumnReport, ...]
+    ratios: tuple[Ratio, ...]
+    parameters: dict[Method, Parameters]
+    projections: tuple[Projection, ...]
+    quality: dict[str, Quality] | None
+    """By column; on scenes with the mini models."""
+    num_quality: int
+    """Scenes the quality was measured on."""
+    notes: tuple[str, ...]
+
+    def column(self, key: str) -> ColumnReport:
+        return next(each for each in self.columns if each.column.key == key)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with the sums that are properties here."""
+        values = asdict(self)
+        values["columns"] = {each.column.key: _column_dict(each) for each in self.columns}
+        values["parameters"] = {
+            method: {**asdict(each), "table_x": each.table_x, "once": each.once}
+            for method, each in self.parameters.items()
+        }
+        return {"benchmark": "lism-flism", **values}
+
+
+def _column_dict(each: ColumnReport) -> dict[str, Any]:
+    values = asdict(each)
+    values["title"] = values.pop("column")["title"]
+    if each.floor is not None:
+        values["floor"] |= {"propose_s": each.floor.propose_s, "encode_s": each.floor.encode_s}
+    return values
+
+
+def column_report(
+    column: Column,
+    passes: Sequence[Pass],
+    *,
+    facts: Mapping[str, Facts],
+    watched: Pass | None,
+    threads: int,
+) -> ColumnReport:
+    """A column's figures.
+
+    Args:
+        column: which.
+        passes: the counted ones.
+        facts: of all columns.
+        watched: a pass that recorded the GPU's kernels; None on a CPU.
+        threads: cores the column could use.
+    """
+    number = passes[0].num_images
+    last = passes[-1]
+    regions = last.result.num_regions / number
+    crops = regions + (column.method == "lism")
+    total = [each.result.total_s / number for each in passes]
+    return ColumnReport(
+        column=column,
+        parts_s={
+            part: spread([each.result.parts_s[part] / number for each in passes]) for part in PARTS
+        },
+        decode_s=spread([each.result.decode_s / number for each in passes]),
+        total_s=spread(total),
+        images_per_s=spread([1 / seconds for seconds in total]),
+        regions_per_image=regions,
+        crops_per_image=crops,
+        proposed_per_image=last.result.num_proposed / number,
+        num_dropped=last.result.num_dropped,
+        peak_host_mb=last.peak_host_mb,
+        peak_device_mb=last.peak_device_mb,
+        busy_share=_busy_share(passes, watched, threads),
+        floor=_floor(column, crops, facts) if column.in_glit else None,
+    )
+
+
+def _busy_share(passes: Sequence[Pass], watched: Pass | None, threads: int) -> float | None:
+    if watched is None:
+        shares = [each.cpu_s / (each.result.total_s * threads) for each in passes]
+        return min(1.0, statistics.median(shares))
+    if not watched.device_s:
+        return None
+    total = statistics.median(each.result.total_s / each.num_images for each in passes)
+    return min(1.0, watched.device_s / watched.num_images / total)
+
+
+def _floor(column: Column, crops: float, facts: Mapping[str, Facts]) -> Floor:
+    models, own = facts[f"{column.method}-one"], facts[column.key]
+    return Floor(
+        propose_operations=models.propose_operations,
+        encode_operations=crops * models.crop_operations,
+        matrix_rate=own.matrix_rate,
+        precision=own.precision,
+    )
+
+
+def ratios(passes: Mapping[str, Sequence[Pass]]) -> tuple[Ratio, ...]:
+    """How many times faster, over the repeats: those of one round are compared with each other."""
+    return tuple(
+        Ratio(
+            fast=fast,
+            slow=slow,
+            times=spread(
+                [
+                    theirs.result.total_s / ours.result.total_s
+                    for ours, theirs in zip(passes[fast], passes[slow], strict=True)
+                ]
+            ),
+            paper=paper,
+        )
+        for fast, slow, paper in RATIOS
+    )
+
+
+def parameters(facts: Mapping[str, Facts]) -> dict[Method, Parameters]:
+    """Of both methods, as their one-at-a-time columns counted them."""
+    return {
+        column.method: Parameters(**facts[column.key].parameters)
+        for column in COLUMNS
+        if not column.in_glit
+    }
+
+
+def project(seconds: Mapping[str, float]) -> tuple[Projection, ...]:
+    """What the papers' data sets would take.
+
+    Args:
+        seconds: an image, by column.
+    """
+    return tuple(
+        Projection(
+            name=name,
+            num_images=number,
+            minutes={key: number * each / 60 for key, each in seconds.items()},
+            paper_minutes=paper,
+        )
+        for name, number, paper in DATASETS
+    )

@@ -1,0 +1,278 @@
+"""The benchmark from the request to the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from glit.backends.device import pick_device
+from glit.bench.lism_flism.inputs import Images, photographs, scenes, with_sentences
+from glit.bench.lism_flism.job import COLUMNS, FULL, Batch, Facts, Job, Order, Pass, Sizes, Weights
+from glit.bench.lism_flism.machine import describe_machine, num_cores, versions
+from glit.bench.lism_flism.models import Models, find_models, make_random
+from glit.bench.lism_flism.processes import Columns
+from glit.bench.lism_flism.quality import Quality, judge
+from glit.bench.lism_flism.report import (
+    Report,
+    Settings,
+    column_report,
+    parameters,
+    project,
+    ratios,
+)
+from glit.errors import InputError, MissingExtraError, StoppedError
+from glit.images import ImageError, decode
+
+NUM_MINI, NUM_ON_CPU, NUM_ON_GPU = 8, 2, 64
+"""Images unless the user says otherwise: mini models, full-size ones on a CPU, and on a GPU."""
+
+NUM_QUALITY = 64
+"""Scenes on which the choices are compared with the truth."""
+
+_MINI_SCENE_PX = 128
+_NUM_WATCHED = 16
+_NUM_GRID = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for."""
+
+    images: str | None
+    """A folder of photographs; None draws scenes."""
+    weights: Weights
+    device: str
+    num_images: int | None = None
+    """None takes what suits weights and device."""
+    repeats: int = 3
+    num_quality: int = NUM_QUALITY
+    sizes: Sizes = FULL
+    """Of the models that random weights make."""
+    threads: int | None = None
+    """Of every column; None takes all cores."""
+
+
+def run(request: Request, progress: Callable[[str], None]) -> Report:
+    """Measure all columns.
+
+    Args:
+        request: what to measure.
+        progress: told in a few words what is going on.
+
+    Raises:
+        GlitError: a model or an image is not there, or a column failed.
+        StoppedError: Ctrl-C; all processes are gone.
+    """
+    _require_packages()
+    device = pick_device(request.device).type
+    with tempfile.TemporaryDirectory(prefix="glit-bench-") as folder:
+        try:
+            return _measure(request, device, Path(folder), progress)
+        except KeyboardInterrupt as error:
+            raise StoppedError("stopped; the benchmark wrote nothing") from error
+
+
+def _require_packages() -> None:
+    for package, extra in (("segment_anything", "sam"), ("matplotlib", "train")):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, extra=extra, needed_for="glit bench lism-flism")
+
+
+def _measure(
+    request: Request, device: str, scratch: Path, progress: Callable[[str], None]
+) -> Report:
+    images = _images(request, device, scratch)
+    progress("making models with random weights" if request.weights == "random" else "models")
+    models = _models(request, images, device, scratch)
+    batch = with_sentences(images, models.matcher, models.recipes["flism"].split)
+    jobs = [
+        _job(request, column_index, models, batch, device, scratch)
+        for column_index in range(len(COLUMNS))
+    ]
+    with Columns(jobs) as columns:
+        facts = _facts(columns, progress)
+        warm_up = _warm_up(request, batch, device)
+        for column in COLUMNS:
+            progress(f"{column.title}: warming up")
+            columns.processes[column.key].ask(Order(batch=warm_up))
+        passes = _rounds(columns, batch, request.repeats, progress)
+        watched = _watched(columns, batch, device, progress)
+        quality = _quality(request, columns, models, scratch, progress)
+    threads = jobs[0].threads
+    reports = tuple(
+        column_report(
+            column,
+            passes[column.key],
+            facts=facts,
+            watched=watched.get(column.key),
+            threads=threads,
+        )
+        for column in COLUMNS
+    )
+    return Report(
+        settings=Settings(
+            weights=request.weights,
+            images=images.what,
+            num_images=len(batch.samples),
+            repeats=request.repeats,
+            warm_up_images=len(warm_up.samples),
+            device=device,
+            threads=threads,
+            num_fixed=request.sizes.num_fixed if request.weights == "random" else None,
+        ),
+        machine=describe_machine(device),
+        versions=versions(),
+        columns=reports,
+        ratios=ratios(passes),
+        parameters=parameters(facts),
+        projections=project({each.column.key: each.total_s.median for each in reports}),
+        quality=quality,
+        num_quality=request.num_quality if quality else 0,
+        notes=(*images.notes, *_notes(request, device)),
+    )
+
+
+def _images(request: Request, device: str, scratch: Path) -> Images:
+    number = request.num_images
+    if number is None:
+        on_cpu = NUM_MINI if request.weights == "mini" else NUM_ON_CPU
+        number = NUM_ON_GPU if device == "cuda" else on_cpu
+    if request.images is not None:
+        return photographs(request.images, num=number)
+    mini = request.weights == "mini"
+    return scenes(
+        scratch / "scenes",
+        num=number,
+        side_px=_MINI_SCENE_PX if mini else request.sizes.scene_px,
+        image_format="png" if mini else "jpeg",
+    )
+
+
+def _models(request: Request, images: Images, device: str, scratch: Path) -> Models:
+    if request.weights != "random":
+        return find_models(request.weights, device)
+    first = images.samples[0]
+    try:
+        pixels = decode(images.store.read(first.source_path))
+    except (OSError, ImageError) as error:
+        raise InputError(f"{first.source_path}: changed while glit looked ({error})") from error
+    captions = [sample.caption.text for sample in images.samples if sample.caption]
+    return make_random(request.sizes, scratch / "models", captions, pixels, device)
+
+
+def _job(
+    request: Request, index: int, models: Models, batch: Batch, device: str, scratch: Path
+) -> Job:
+    column = COLUMNS[index]
+    number = request.sizes.num_fixed - (_NUM_GRID if column.method == "flism" else 0)
+    return Job(
+        column=column,
+        recipe=models.recipes[column.method],
+        proposer=models.proposers[column.method],
+        matcher=models.matcher,
+        batch=batch,
+        device=device,
+        threads=request.threads or num_cores(),
+        num_fixed=number if request.weights == "random" else None,
+        matrix_side=request.sizes.matrix_side,
+        scratch=scratch / column.key,
+    )
+
+
+def _facts(columns: Columns, progress: Callable[[str], None]) -> dict[str, Facts]:
+    """Of all columns, once every one is ready and the machine is quiet."""
+    for column in COLUMNS:
+        progress(f"{column.title}: loading models")
+        columns.processes[column.key].wait_until_ready()
+    progress("counting operations, measuring the matrix rate")
+    return {column.key: columns.processes[column.key].facts() for column in COLUMNS}
+
+
+def _warm_up(request: Request, batch: Batch, device: str) -> Batch:
+    """All images; one where a pass takes minutes (full-size models on a CPU)."""
+    slow = request.weights != "mini" and device == "cpu"
+    return dataclasses.replace(batch, samples=batch.samples[:1] if slow else batch.samples)
+
+
+def _rounds(
+    columns: Columns, batch: Batch, repeats: int, progress: Callable[[str], None]
+) -> dict[str, list[Pass]]:
+    """The counted passes, the columns in turn."""
+    passes: dict[str, list[Pass]] = {column.key: [] for column in COLUMNS}
+    for number in range(1, repeats + 1):
+        for column in COLUMNS:
+            progress(f"{column.title}: repeat {number} of {repeats}")
+            passes[column.key].append(columns.processes[column.key].ask(Order(batch=batch)))
+    return passes
+
+
+def _watched(
+    columns: Columns, batch: Batch, device: str, progress: Callable[[str], None]
+) -> dict[str, Pass]:
+    """A pass of each column that records the GPU's kernels; nothing on a CPU."""
+    if device != "cuda":
+        return {}
+    some = dataclasses.replace(batch, samples=batch.samples[:_NUM_WATCHED])
+    found = {}
+    for column in COLUMNS:
+        progress(f"{column.title}: recording the device")
+        order = Order(batch=some, watch_device=True)
+        found[column.key] = columns.processes[column.key].ask(order)
+    return found
+
+
+def _quality(
+    request: Request,
+    columns: Columns,
+    models: Models,
+    scratch: Path,
+    progress: Callable[[str], None],
+) -> dict[str, Quality] | None:
+    """Choices against the truth, on scenes of their own; only the mini models know what to do."""
+    if request.weights != "mini" or not request.num_quality:
+        return None
+    drawn = scenes(
+        scratch / "truth", num=request.num_quality, side_px=_MINI_SCENE_PX, image_format="png"
+    )
+    batch = with_sentences(drawn, models.matcher, models.recipes["flism"].split)
+    found = {}
+    for column in COLUMNS:
+        progress(f"{column.title}: quality on {request.num_quality} scenes")
+        answer = columns.processes[column.key].ask(Order(batch=batch))
+        found[column.key] = judge(batch.samples, answer.result.choices, drawn.truth)
+    return found
+
+
+def _notes(request: Request, device: str) -> list[str]:
+    notes = []
+    if request.weights == "random":
+        notes += [
+            f"Random weights: speed only. Every image gets {request.sizes.num_fixed} fixed regions "
+            "in all columns, whatever the proposers, which run in full, found; in LISM the whole "
+            "image competes as well.",
+            "SAM's threshold of predicted IoU is set so that as large a share of masks passes it "
+            "as with trained weights; hardly any passes the stability score after it. "
+            "segment-anything therefore encodes hardly any mask as run lengths, which it does "
+            "with trained weights: that favours the one-at-a-time column.",
+        ]
+    elif request.weights == "mini" and request.images is not None:
+        notes.append("The mini models understand only glit's scenes: speed only.")
+    notes += [
+        "One at a time: sentences are encoded in the same call as the crops and count there; in "
+        "glit they count under match.",
+        "Decoding in glit is done by threads while the models work; only the wait for it is part "
+        "of the total.",
+        "Left out on both sides: captions, cutting them into sentences, and glit's ingest.",
+    ]
+    if device == "cuda":
+        notes.append(
+            "Device busy: time with at least one kernel running, recorded in a pass of its own, "
+            "over the median total."
+        )
+    else:
+        notes.append("Device busy: CPU seconds of the process over wall seconds times cores.")
+    return notes

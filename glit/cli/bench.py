@@ -1,0 +1,96 @@
+"""``glit bench``: measurements that a user may want to repeat."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
+
+DeviceName = Literal["auto", "cpu", "cuda"]
+WeightsName = Literal["random", "mini", "manifest"]
+
+
+@bench_app.callback()
+def _bench() -> None:
+    """Measure speed, in ratios on one machine."""
+
+
+@bench_app.command("lism-flism")
+def lism_flism_command(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")],
+    images: Annotated[
+        str | None, typer.Argument(help="A folder of photographs; without it, scenes are drawn.")
+    ] = None,
+    device: Annotated[
+        DeviceName, typer.Option("--device", help="auto takes a GPU when there is one.")
+    ] = "auto",
+    weights: Annotated[
+        WeightsName | None,
+        typer.Option(
+            "--weights",
+            help="mini: embedded models; random: full size, speed only; manifest: the recipes' own."
+            " Without it, manifest where a GPU and the weights are at hand, else mini.",
+        ),
+    ] = None,
+    num_images: Annotated[
+        int | None,
+        typer.Option("--images", min=1, help="How many: 8 with mini, else 2; 64 on a GPU."),
+    ] = None,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Counted rounds.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """LISM against FLISM, as the papers' scripts do them and in glit."""
+    from glit.bench.lism_flism.files import check_writable, write_report
+    from glit.bench.lism_flism.run import Request, run
+    from glit.bench.lism_flism.show import print_report
+
+    console = Console(stderr=as_json, highlight=False)
+    check_writable(output)
+    request = Request(
+        images=images,
+        weights=weights or _default_weights(console, device),
+        device=device,
+        num_images=num_images,
+        repeats=repeats,
+    )
+    with _progress(console) as progress:
+        report = run(request, progress)
+    paths = write_report(report, output)
+    if as_json:
+        print(json.dumps(report.as_dict()))
+        return
+    print_report(report, console)
+    for path in paths:
+        console.print(f"wrote {path}", soft_wrap=True)
+
+
+def _default_weights(console: Console, device: DeviceName) -> WeightsName:
+    """The papers' models on a machine with a GPU and their weights at hand, else ``mini``."""
+    from glit.backends.device import pick_device
+    from glit.bench.lism_flism.models import at_hand
+
+    if pick_device(device).type == "cuda" and at_hand():
+        return "manifest"
+    console.print(
+        "No GPU with weights at hand: taking --weights mini, the embedded models. For the papers' "
+        "models without their weights (speed only), add --weights random.",
+        soft_wrap=True,
+    )
+    return "mini"
+
+
+@contextlib.contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str], None]]:
+    """One line that changes on a terminal; a line a step elsewhere."""
+    if not console.is_terminal:
+        yield lambda text: console.print(text, soft_wrap=True)
+        return
+    with console.status("starting") as status:
+        yield status.update
