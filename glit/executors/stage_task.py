@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +24,8 @@ from glit.work import Work
 _PROCESS_BYTES = 1_200_000_000  # torch and transformers loaded
 _PLAIN_BYTES = 400_000_000
 _ALL_FAILED = 8
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_LARGE_BYTES = 1 << 30
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
 _KILLED = Drop(reason="worker_crash", message="the sample killed its worker process repeatedly")
 
@@ -64,6 +69,7 @@ class StageTask:
 
 def prepare_process() -> None:
     """One thread for a model on a CPU: workers share the cores, and sums keep their order."""
+    _keep_freed_memory()
     try:
         import torch
         from transformers.utils import logging
@@ -72,6 +78,20 @@ def prepare_process() -> None:
     torch.set_num_threads(1)
     logging.disable_progress_bar()
     logging.set_verbosity_error()
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc give tensors the memory it had before instead of asking the kernel each time.
+
+    A model on a CPU frees and allocates the same megabytes in every layer; fetching them as fresh
+    pages costs a tenth to a sixth of its time. The peak stays what it was.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
 
 
 class StageWorker:

@@ -31,15 +31,14 @@ def pictures(scenes):
     return [decode(path.read_bytes()) for path in sorted((scenes / "images").iterdir())[:3]]
 
 
-def test_boxes_hold_their_masks_and_masks_keep_to_the_area_limits(detector, pictures):
+def test_regions_are_masks_whose_own_area_keeps_to_the_limits(pictures):
+    config = ProposeConfig(device="cpu", min_area=0.05, max_area=0.3)
+    detector = DETECTORS["sam"](config, resolve("mini-segmenter"))
     for image, regions in zip(pictures, detector.detect(pictures), strict=True):
-        masks = [m for m in detector.generator.generate(image) if 0.01 <= m["area"] / 128**2 <= 0.8]
-        assert 0 < len(masks) == len(regions)
-        tight = set()
-        for mask in masks:
-            rows, columns = np.nonzero(mask["segmentation"])
-            tight.add((columns.min(), rows.min(), columns.max() + 1, rows.max() + 1))
-        assert {region.box.xyxy for region in regions} == tight
+        (masks,) = detector.masks([image])
+        good = (masks.area_px >= 0.05 * 128**2) & (masks.area_px <= 0.3 * 128**2)
+        assert 0 < good.sum() < len(good)
+        assert {region.box.xyxy for region in regions} == set(map(tuple, masks.boxes[good]))
         scores = [region.score for region in regions]
         assert scores == sorted(scores, reverse=True)
 
@@ -64,7 +63,7 @@ def test_a_published_checkpoint_is_told_by_its_weights_and_wants_permission(tmp_
         DETECTORS["sam"](ProposeConfig(), resolve(str(path)))
     allowed = ProposeConfig(allow_pickle=True, device="cpu")
     made = DETECTORS["sam"](allowed, resolve(str(path)))
-    parameters = sum(p.numel() for p in made.generator.predictor.model.parameters())
+    parameters = sum(p.numel() for p in made.masks.model.parameters())
     assert 90e6 < parameters < 95e6
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(WeightsError, match="not a published segment-anything checkpoint"):

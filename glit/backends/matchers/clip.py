@@ -25,6 +25,8 @@ class ClipMatcher:
         self._torch = require_torch("the matcher")
         from transformers import CLIPModel
 
+        from glit.backends.trimmed import trim_clip_vision
+
         self._batch_size = config.batch_size
         self._device = pick_device(config.device)
         self.dtype = pick_dtype(config.precision, self._device)
@@ -37,6 +39,7 @@ class ClipMatcher:
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
+        trim_clip_vision(self.model.vision_model)
         self.tokenizer = TextTokenizer(model.path)
         self.spec = _crop_spec(str(model.path), self.model.config.vision_config.image_size)
         self.context = int(self.model.config.text_config.max_position_embeddings)

@@ -26,6 +26,8 @@ class YolosDetector:
         self._torch = require_torch("propose.backend = 'yolos'")
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
+        from glit.backends.trimmed import trim_yolos
+
         self._config = config
         self._device = pick_device(config.device)
         self._dtype = pick_dtype(config.precision, self._device)
@@ -41,6 +43,7 @@ class YolosDetector:
                 f"model {model.name!r}: cannot be loaded as YOLOS ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
+        trim_yolos(self.model)
         self._labels = self.model.config.id2label
         self._patch = self.model.config.patch_size
 

@@ -279,7 +279,7 @@ class _Upscaling:
         x = functional.linear(positions, *self._first).unflatten(-1, (4, -1))
         x = functional.gelu(functional.layer_norm(x, weight.shape, weight, bias, eps))
         x = functional.gelu(functional.linear(x, *self._second))  # [K, N, 4, 4 * C / 8]
-        x = x.view(len(x), -1, mixing.shape[-1])  # [K, N * 16, C / 8]
+        x = x.unflatten(-1, (4, -1)).flatten(1, 3)  # [K, N * 16, C / 8]
         logits = (mixing.to(self._dtype) @ x.transpose(1, 2)).float()
         # from [h, w, (dy, dx), (ey, ex)] to [h, dy, ey, w, dx, ex]
         fine = logits.view(*logits.shape[:2], *grid, 2, 2, 2, 2).permute(0, 1, 2, 4, 6, 3, 5, 7)

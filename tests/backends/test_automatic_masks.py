@@ -1,0 +1,174 @@
+"""Automatic masks against segment-anything's own generator, and the parts of the fast way alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from segment_anything import SamAutomaticMaskGenerator
+
+from glit.backends.sam.automatic import AutomaticMasks
+from glit.backends.sam.decoder import PointDecoder
+from glit.backends.sam.encoder import _BIAS_ELEMENTS, encode
+from glit.backends.sam.model import PRESETS, SamConfig, build_sam, load_sam
+from glit.backends.weights import resolve
+from glit.geometry import iou
+from glit.images import decode
+
+WINDOWED = SamConfig(
+    image_size=112,
+    patch_size=8,
+    embed_dim=48,
+    depth=3,
+    num_heads=3,
+    global_attn_indexes=(1,),
+    window_size=4,
+    prompt_dim=32,
+    decoder_mlp_dim=48,
+    decoder_num_heads=4,
+    iou_head_dim=32,
+)
+"""Every part of the published encoder on a small scale; windows do not fit the grid of 14."""
+
+
+@pytest.fixture(scope="module")
+def segmenter():
+    model, _, thresholds = load_sam(resolve("mini-segmenter").path)
+    return model, thresholds
+
+
+@pytest.fixture(scope="module")
+def pictures(scenes):
+    """Scenes, one of them wide, one high, one large."""
+    found = [decode(path.read_bytes()) for path in sorted((scenes / "images").iterdir())[:5]]
+    wide, high = found[0][:90], np.ascontiguousarray(found[1][:, 20:110])
+    large = found[2].repeat(3, axis=0).repeat(3, axis=1)[:301, :377]
+    return [*found, wide, high, np.ascontiguousarray(large)]
+
+
+@pytest.fixture(scope="module")
+def published(segmenter, pictures):
+    """What segment-anything answers, made comparable."""
+    model, thresholds = segmenter
+    generator = SamAutomaticMaskGenerator(
+        model,
+        points_per_side=thresholds.points_per_side,
+        pred_iou_thresh=thresholds.pred_iou_thresh,
+        stability_score_thresh=thresholds.stability_score_thresh,
+        stability_score_offset=thresholds.stability_score_offset,
+        box_nms_thresh=thresholds.box_nms_thresh,
+    )
+    return [generator.generate(picture) for picture in pictures]
+
+
+def with_random_offsets(model):
+    """Biases and positions that start at zero would hide mistakes."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
+    return model
+
+
+def box_of(mask):
+    rows, columns = np.nonzero(mask["segmentation"])
+    return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+def test_exact_masks_are_those_of_segment_anything_number_by_number(segmenter, pictures, published):
+    found = AutomaticMasks(*segmenter, exact=True)(pictures)
+    assert sum(map(len, published)) > 20
+    for own, theirs in zip(found, published, strict=True):
+        assert own.boxes.tolist() == [box_of(mask) for mask in theirs]
+        assert own.area_px.tolist() == [mask["area"] for mask in theirs]
+        assert own.predicted_iou.tolist() == [mask["predicted_iou"] for mask in theirs]
+        assert own.stability.tolist() == [mask["stability_score"] for mask in theirs]
+
+
+def test_fast_masks_agree_with_segment_anything(segmenter, pictures, published):
+    found = AutomaticMasks(*segmenter)(pictures)
+    assert [len(own.boxes) for own in found] == [len(theirs) for theirs in published]
+    for own, theirs in zip(found, published, strict=True):
+        boxes = np.array([box_of(mask) for mask in theirs], float).reshape(-1, 4)
+        assert (iou(boxes, own.boxes.astype(float)).max(axis=1, initial=0) >= 0.98).all()
+
+
+def test_images_of_one_batch_do_not_change_each_other(segmenter, pictures):
+    masks = AutomaticMasks(*segmenter)
+    for alone, together in zip(
+        [masks([picture])[0] for picture in pictures], masks(pictures), strict=True
+    ):
+        assert alone.boxes.tolist() == together.boxes.tolist()
+        np.testing.assert_allclose(alone.predicted_iou, together.predicted_iou, atol=1e-5)
+
+
+def test_an_image_without_masks_has_none(segmenter, pictures):
+    model, thresholds = segmenter
+    for change in ({"pred_iou_thresh": 2.0}, {"stability_score_thresh": 2.0}):
+        for exact in (False, True):
+            masks = AutomaticMasks(model, replace(thresholds, **change), exact=exact)
+            assert [len(each.boxes) for each in masks(pictures[:2])] == [0, 0]
+    assert AutomaticMasks(model, thresholds)([]) == []
+
+
+@pytest.mark.parametrize("config", [WINDOWED, PRESETS["mini"]], ids=["windowed", "mini"])
+def test_the_encoder_answers_as_the_published_one(config):
+    torch.manual_seed(0)
+    model = with_random_offsets(build_sam(config))
+    images = torch.randn(3, 3, config.image_size, config.image_size)
+    with torch.inference_mode():
+        wanted = torch.cat([model.image_encoder(image[None]) for image in images])
+        np.testing.assert_allclose(encode(model.image_encoder, images), wanted, atol=2e-4)
+
+
+def test_heads_are_taken_in_parts_where_the_bias_would_be_large(monkeypatch):
+    torch.manual_seed(0)
+    model = with_random_offsets(build_sam(WINDOWED))
+    images = torch.randn(2, 3, 112, 112)
+    with torch.inference_mode():
+        whole = encode(model.image_encoder, images)
+        monkeypatch.setitem(_BIAS_ELEMENTS, "cpu", 2 * 196**2)
+        np.testing.assert_allclose(encode(model.image_encoder, images), whole, atol=1e-5)
+
+
+def test_the_decoder_answers_as_the_published_one():
+    torch.manual_seed(0)
+    model = with_random_offsets(build_sam(WINDOWED))
+    embeddings, points = torch.randn(2, 32, 14, 14), torch.rand(2, 5, 2) * 112
+    wanted = torch.rand(2, 5, 3) > 0.5
+    wanted[0, 0] = False  # a point nobody wants is not upscaled
+    with torch.inference_mode():
+        decoder = PointDecoder(model, torch.float32)
+        decoded = decoder.decode(decoder.prepare(embeddings), points)
+        masks = decoder.masks(decoded, wanted)
+        theirs = [
+            published_decoder(model, e[None], p) for e, p in zip(embeddings, points, strict=True)
+        ]
+    np.testing.assert_allclose(
+        decoded.predicted_iou, torch.stack([i for _, i in theirs]), atol=1e-4
+    )
+    logits = torch.stack([m for m, _ in theirs])
+    assert masks.shape == (int(wanted.sum()), 56, 56)
+    np.testing.assert_allclose(masks, logits[wanted], atol=1e-4)
+
+
+def published_decoder(model, embedding, points):
+    labels = torch.ones(len(points), 1)
+    sparse, dense = model.prompt_encoder(points=(points[:, None], labels), boxes=None, masks=None)
+    return model.mask_decoder(
+        image_embeddings=embedding,
+        image_pe=model.prompt_encoder.get_dense_pe(),
+        sparse_prompt_embeddings=sparse,
+        dense_prompt_embeddings=dense,
+        multimask_output=True,
+    )
+
+
+def test_the_encoder_can_be_compiled(segmenter, pictures, monkeypatch):
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function: real(function, backend="eager"))
+    plain = AutomaticMasks(*segmenter)(pictures[:1])[0]
+    compiled = AutomaticMasks(*segmenter, compiled=True)(pictures[:1])[0]
+    assert plain.boxes.tolist() == compiled.boxes.tolist()
