@@ -71,7 +71,7 @@ class Sizes:
 FULL = Sizes(
     sam=PRESETS["vit_h"],
     points_per_side=32,
-    yolos={"image_size": [800, 1344], "use_mid_position_embeddings": True},
+    yolos={"image_size": [800, 1344], "use_mid_position_embeddings": True, "num_labels": 91},
     shortest_px=800,
     longest_px=1333,
     clip=VIT_B_16,

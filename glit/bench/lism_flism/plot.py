@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glit.bench.lism_flism.job import PARTS
+from glit.bench.lism_flism.job import COLUMNS, PARTS
 from glit.bench.lism_flism.report import ColumnReport, Report
 from glit.bench.lism_flism.show import figure, headline
 
@@ -86,7 +86,7 @@ def _totals(axis: Any, report: Report) -> None:
         )
         if row:
             axis.annotate(
-                f"{figure(columns[0].total_s.median / total.median)} × faster",
+                f"{figure(report.ratio(column.column.key, COLUMNS[0].key).times.median)} × faster",
                 xy=(1, 0.5),
                 xycoords=label,
                 xytext=(8, 0),
@@ -151,7 +151,7 @@ def _footer(report: Report) -> str:
     settings = report.settings
     spread = "bars" if settings.repeats > 1 else ""
     text = f"Median of {settings.repeats} {'repeats' if settings.repeats > 1 else 'repeat'}"
-    text += ", thick line: smallest to largest." if spread else "."
+    text += ", lines: smallest to largest." if spread else "."
     text += " Decode: only what was waited for."
     if settings.num_fixed is not None:
         text += f" Random weights: {settings.num_fixed} fixed regions an image, speed only."

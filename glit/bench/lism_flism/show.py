@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from glit.bench.lism_flism.job import COLUMNS
-from glit.bench.lism_flism.report import ColumnReport, Report, Spread
+from glit.bench.lism_flism.report import TABLE_X, ColumnReport, Report, Spread
 
 _SMALLEST_S = 0.0001
 _DAYS_FROM_MIN = 2 * 1440
+_WIDE = 110  # columns of a terminal on which ranges fit beside medians
 Row = tuple[str, list[str]]
 
 
@@ -77,7 +78,7 @@ def _part(name: str) -> Callable[[ColumnReport], str]:
 
 _CELLS: tuple[tuple[str, Callable[[ColumnReport], str]], ...] = (
     ("decode", lambda column: with_range(column.decode_s)),
-    ("· of it waited for", _part("wait")),
+    ("· waiting for it", _part("wait")),
     ("propose", _part("propose")),
     ("· its floor", _floor("propose")),
     ("crop + encode", _part("encode")),
@@ -87,7 +88,6 @@ _CELLS: tuple[tuple[str, Callable[[ColumnReport], str]], ...] = (
     ("total", lambda column: with_range(column.total_s)),
     ("images a second", lambda column: with_range(column.images_per_s)),
     ("regions an image", lambda column: figure(column.regions_per_image)),
-    ("proposed an image", lambda column: figure(column.proposed_per_image)),
     ("peak device memory", lambda column: _memory(column.peak_device_mb)),
     ("peak host memory", lambda column: _memory(column.peak_host_mb)),
     ("device busy", lambda column: _share(column.busy_share)),
@@ -97,7 +97,11 @@ _STRONG = ("total", "images a second")
 
 def main_rows(report: Report) -> list[Row]:
     """Seconds an image by part, and what else every column has a figure of."""
-    return [(name, [cell(column) for column in report.columns]) for name, cell in _CELLS]
+    rows = [(name, [cell(column) for column in report.columns]) for name, cell in _CELLS]
+    if report.settings.num_fixed is not None:
+        own = [figure(column.proposed_per_image) for column in report.columns]
+        rows.append(("proposed before they were fixed", own))
+    return rows
 
 
 def ratio_rows(report: Report) -> list[Row]:
@@ -119,13 +123,16 @@ def parameter_rows(report: Report) -> list[Row]:
         return [f"{number / 1e6:.1f}" for number in numbers]
 
     lism, flism = report.parameters["lism"], report.parameters["flism"]
-    return [
+    rows = [
         ("image encoder: CLIP", millions(lism.clip, flism.clip)),
         ("text encoder: CLIP", millions(lism.clip, flism.clip)),
         ("proposer: SAM, YOLOS", millions(lism.proposer, flism.proposer)),
         ("as the papers count (Table X)", millions(lism.table_x, flism.table_x)),
         ("CLIP, which is one model, counted once", millions(lism.once, flism.once)),
     ]
+    if report.settings.weights != "mini":
+        rows.append(("Table X as printed", [str(TABLE_X["lism"]), str(TABLE_X["flism"])]))
+    return rows
 
 
 def quality_rows(report: Report) -> list[Row]:
@@ -251,15 +258,20 @@ def _table(heads: Sequence[str], rows: Sequence[Row], *, strong: Sequence[str] =
 
 def print_report(report: Report, console: Console) -> None:
     """The tables on the terminal."""
-    titles = [column.title for column in COLUMNS]
+    titles = [
+        column.title.replace(" one ", "\none ").replace(" in ", "\nin ") for column in COLUMNS
+    ]
     console.print(f"\n{headline(report)}", soft_wrap=True)
-    _print(console, ["seconds an image", *titles], main_rows(report), strong=_STRONG)
+    rows = main_rows(report)
+    if console.width < _WIDE:
+        rows = [(name, [cell.partition(" (")[0] for cell in cells]) for name, cells in rows]
+    _print(console, ["seconds an image", *titles], rows, strong=_STRONG)
     _print(console, ["times faster", "here", "papers"], ratio_rows(report))
     _print(console, ["parameters, millions", "LISM", "FLISM"], parameter_rows(report))
     if report.quality is not None:
-        heads = [f"quality, {report.num_quality} scenes", *titles]
+        heads = [f"quality on\n{report.num_quality} scenes", *titles]
         _print(console, heads, quality_rows(report))
-    heads = ["projection, not measured", *titles, "papers: LISM", "papers: FLISM"]
+    heads = ["projection,\nnot measured", *titles, "papers:\nLISM", "papers:\nFLISM"]
     _print(console, heads, projection_rows(report))
     for note in (*report.notes, *_drop_notes(report)):
         console.print(f"- {note}")

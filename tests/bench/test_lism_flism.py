@@ -1,0 +1,347 @@
+"""The benchmark of LISM against FLISM: the columns do the same work, and its figures are right."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from glit.backends.sam.model import PRESETS, build_sam
+from glit.backends.weights import resolve
+from glit.bench.lism_flism.clock import covered
+from glit.bench.lism_flism.files import write_report
+from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
+from glit.bench.lism_flism.inputs import Truth, photographs, with_sentences
+from glit.bench.lism_flism.inputs import scenes as draw_scenes
+from glit.bench.lism_flism.job import COLUMNS, FULL, PARTS, TINY, Job, Order
+from glit.bench.lism_flism.models import SHARE_PASSING, calibrated_threshold, find_models
+from glit.bench.lism_flism.operations import (
+    blocks,
+    clip_crop,
+    count_parameters,
+    sam_image,
+    yolos_image,
+)
+from glit.bench.lism_flism.processes import ColumnProcess
+from glit.bench.lism_flism.quality import judge
+from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
+from glit.bench.lism_flism.run import Request, run
+from glit.bench.lism_flism.show import main_rows, markdown, print_report
+from glit.config import SplitConfig
+from glit.errors import GlitError, InputError, RunError, StoppedError
+from glit.geometry import area_ratio_mask, grid_boxes, iou
+
+KEYS = [column.key for column in COLUMNS]
+
+
+def measured(**changes) -> Report:
+    values = {"images": None, "device": "cpu", "num_images": 2, "repeats": 1, "threads": 1}
+    return run(Request(**{**values, **changes}), lambda text: None)
+
+
+@pytest.fixture(scope="module")
+def mini() -> Report:
+    return measured(weights="mini", num_quality=4, sizes=TINY)
+
+
+@pytest.fixture(scope="module")
+def random_tiny() -> Report:
+    return measured(weights="random", sizes=TINY)
+
+
+def test_four_columns_whose_parts_make_up_their_total(mini):
+    assert [each.column.key for each in mini.columns] == KEYS
+    for each in mini.columns:
+        parts = sum(each.parts_s[part].median for part in PARTS)
+        assert each.total_s.median == pytest.approx(parts)
+        assert each.images_per_s.median == pytest.approx(1 / each.total_s.median)
+        assert min(each.parts_s[part].median for part in PARTS) > 0
+        assert each.peak_host_mb > 100 and each.peak_device_mb is None
+        assert each.num_dropped == 0
+    for key in ("lism-one", "flism-one"):
+        column = mini.column(key)
+        assert column.decode_s == column.parts_s["wait"]
+
+
+def test_both_ways_of_a_method_look_at_the_same_regions(mini):
+    for method in ("lism", "flism"):
+        one, ours = mini.column(f"{method}-one"), mini.column(f"{method}-glit")
+        assert one.regions_per_image == ours.regions_per_image > 2
+    assert mini.column("lism-glit").crops_per_image == mini.column("lism-one").regions_per_image + 1
+    assert mini.column("flism-one").proposed_per_image == (
+        mini.column("flism-one").regions_per_image - 5
+    )
+
+
+def test_choices_are_right_where_the_truth_is_known(mini):
+    assert mini.quality is not None and set(mini.quality) == set(KEYS)
+    for key, found in mini.quality.items():
+        assert found.right > 0.9 if key.startswith("flism") else found.right > 0.7
+        assert 0.6 < found.mean_iou <= 1
+        assert found.num_object_sentences == mini.quality["flism-one"].num_object_sentences
+        assert (found.global_wins > 0) == key.startswith("lism")
+
+
+def test_parameters_are_those_of_the_models(mini):
+    from safetensors import safe_open
+
+    def stored(name: str) -> int:
+        with safe_open(resolve(name).path / "model.safetensors", "pt") as file:
+            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118
+        buffers = ("positional_encoding_gaussian_matrix", "pixel_mean", "pixel_std", "position_ids")
+        return sum(int(np.prod(s)) for key, s in shapes.items() if not key.endswith(buffers))
+
+    assert mini.parameters["flism"].clip == stored("mini-matcher")
+    assert mini.parameters["flism"].proposer == stored("mini-proposer")
+    assert mini.parameters["lism"].proposer == stored("mini-segmenter")
+
+
+def test_random_weights_get_thirty_regions_in_every_column(random_tiny):
+    assert random_tiny.settings.num_fixed == 30
+    assert random_tiny.settings.warm_up_images == 1
+    for each in random_tiny.columns:
+        assert each.regions_per_image == 30
+        assert each.crops_per_image == (31 if each.column.method == "lism" else 30)
+    assert random_tiny.quality is None
+    assert any("speed only" in note and "30" in note for note in random_tiny.notes)
+
+
+def test_ratios_and_projection_follow_from_the_totals(random_tiny):
+    total = {each.column.key: each.total_s.median for each in random_tiny.columns}
+    first = random_tiny.ratio("flism-glit", "lism-one")
+    assert first.paper == 12.7
+    assert first.times.median == pytest.approx(total["lism-one"] / total["flism-glit"])
+    docci = random_tiny.projections[0]
+    assert docci.minutes["lism-one"] == pytest.approx(9647 * total["lism-one"] / 60)
+
+
+def test_projection_by_hand():
+    docci, dci, many = project({"lism-one": 6.0})
+    assert docci.minutes["lism-one"] == pytest.approx(964.7)
+    assert docci.paper_minutes == {"lism": 1239.7, "flism": 97.63}
+    assert dci.minutes["lism-one"] == pytest.approx(580.5)
+    assert dci.paper_minutes == {"lism": 407.71, "flism": 34.44}
+    assert many.minutes["lism-one"] == pytest.approx(10_000)
+    assert many.paper_minutes == {"lism": 57 * 24 * 60}
+
+
+def test_files_hold_the_same_figures(mini, tmp_path):
+    paths = write_report(mini, tmp_path)
+    assert [path.name for path in paths] == [
+        f"lism-flism.{s}" for s in ("json", "md", "png", "svg")
+    ]
+    values = json.loads(paths[0].read_text())
+    page = paths[1].read_text()
+    for key in KEYS:
+        median = values["columns"][key]["total_s"]["median"]
+        assert median == mini.column(key).total_s.median
+        row = next(line for line in page.splitlines() if line.startswith("| **total**"))
+        shown = [float(x) for x in re.findall(r"\*\*([\d.]+)\*\*", row)]
+        assert shown[KEYS.index(key)] == pytest.approx(median, rel=0.01)
+    table_x = values["parameters"]["lism"]["table_x"] / 1e6
+    assert f"{table_x:.1f}" in page and "projection" in page.lower()
+    assert paths[2].read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in paths[3].read_text()
+
+
+def test_the_picture_is_the_same_every_time(random_tiny, tmp_path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+        write_report(random_tiny, folder)
+    assert (folders[0] / "lism-flism.svg").read_bytes() == (
+        folders[1] / "lism-flism.svg"
+    ).read_bytes()
+
+
+def test_no_path_of_the_machine_in_the_output(random_tiny):
+    text = json.dumps(random_tiny.as_dict()) + markdown(random_tiny)
+    assert "/" not in re.sub(r"[A-Za-z]+/s |min–max|\bG/s", "", text.replace("</", ""))
+
+
+def test_terminal_and_page_show_the_same_cells(random_tiny):
+    console = Console(width=200, record=True, quiet=False, file=open(os.devnull, "w"))
+    print_report(random_tiny, console)
+    text = console.export_text()
+    for _, cells in main_rows(random_tiny):
+        assert all(cell in text for cell in cells)
+
+
+def test_table_x_adds_up():
+    import torch
+    from transformers import CLIPConfig, CLIPModel, YolosConfig, YolosForObjectDetection
+
+    with torch.device("meta"):
+        sam = build_sam(FULL.sam)
+        yolos = YolosForObjectDetection(YolosConfig(**FULL.yolos))
+        clip = CLIPModel(CLIPConfig(vision_config={"patch_size": 16}))
+    clip_parameters = count_parameters(clip)
+    lism = Parameters(proposer=count_parameters(sam), clip=clip_parameters)
+    flism = Parameters(proposer=count_parameters(yolos), clip=clip_parameters)
+    assert round(clip_parameters / 1e6, 1) == 149.6
+    assert round(lism.proposer / 1e6, 1) == 641.1
+    assert round(flism.proposer / 1e6, 1) == 127.8
+    assert round(lism.table_x / 1e6, 1) == 940.3
+    assert round(flism.table_x / 1e6, 1) == 427.0  # Table X prints 426.9; its parts give 427.0
+    assert TABLE_X == {"lism": 940.3, "flism": 426.9}
+    assert round(lism.once / 1e6, 1) == 790.7
+    assert round(flism.once / 1e6, 1) == 277.4
+
+
+def test_operations_of_the_full_models():
+    """ViT-B/16 is known as 17.5 G multiply-adds an image, SAM's ViT-H as 2.98 T."""
+    import torch
+    from transformers import CLIPVisionConfig, YolosConfig
+
+    vision = CLIPVisionConfig(patch_size=16)
+    assert clip_crop(vision) / 2 == pytest.approx(17.5e9, rel=0.02)
+    with torch.device("meta"):
+        sam = build_sam(PRESETS["vit_h"])
+    encoder = sam_image(sam, 0)
+    assert encoder / 2 == pytest.approx(2.98e12, rel=0.05)
+    point = sam_image(sam, 1) - encoder
+    assert sam_image(sam, 1024) == pytest.approx(encoder + 1024 * point)
+    tokens = 1 + 50 * 66 + 100
+    patching = 2 * 50 * 66 * 3 * 16**2 * 768
+    wanted = patching + blocks(768, 12, tokens)
+    assert yolos_image(YolosConfig(**FULL.yolos), 800, 1056) == wanted
+
+
+@pytest.mark.parametrize("size", [(1024, 1024), (640, 427), (96, 96), (3000, 400)])
+def test_fixed_boxes_pass_every_filter(size):
+    width, height = size
+    boxes = fixed_boxes(width, height, 30)
+    assert boxes.shape == (30, 4)
+    assert (boxes == boxes.round()).all() and (boxes == fixed_boxes(width, height, 30)).all()
+    limits = {"min_ratio": 0.01, "max_ratio": 0.8}
+    assert area_ratio_mask(boxes, width=width, height=height, **limits).all()
+    grid = np.array(list(grid_boxes(width=width, height=height).values()), dtype=float)
+    everything = np.concatenate([grid, boxes])
+    overlaps = iou(everything, everything)[5:]
+    overlaps[np.arange(30), np.arange(5, 35)] = 0
+    assert overlaps.max() <= 0.8
+    masks = rectangles(width, height, boxes)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    assert [mask.sum() for mask in masks] == areas.tolist()
+
+
+def test_quality_by_hand(scenes):
+    found = photographs(str(scenes / "images"), num=1)
+    sample = with_sentences(found, resolve("mini-matcher"), SplitConfig()).samples[0]
+    starts = [sentence.char_start for sentence in sample.sentences or ()]
+    truth = Truth(
+        boxes={starts[0]: (0, 0, 10, 10), starts[1]: (0, 0, 10, 10), starts[2]: (5, 5, 9, 9)}
+    )
+    chosen = [(0.0, 0.0, 10.0, 8.0), (0.0, 0.0, 10.0, 4.0), None, (1.0, 1.0, 2.0, 2.0)]
+    chosen += [None] * (len(starts) - len(chosen))
+    result = judge([sample], [tuple(chosen)], [truth])
+    assert result.num_object_sentences == 3
+    assert result.right == pytest.approx(1 / 3)
+    assert result.mean_iou == pytest.approx((0.8 + 0.4) / 2)
+    assert result.global_wins == pytest.approx((len(starts) - 3) / len(starts))
+    assert result.global_wins_object == pytest.approx(1 / 3)
+
+
+def test_captions_of_photographs_differ_and_are_long(scenes):
+    found = photographs(str(scenes / "images"), num=2)
+    batch = with_sentences(found, resolve("mini-matcher"), SplitConfig())
+    texts = [[sentence.text for sentence in s.sentences or ()] for s in batch.samples]
+    assert [len(each) for each in texts] == [8, 8]
+    assert not set(texts[0]) & set(texts[1])
+    assert 150 < len(found.samples[0].caption.text.split()) < 220
+
+
+def test_a_folder_without_photographs(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"no picture")
+    with pytest.raises(InputError, match="none of the 1 files"):
+        photographs(str(tmp_path), num=3)
+
+
+def test_the_threshold_lets_the_wanted_share_pass():
+    import torch
+    from segment_anything import SamPredictor
+
+    torch.manual_seed(0)
+    sam = build_sam(TINY.sam)
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    threshold = calibrated_threshold(sam, image, 4)
+    predictor = SamPredictor(sam)
+    predictor.set_image(image)
+    places = (np.arange(4) + 0.5) * 16
+    scores = [
+        predictor.predict(np.array([[x, y]]), np.array([1]))[1] for y in places for x in places
+    ]
+    assert (np.concatenate(scores) > threshold).mean() == pytest.approx(SHARE_PASSING, abs=0.03)
+
+
+def test_covered_time_counts_overlaps_once():
+    assert covered([(0, 10), (2, 3), (8, 12), (20, 21)]) == 13
+    assert covered([]) == 0
+
+
+@pytest.fixture
+def job(tmp_path) -> Job:
+    models = find_models("mini", "cpu")
+    drawn = draw_scenes(tmp_path / "scenes", num=1, side_px=128, image_format="png")
+    return Job(
+        column=COLUMNS[3],
+        recipe=models.recipes["flism"],
+        proposer=models.proposers["flism"],
+        matcher=models.matcher,
+        batch=with_sentences(drawn, models.matcher, models.recipes["flism"].split),
+        device="cpu",
+        threads=1,
+        num_fixed=None,
+        matrix_side=64,
+        scratch=tmp_path / "scratch",
+    )
+
+
+def test_a_dying_column_is_named(job):
+    process = ColumnProcess(job)
+    try:
+        process.wait_until_ready()
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(RunError, match=r"column 'FLISM in glit': its process died \(exit code"):
+            process.ask(Order(batch=job.batch))
+    finally:
+        process.close()
+    assert not process.is_alive
+
+
+def test_a_column_that_fails_says_why_and_is_named(job, tmp_path):
+    missing = dataclasses.replace(job.proposer, path=tmp_path / "nowhere")
+    process = ColumnProcess(dataclasses.replace(job, proposer=missing))
+    try:
+        with pytest.raises(GlitError, match="column 'FLISM in glit': model 'mini-proposer'") as it:
+            process.wait_until_ready()
+        assert it.value.exit_code == 2
+    finally:
+        process.close()
+
+
+def test_interrupting_ends_all_processes(monkeypatch):
+    started = []
+    original = ColumnProcess.__init__
+
+    def remember(self, job):
+        original(self, job)
+        started.append(self)
+
+    monkeypatch.setattr(ColumnProcess, "__init__", remember)
+
+    def interrupt(text: str) -> None:
+        if "loading" in text:
+            raise KeyboardInterrupt
+
+    request = Request(images=None, weights="mini", device="cpu", num_images=1, threads=1)
+    with pytest.raises(StoppedError, match="stopped"):
+        run(request, interrupt)
+    assert len(started) == 4
+    assert not any(process.is_alive for process in started)
