@@ -158,7 +158,7 @@ class ProposeConfig:
     device: Device = _speed("auto")
     """``auto`` takes a GPU when there is one."""
     precision: Precision = "auto"
-    """``auto`` is float32 on a CPU and bfloat16 on a GPU."""
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU; with SAM float32 everywhere."""
 
     def __post_init__(self) -> None:
         _need(

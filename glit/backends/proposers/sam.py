@@ -47,11 +47,13 @@ class SamDetector:
             ) from error
         self._config = config
         device = pick_device(config.device)
+        # a mask is a comparison at every pixel: bfloat16 moves one box in eight
+        precision = "float32" if config.precision == "auto" else config.precision
         self.masks = AutomaticMasks(
             sam.to(device),
             thresholds,
             exact=config.exact_masks,
-            dtype=pick_dtype(config.precision, device),
+            dtype=pick_dtype(precision, device),
             compiled=config.compile,
         )
 
