@@ -57,6 +57,7 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m glit.bench.build
+	$(BIN)/glit bench lism-flism -o runs/bench/lism-flism
 
 mini-report: $(STAMP)
 	$(BIN)/python -m tools.mini.report

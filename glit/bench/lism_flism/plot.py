@@ -52,7 +52,11 @@ def plot(report: Report, png: Path, svg: Path) -> None:
         _totals(axes[0], report)
         _shares(axes[1], report)
         drawing.text(
-            0.02, 0.93, "Local pairs of an image: how long they take", fontsize=17, weight="bold"
+            0.02,
+            0.93,
+            "LISM and FLISM: one image at a time, and in glit",
+            fontsize=17,
+            weight="bold",
         )
         drawing.text(0.02, 0.865, headline(report), color=_FAINT)
         drawing.text(0.02, 0.025, _footer(report), color=_FAINT, fontsize=8.5)

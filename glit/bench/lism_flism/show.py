@@ -44,15 +44,15 @@ def with_range(values: Spread) -> str:
     return f"{shown} ({figure(values.min)}–{figure(values.max)})"
 
 
-def duration(minutes: float) -> str:
-    """Minutes, or days from two days on.
+def duration(minutes: float, *, in_days: bool) -> str:
+    """Minutes or days.
 
-    >>> duration(97.63), duration(1239.7), duration(82080)
-    ('97.6 min', '1,240 min', '57.0 days')
+    >>> duration(97.63, in_days=False), duration(1239.7, in_days=False)
+    ('97.6 min', '1,240 min')
+    >>> duration(82080, in_days=True)
+    '57.0 days'
     """
-    if minutes < _DAYS_FROM_MIN:
-        return f"{figure(minutes)} min"
-    return f"{figure(minutes / 1440)} days"
+    return f"{figure(minutes / 1440)} days" if in_days else f"{figure(minutes)} min"
 
 
 def _memory(megabytes: float | None) -> str:
@@ -151,20 +151,19 @@ def quality_rows(report: Report) -> list[Row]:
 
 
 def projection_rows(report: Report) -> list[Row]:
-    """What the papers' data sets would take, beside what they took."""
-    return [
-        (
-            each.name,
-            [
-                *(duration(each.minutes[column.key]) for column in COLUMNS),
-                *(
-                    duration(each.paper_minutes[method]) if method in each.paper_minutes else "–"
-                    for method in ("lism", "flism")
-                ),
-            ],
-        )
-        for each in report.projections
-    ]
+    """What the papers' data sets would take, beside what they took; a row has one unit."""
+    rows: list[Row] = []
+    for each in report.projections:
+        in_days = each.paper_minutes["lism"] >= _DAYS_FROM_MIN
+        here = [duration(each.minutes[column.key], in_days=in_days) for column in COLUMNS]
+        papers = [
+            duration(each.paper_minutes[method], in_days=in_days)
+            if method in each.paper_minutes
+            else "–"
+            for method in ("lism", "flism")
+        ]
+        rows.append((each.name, [*here, *papers]))
+    return rows
 
 
 def headline(report: Report) -> str:
