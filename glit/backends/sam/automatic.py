@@ -73,7 +73,7 @@ class AutomaticMasks:
         model: in evaluation mode, on its device.
         thresholds: settings that belong to the weights.
         exact: the published modules, image by image, in float32.
-        dtype: of the fast way's matrix products; float32 uses TF32 on a GPU that has it.
+        dtype: of the fast way's matrix products; float32 decodes by TF32 on a GPU that has it.
         compiled: run the encoder through ``torch.compile``.
     """
 
@@ -106,11 +106,7 @@ class AutomaticMasks:
             return []
         with torch.inference_mode():
             prepared = [self._prepare(image) for image in images]
-            if self._exact:
-                found = self._exactly(prepared)
-            else:
-                with _tensor_cores(self._device):
-                    found = self._together(prepared)
+            found = self._exactly(prepared) if self._exact else self._together(prepared)
             return [self._thinned(masks) for masks in found]
 
     def _prepare(self, image: Pixels) -> _Prepared:
@@ -130,13 +126,14 @@ class AutomaticMasks:
         mixed = self._dtype != torch.float32
         with torch.autocast(self._device.type, self._dtype, enabled=mixed):
             embeddings = self._encode(self.model.image_encoder, pixels)
-        side = self._decoder.prepare(embeddings)
         points = torch.stack([image.points for image in images]).float()
         found: list[list[_Measured]] = [[] for _ in images]
         at_once = _POINTS_AT_ONCE.get(self._device.type, _POINTS_AT_ONCE["cuda"])
-        for block in points.split(max(1, at_once // len(images)), dim=1):
-            for own, masks in zip(found, self._block(images, side, block), strict=True):
-                own.append(masks)
+        with _tensor_cores(self._device):
+            side = self._decoder.prepare(embeddings)
+            for block in points.split(max(1, at_once // len(images)), dim=1):
+                for own, masks in zip(found, self._block(images, side, block), strict=True):
+                    own.append(masks)
         return [_joined(own) for own in found]
 
     def _block(
@@ -252,7 +249,10 @@ class _Measured:
 
 @contextlib.contextmanager
 def _tensor_cores(device: torch.device) -> Iterator[None]:
-    """On a GPU, products of float32 matrices with ten bits of mantissa (TF32)."""
+    """On a GPU, products of float32 matrices with ten bits of mantissa (TF32).
+
+    The decoder bears that, the encoder does not (docs/experiments.md).
+    """
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
