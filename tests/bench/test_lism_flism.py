@@ -11,11 +11,12 @@ import signal
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from glit.backends.sam.model import PRESETS, build_sam
 from glit.backends.weights import resolve
 from glit.bench.lism_flism.clock import covered
-from glit.bench.lism_flism.files import write_report
+from glit.bench.lism_flism.files import check_writable, write_report
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import Truth, photographs, with_sentences
 from glit.bench.lism_flism.inputs import scenes as draw_scenes
@@ -34,7 +35,7 @@ from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
 from glit.bench.lism_flism.run import Request, run
 from glit.bench.lism_flism.show import main_rows, markdown, print_report
 from glit.config import SplitConfig
-from glit.errors import GlitError, InputError, RunError, StoppedError
+from glit.errors import GlitError, InputError, RunError, StoppedError, UserError, WeightsError
 from glit.geometry import area_ratio_mask, grid_boxes, iou
 
 KEYS = [column.key for column in COLUMNS]
@@ -345,3 +346,35 @@ def test_interrupting_ends_all_processes(monkeypatch):
         run(request, interrupt)
     assert len(started) == 4
     assert not any(process.is_alive for process in started)
+
+
+def test_the_command_prints_json_alone_and_says_what_it_took(random_tiny, tmp_path, monkeypatch):
+    import glit.bench.lism_flism.run as module
+    from glit.cli.main import app
+
+    asked = []
+
+    def measured(request, progress):
+        progress("a step")
+        asked.append(request)
+        return random_tiny
+
+    monkeypatch.setattr(module, "run", measured)
+    words = ["bench", "lism-flism", "-o", str(tmp_path / "out"), "--device", "cpu", "--json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == json.loads(json.dumps(random_tiny.as_dict()))
+    assert "--weights mini" in done.stderr and "a step" in done.stderr
+    assert (asked[0].weights, asked[0].repeats, asked[0].num_images) == ("mini", 3, None)
+    assert (tmp_path / "out" / "lism-flism.md").read_text() == markdown(random_tiny)
+
+
+def test_an_output_that_cannot_be_written_is_refused_first(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="choose another folder with -o"):
+        check_writable(tmp_path / "file")
+
+
+def test_real_weights_that_are_not_here():
+    with pytest.raises(WeightsError, match="--weights random"):
+        find_models("manifest", "cpu")
