@@ -103,7 +103,7 @@ class Pair:
     similarity: float
     """CLIP cosine."""
     global_wins: bool
-    """LISM's rule: the whole image matches the sentence better than every region."""
+    """LISM's rule: no region matches the sentence better than the whole image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

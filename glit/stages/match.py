@@ -19,7 +19,7 @@ from glit.images import Pixels
 from glit.records import Drop, Matches, Pair, Sample
 from glit.stages.base import ImageSource, Outcome, isolate
 
-VERSION = 1
+VERSION = 2
 SIMILARITY_DECIMALS = 5
 """Cosines are kept to this many decimals, well above the noise by which batching moves them."""
 
@@ -103,14 +103,15 @@ def best_pairs(
     """The best region of every sentence, best pair first.
 
     Ties go to the lower region and the lower sentence. A sentence that the whole image wins
-    (GOAL section 3.1) is marked and comes after all local pairs.
+    (GOAL section 3.1) is marked and comes after all local pairs; it wins against a region that
+    is as good, which as a rule is the whole image once more.
 
     >>> best_pairs(np.array([[0.1, 0.3], [0.5, 0.2]]))[0].sentence
     1
     """
     best = similarity.argmax(axis=1)
     values = similarity[np.arange(len(best)), best]
-    wins = np.zeros(len(best), bool) if whole_image is None else whole_image > values
+    wins = np.zeros(len(best), bool) if whole_image is None else whole_image >= values
     order = np.lexsort((np.arange(len(best)), -values, wins))
     return tuple(
         Pair(

@@ -24,6 +24,11 @@ def test_a_sentence_the_whole_image_wins_comes_after_all_local_pairs():
     assert [(p.sentence, p.global_wins) for p in pairs] == [(1, False), (0, True)]
 
 
+def test_a_region_that_is_only_as_good_as_the_whole_image_gives_no_local_pair():
+    pairs = best_pairs(np.array([[0.4, 0.2], [0.1, 0.3]]), np.array([0.4, 0.2]))
+    assert [(p.sentence, p.global_wins) for p in pairs] == [(1, False), (0, True)]
+
+
 @given(
     arrays(
         np.float32,
