@@ -205,8 +205,9 @@ def test_operations_of_the_full_models():
     with torch.device("meta"):
         sam = build_sam(PRESETS["vit_h"])
     encoder = sam_image(sam, 0)
-    assert encoder / 2 == pytest.approx(2.98e12, rel=0.05)
+    assert 0.93 < encoder / 2 / 2.98e12 < 0.97  # published: windows' padding is projected too
     point = sam_image(sam, 1) - encoder
+    assert point == pytest.approx(1.684e9, rel=0.001)
     assert sam_image(sam, 1024) == pytest.approx(encoder + 1024 * point)
     tokens = 1 + 50 * 66 + 100
     patching = 2 * 50 * 66 * 3 * 16**2 * 768

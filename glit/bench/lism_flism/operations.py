@@ -13,7 +13,7 @@ from typing import Any
 
 _MLP_RATIO = 4
 _POINT_TOKENS = 7  # four mask tokens, the IoU token, the point and its padding
-_NUM_MASK_TOKENS = 4
+_NUM_MASKS = 3
 
 
 def blocks(width: int, num_blocks: int, tokens: int) -> float:
@@ -53,6 +53,9 @@ def yolos_image(config: Any, height: int, width: int) -> float:
 def sam_image(sam: Any, num_points: int) -> float:
     """Segment-anything on one image: the encoder once, the decoder for every point.
 
+    Counted in glit's order of operations, which needs fewer than the published one (windows
+    padded after the projections, the decoder's projections on the tokens' side).
+
     Args:
         sam: a ``segment_anything.modeling.Sam`` with a ViT.
         num_points: prompts of one point each.
@@ -69,8 +72,8 @@ def _sam_encoder(encoder: Any) -> float:
         window = block.window_size or side
         across = -(-side // window)
         inside, padded = window**2, (across * window) ** 2
-        # the projections and the attention of a window run over its padding as well
-        total += 8 * width**2 * padded + 4 * width * inside * padded
+        # the attention of a window runs over its padding, the projections do not
+        total += 8 * width**2 * tokens + 4 * width * inside * padded
         if block.attn.use_rel_pos:
             total += 4 * width * window * padded
         total += 4 * _MLP_RATIO * width**2 * tokens
@@ -81,17 +84,18 @@ def _sam_encoder(encoder: Any) -> float:
 def _sam_point(sam: Any) -> float:
     decoder, side = sam.mask_decoder, sam.image_encoder.img_size
     places = (side // sam.image_encoder.patch_embed.proj.weight.shape[2]) ** 2
-    width = decoder.transformer_dim
-    layers = decoder.transformer.layers
-    inner = layers[0].cross_attn_token_to_image.internal_dim
-    # keys and values, and the way back's queries and output, of every place; the two products
-    token_to_image = 4 * places * width * inner + 4 * _POINT_TOKENS * places * inner
-    image_to_token = token_to_image
-    total = len(layers) * (token_to_image + image_to_token) + token_to_image
+    attention = decoder.transformer.layers[0].cross_attn_token_to_image
+    width, heads = decoder.transformer_dim, attention.num_heads
+    # one product of all places with what the tokens ask or tell, in the full width for each head,
+    # and the same in the width of the heads alone
+    full = 2 * heads * _POINT_TOKENS * places * width
+    narrow = 2 * _POINT_TOKENS * places * attention.internal_dim
+    # first layer: places still shared; second: scores and values both ways; last: tokens only
+    total = (3 * narrow + full) + (4 * full + 2 * narrow) + (2 * full + narrow)
     first, second = decoder.output_upscaling[0].weight, decoder.output_upscaling[3].weight
     upscaling = 8 * places * first.shape[0] * first.shape[1]
     upscaling += 8 * 4 * places * second.shape[0] * second.shape[1]
-    return float(total + upscaling + 2 * _NUM_MASK_TOKENS * 16 * places * second.shape[1])
+    return float(total + upscaling + 2 * _NUM_MASKS * 16 * places * second.shape[1])
 
 
 def matrix_rate(device: Any, dtype: Any, side: int) -> float:
