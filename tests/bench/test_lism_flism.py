@@ -20,9 +20,11 @@ from glit.bench.lism_flism.files import check_writable, write_report
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import Truth, photographs, with_sentences
 from glit.bench.lism_flism.inputs import scenes as draw_scenes
-from glit.bench.lism_flism.job import COLUMNS, FULL, PARTS, TINY, Job, Order
+from glit.bench.lism_flism.job import COLUMNS, CROP, FULL, PARTS, TINY, Job, Order
 from glit.bench.lism_flism.models import SHARE_PASSING, calibrated_threshold, find_models
 from glit.bench.lism_flism.operations import (
+    SAM_DECODER,
+    SAM_ENCODER,
     blocks,
     clip_crop,
     count_parameters,
@@ -122,6 +124,24 @@ def test_ratios_and_projection_follow_from_the_totals(random_tiny):
     assert docci.minutes["lism-one"] == pytest.approx(9647 * total["lism-one"] / 60)
 
 
+def test_floors_are_operations_over_rates(mini):
+    for key in ("lism-glit", "flism-glit"):
+        column = mini.column(key)
+        assert column.floor is not None
+        seconds = {
+            part: number / column.floor.rates[part].operations_per_s
+            for part, number in column.floor.operations.items()
+        }
+        assert column.floor.encode_s == pytest.approx(seconds.pop(CROP))
+        assert column.floor.propose_s == pytest.approx(sum(seconds.values()))
+        assert column.floor.propose_s > 0
+    crops = {key: mini.column(key).crops_per_image for key in ("lism-glit", "flism-glit")}
+    operations = {key: mini.column(key).floor.operations[CROP] for key in crops}
+    assert operations["lism-glit"] / crops["lism-glit"] == pytest.approx(
+        operations["flism-glit"] / crops["flism-glit"]
+    )
+
+
 def test_projection_by_hand():
     docci, dci, many = project({"lism-one": 6.0})
     assert docci.minutes["lism-one"] == pytest.approx(964.7)
@@ -204,11 +224,11 @@ def test_operations_of_the_full_models():
     assert clip_crop(vision) / 2 == pytest.approx(17.5e9, rel=0.02)
     with torch.device("meta"):
         sam = build_sam(PRESETS["vit_h"])
-    encoder = sam_image(sam, 0)
+    encoder = sam_image(sam, 0)[SAM_ENCODER]
     assert 0.93 < encoder / 2 / 2.98e12 < 0.97  # published: windows' padding is projected too
-    point = sam_image(sam, 1) - encoder
+    point = sam_image(sam, 1)[SAM_DECODER]
     assert point == pytest.approx(1.684e9, rel=0.001)
-    assert sam_image(sam, 1024) == pytest.approx(encoder + 1024 * point)
+    assert sam_image(sam, 1024) == {SAM_ENCODER: encoder, SAM_DECODER: 1024 * point}
     tokens = 1 + 50 * 66 + 100
     patching = 2 * 50 * 66 * 3 * 16**2 * 768
     wanted = patching + blocks(768, 12, tokens)

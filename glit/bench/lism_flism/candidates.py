@@ -12,7 +12,7 @@ from PIL import Image
 from glit.backends.device import pick_device
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.job import XYXY, Job
-from glit.bench.lism_flism.operations import sam_image, yolos_image
+from glit.bench.lism_flism.operations import YOLOS, sam_image, yolos_image
 from glit.config import ProposeConfig
 from glit.geometry import area_ratio_mask, grid_boxes
 from glit.records import Sample
@@ -41,8 +41,8 @@ class Proposer(Protocol):
         """Every candidate that competes, as box and picture; None for the whole image."""
         ...
 
-    def operations(self, sample: Sample) -> float:
-        """Of the proposer on an image of this size."""
+    def operations(self, sample: Sample) -> dict[str, float]:
+        """Of each part of the proposer on an image of this size."""
         ...
 
 
@@ -97,7 +97,7 @@ class SamMasks:
                 y0, y1 = int(rows.min()), int(rows.max()) + 1
                 yield (x0, y0, x1, y1), Image.fromarray(blended[y0:y1, x0:x1])
 
-    def operations(self, sample: Sample) -> float:
+    def operations(self, sample: Sample) -> dict[str, float]:
         """See :class:`Proposer`; the input is a square of one size whatever the image."""
         return sam_image(self.model, self._num_points)
 
@@ -150,8 +150,8 @@ class YolosBoxes:
         for x0, y0, x1, y1 in [*boxes[fits].tolist(), *grid]:
             yield (x0, y0, x1, y1), image.crop((x0, y0, x1, y1))
 
-    def operations(self, sample: Sample) -> float:
+    def operations(self, sample: Sample) -> dict[str, float]:
         """See :class:`Proposer`."""
         blank = Image.new("RGB", (sample.width, sample.height))
         height, width = self._processor(images=blank, return_tensors="pt")["pixel_values"].shape[2:]
-        return yolos_image(self.model.config, int(height), int(width))
+        return {YOLOS: yolos_image(self.model.config, int(height), int(width))}

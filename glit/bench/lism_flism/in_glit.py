@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -19,8 +20,8 @@ from glit.backends.protocols import Detector, Matcher
 from glit.backends.tokenizer import tokenizer_hash
 from glit.bench.lism_flism.clock import TimedSource
 from glit.bench.lism_flism.fixed import FixedDetector
-from glit.bench.lism_flism.job import XYXY, Batch, Facts, Job, Result
-from glit.bench.lism_flism.operations import matrix_rate
+from glit.bench.lism_flism.job import CROP, XYXY, Batch, Facts, Job, Result
+from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
 from glit.executors.stage_task import prepare_process
 from glit.geometry import Boxes
 from glit.images import Pixels
@@ -92,13 +93,22 @@ class InGlit:
         self._schema = dataset_schema(tokenizer=tokenizer)
 
     def facts(self) -> Facts:
-        """The rate of a matrix product in the proposer's precision, measured now."""
-        device = pick_device(self._job.device)
-        dtype = pick_dtype(self._job.recipe.propose.precision, device)
-        return Facts(
-            matrix_rate=matrix_rate(device, dtype, self._job.matrix_side),
-            precision=str(dtype).removeprefix("torch."),
-        )
+        """The rates of matrix products in the models' precisions, measured now."""
+        device, job = pick_device(self._job.device), self._job
+        precisions = {CROP: _name(job.recipe.match.precision, device)}
+        if job.column.method == "flism":
+            precisions[YOLOS] = _name(job.recipe.propose.precision, device)
+        else:
+            # as SamDetector has it: float32 by default, the decoder's on a GPU as TF32
+            wanted = job.recipe.propose.precision
+            precisions[SAM_ENCODER] = "float32" if wanted == "auto" else wanted
+            on_tensor_cores = precisions[SAM_ENCODER] == "float32" and device.type == "cuda"
+            precisions[SAM_DECODER] = "tf32" if on_tensor_cores else precisions[SAM_ENCODER]
+        measured = {
+            name: matrix_rate(device, name, job.matrix_side)
+            for name in sorted(set(precisions.values()))
+        }
+        return Facts(rates={part: measured[name] for part, name in precisions.items()})
 
     def run(self, batch: Batch) -> Result:
         """All images of a batch as one chunk."""
@@ -134,6 +144,10 @@ class InGlit:
 
 def _source(job: Job) -> RegionSource:
     return "sam" if job.column.method == "lism" else "yolos"
+
+
+def _name(precision: str, device: Any) -> str:
+    return str(pick_dtype(precision, device)).removeprefix("torch.")
 
 
 def _good(outcomes: Sequence[Outcome]) -> list[Sample]:

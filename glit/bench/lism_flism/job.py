@@ -153,19 +153,28 @@ class Order:
     """Record the kernels of the GPU; such a pass is not timed."""
 
 
+CROP = "CLIP, a crop"
+"""Name of a crop's operations among those of a column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Measured speed of a large matrix product."""
+
+    precision: str
+    operations_per_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What a column knows of its models once they are loaded; each way knows its own half."""
 
     parameters: dict[str, int] = field(default_factory=dict)
     """``proposer`` and ``clip``."""
-    propose_operations: float = 0.0
-    """Of the proposer an image."""
-    crop_operations: float = 0.0
-    """Of CLIP's image encoder a crop."""
-    matrix_rate: float = 0.0
-    """Operations a second of a large matrix product in the precision used."""
-    precision: str = ""
+    operations: dict[str, float] = field(default_factory=dict)
+    """An image of each part of the proposer, and under :data:`CROP` those of a crop."""
+    rates: dict[str, Rate] = field(default_factory=dict)
+    """What the device reaches in the precision of each of these parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

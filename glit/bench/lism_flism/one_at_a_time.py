@@ -27,7 +27,7 @@ from glit.backends.device import pick_device
 from glit.backends.tokenizer import load_tokenizer
 from glit.bench.lism_flism.candidates import Proposer, SamMasks, YolosBoxes
 from glit.bench.lism_flism.clock import PartClock
-from glit.bench.lism_flism.job import PARTS, XYXY, Batch, Facts, Job, Result
+from glit.bench.lism_flism.job import CROP, PARTS, XYXY, Batch, Facts, Job, Result
 from glit.bench.lism_flism.operations import clip_crop, count_parameters
 from glit.records import Sample
 
@@ -58,14 +58,14 @@ class OneAtATime:
         samples = self._job.batch.samples
         sizes = {(sample.width, sample.height): sample for sample in samples}
         of_size = {size: self._proposer.operations(sample) for size, sample in sizes.items()}
-        operations = [of_size[sample.width, sample.height] for sample in samples]
+        each = [of_size[sample.width, sample.height] for sample in samples]
+        operations = {part: float(np.mean([one[part] for one in each])) for part in each[0]}
         return Facts(
             parameters={
                 "proposer": count_parameters(self._proposer.model),
                 "clip": count_parameters(self._clip),
             },
-            propose_operations=float(np.mean(operations)),
-            crop_operations=clip_crop(self._clip.config.vision_config),
+            operations=operations | {CROP: clip_crop(self._clip.config.vision_config)},
         )
 
     def run(self, batch: Batch) -> Result:

@@ -11,6 +11,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from glit.bench.lism_flism.job import Rate
+
+SAM_ENCODER, SAM_DECODER, YOLOS = "SAM's encoder", "SAM's decoder", "YOLOS"
+"""Names of the proposers' parts."""
+
 _MLP_RATIO = 4
 _POINT_TOKENS = 7  # four mask tokens, the IoU token, the point and its padding
 _NUM_MASKS = 3
@@ -50,7 +55,7 @@ def yolos_image(config: Any, height: int, width: int) -> float:
     return patching + blocks(config.hidden_size, config.num_hidden_layers, tokens)
 
 
-def sam_image(sam: Any, num_points: int) -> float:
+def sam_image(sam: Any, num_points: int) -> dict[str, float]:
     """Segment-anything on one image: the encoder once, the decoder for every point.
 
     Counted in glit's order of operations, which needs fewer than the published one (windows
@@ -60,7 +65,10 @@ def sam_image(sam: Any, num_points: int) -> float:
         sam: a ``segment_anything.modeling.Sam`` with a ViT.
         num_points: prompts of one point each.
     """
-    return _sam_encoder(sam.image_encoder) + num_points * _sam_point(sam)
+    return {
+        SAM_ENCODER: _sam_encoder(sam.image_encoder),
+        SAM_DECODER: num_points * _sam_point(sam),
+    }
 
 
 def _sam_encoder(encoder: Any) -> float:
@@ -98,17 +106,22 @@ def _sam_point(sam: Any) -> float:
     return float(total + upscaling + 2 * _NUM_MASKS * 16 * places * second.shape[1])
 
 
-def matrix_rate(device: Any, dtype: Any, side: int) -> float:
-    """Operations a second of a product of two square matrices: the best of five.
+def matrix_rate(device: Any, precision: str, side: int) -> Rate:
+    """Speed of a product of two square matrices: the best of five.
 
     Args:
         device: a ``torch.device``.
-        dtype: precision of the product.
+        precision: a torch type's name, or ``tf32`` for float32 matrices with its short mantissa.
         side: of the matrices.
     """
     import torch
 
-    a = torch.randn(side, side, device=device).to(dtype)
+    short = precision == "tf32"
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if short else "highest")
+    a = torch.randn(side, side, device=device).to(
+        torch.float32 if short else getattr(torch, precision)
+    )
     repeats = 20 if device.type == "cuda" else 1
 
     def product() -> float:
@@ -120,7 +133,9 @@ def matrix_rate(device: Any, dtype: Any, side: int) -> float:
         return (time.perf_counter() - started) / repeats
 
     product()
-    return 2 * side**3 / min(product() for _ in range(5))
+    best = min(product() for _ in range(5))
+    torch.set_float32_matmul_precision(before)
+    return Rate(precision=precision, operations_per_s=2 * side**3 / best)
 
 
 def count_parameters(model: Any) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glit.bench.lism_flism.job import COLUMNS, PARTS, Column, Facts, Method, Pass
+from glit.bench.lism_flism.job import COLUMNS, CROP, PARTS, Column, Facts, Method, Pass, Rate
 from glit.bench.lism_flism.quality import Quality
 
 
@@ -54,23 +54,14 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """Seconds an image that the counted operations take at the measured matrix rate."""
+    """Seconds an image that the counted operations take at the measured matrix rates."""
 
-    propose_operations: float
-    """Of the proposer an image."""
-    encode_operations: float
-    """Of CLIP's image encoder on the crops of an image."""
-    matrix_rate: float
-    """Operations a second."""
-    precision: str
-
-    @property
-    def propose_s(self) -> float:
-        return self.propose_operations / self.matrix_rate
-
-    @property
-    def encode_s(self) -> float:
-        return self.encode_operations / self.matrix_rate
+    propose_s: float
+    encode_s: float
+    operations: dict[str, float]
+    """An image of each part of the models; of CLIP's image encoder on all crops."""
+    rates: dict[str, Rate]
+    """Of the same parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +186,6 @@ class Report:
 def _column_dict(each: ColumnReport) -> dict[str, Any]:
     values = asdict(each)
     values["title"] = values.pop("column")["title"]
-    if each.floor is not None:
-        values["floor"] |= {"propose_s": each.floor.propose_s, "encode_s": each.floor.encode_s}
     return values
 
 
@@ -252,12 +241,15 @@ def _busy_share(passes: Sequence[Pass], watched: Pass | None, threads: int) -> f
 
 
 def _floor(column: Column, crops: float, facts: Mapping[str, Facts]) -> Floor:
-    models, own = facts[f"{column.method}-one"], facts[column.key]
+    counted = facts[f"{column.method}-one"].operations
+    rates = facts[column.key].rates
+    operations = {part: each * (crops if part == CROP else 1) for part, each in counted.items()}
+    seconds = {part: each / rates[part].operations_per_s for part, each in operations.items()}
     return Floor(
-        propose_operations=models.propose_operations,
-        encode_operations=crops * models.crop_operations,
-        matrix_rate=own.matrix_rate,
-        precision=own.precision,
+        propose_s=sum(each for part, each in seconds.items() if part != CROP),
+        encode_s=seconds[CROP],
+        operations=operations,
+        rates=rates,
     )
 
 

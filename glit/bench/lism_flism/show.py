@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from glit.bench.lism_flism.job import COLUMNS
+from glit.bench.lism_flism.job import COLUMNS, CROP
 from glit.bench.lism_flism.report import TABLE_X, ColumnReport, Report, Spread
 
 _SMALLEST_S = 0.0001
@@ -227,18 +227,21 @@ def markdown(report: Report) -> str:
 
 def _floor_lines(report: Report) -> list[str]:
     """What the floors are made of."""
-    lines = ["Floors: operations counted from the models' shapes, over the rate of a large matrix"]
-    lines[0] += " product measured in the same process."
+    lines = [
+        "Floors: operations counted from the models' shapes, over the rate of a large matrix "
+        "product measured in the same process, in billions:",
+        "",
+    ]
     for column in report.columns:
         if column.floor is not None:
-            floor = column.floor
-            lines.append(
-                f"{column.column.title}: {figure(floor.propose_operations / 1e9)} G operations to "
-                f"propose and {figure(floor.encode_operations / 1e9)} G to encode "
-                f"{figure(column.crops_per_image)} crops, at "
-                f"{figure(floor.matrix_rate / 1e9)} G/s in {floor.precision}."
-            )
-    return [" ".join(lines), ""]
+            parts = [
+                f"{part.replace(CROP, f'CLIP, {figure(column.crops_per_image)} crops')} "
+                f"{figure(operations / 1e9)}, {column.floor.rates[part].precision} at "
+                f"{figure(column.floor.rates[part].operations_per_s / 1e9)} a second"
+                for part, operations in column.floor.operations.items()
+            ]
+            lines.append(f"- {column.column.title}: {'; '.join(parts)}.")
+    return [*lines, ""]
 
 
 def _drop_notes(report: Report) -> Iterator[str]:
