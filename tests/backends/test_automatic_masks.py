@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from segment_anything import SamAutomaticMaskGenerator
 
-from glit.backends.sam.automatic import AutomaticMasks
+from glit.backends.sam.automatic import _IMAGES_AT_ONCE, _PIXELS_AT_ONCE, AutomaticMasks
 from glit.backends.sam.decoder import PointDecoder
 from glit.backends.sam.encoder import _BIAS_ELEMENTS, encode
 from glit.backends.sam.model import PRESETS, SamConfig, build_sam, load_sam
@@ -63,6 +64,12 @@ def published(segmenter, pictures):
     return [generator.generate(picture) for picture in pictures]
 
 
+@pytest.fixture
+def sharing(monkeypatch):
+    """Batches of several images on a CPU as well, as a GPU has them."""
+    monkeypatch.setitem(_IMAGES_AT_ONCE, "cpu", 64)
+
+
 def with_random_offsets(model):
     """Biases and positions that start at zero would hide mistakes."""
     generator = torch.Generator().manual_seed(1)
@@ -87,7 +94,7 @@ def test_exact_masks_are_those_of_segment_anything_number_by_number(segmenter, p
         assert own.stability.tolist() == [mask["stability_score"] for mask in theirs]
 
 
-def test_fast_masks_agree_with_segment_anything(segmenter, pictures, published):
+def test_fast_masks_agree_with_segment_anything(segmenter, pictures, published, sharing):
     found = AutomaticMasks(*segmenter)(pictures)
     assert [len(own.boxes) for own in found] == [len(theirs) for theirs in published]
     for own, theirs in zip(found, published, strict=True):
@@ -95,13 +102,59 @@ def test_fast_masks_agree_with_segment_anything(segmenter, pictures, published):
         assert (iou(boxes, own.boxes.astype(float)).max(axis=1, initial=0) >= 0.98).all()
 
 
-def test_images_of_one_batch_do_not_change_each_other(segmenter, pictures):
+def test_images_of_one_batch_do_not_change_each_other(segmenter, pictures, sharing):
     masks = AutomaticMasks(*segmenter)
     for alone, together in zip(
         [masks([picture])[0] for picture in pictures], masks(pictures), strict=True
     ):
         assert alone.boxes.tolist() == together.boxes.tolist()
         np.testing.assert_allclose(alone.predicted_iou, together.predicted_iou, atol=1e-5)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_on_a_cpu_neighbours_change_no_bit(segmenter, pictures, monkeypatch, exact):
+    masks = AutomaticMasks(*segmenter, exact=exact)
+    shapes = []
+    encoder = masks.model.image_encoder
+    seen = encoder.patch_embed.register_forward_hook(lambda _, x, y: shapes.append(len(x[0])))
+    together = masks(pictures[:4])
+    seen.remove()
+    assert shapes == [1, 1, 1, 1]  # the memory of a batch is its images' added up
+    for picture, own in zip(pictures, together, strict=False):
+        (alone,) = masks([picture])
+        assert alone.predicted_iou.tobytes() == own.predicted_iou.tobytes()
+        assert alone.boxes.tobytes() == own.boxes.tobytes()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_nan_is_no_image_without_masks(segmenter, pictures, exact):
+    model = copy.deepcopy(segmenter[0])
+    with torch.no_grad():
+        model.image_encoder.neck[0].weight[0] = float("nan")
+    with pytest.raises(FloatingPointError, match="NaN"):
+        AutomaticMasks(model, segmenter[1], exact=exact)(pictures[:1])
+
+
+@pytest.mark.parametrize("height, width", [(16, 40_000), (40_000, 16), (1, 900)])
+def test_an_image_of_which_nothing_is_left_has_no_masks(segmenter, pictures, height, width):
+    thin = np.zeros((height, width, 3), np.uint8)
+    masks = AutomaticMasks(*segmenter)
+    found = masks([thin, pictures[0]])
+    assert [len(each.boxes) for each in found] == [0, len(masks(pictures[:1])[0].boxes)]
+    assert found[0].boxes.shape == (0, 4)
+
+
+def test_few_masks_of_a_small_image_are_enlarged_at_a_time(segmenter, pictures, monkeypatch):
+    """On their way they are as large as the encoder's square."""
+    monkeypatch.setitem(_PIXELS_AT_ONCE, "cpu", 2 * 128**2)
+    masks = AutomaticMasks(*segmenter)
+    numbers = []
+    enlarge = masks._full_size
+    monkeypatch.setattr(
+        masks, "_full_size", lambda image, some: numbers.append(len(some)) or enlarge(image, some)
+    )
+    masks([np.ascontiguousarray(pictures[0][::4, ::4])])
+    assert max(numbers) == 2
 
 
 def test_an_image_without_masks_has_none(segmenter, pictures):

@@ -37,7 +37,10 @@ _POINTS_AT_ONCE = {"cpu": 16, "cuda": 128}
 _EXACT_POINTS_AT_ONCE = 64
 """The generator's own batch; rounding depends on it."""
 _PIXELS_AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 28}
-"""Full-size mask pixels measured at a time."""
+"""Mask pixels measured at a time."""
+_IMAGES_AT_ONCE = {"cpu": 1}
+"""Images that share batches; elsewhere all that are given. On a CPU a batch takes its memory many
+times over and no less time, and alone an image gives the same bytes whatever its neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,21 +104,39 @@ class AutomaticMasks:
         self._encode: Any = torch.compile(encode) if compiled else encode
 
     def __call__(self, images: Sequence[Pixels]) -> list[MaskBoxes]:
-        """The masks of each image; the images share batches."""
-        if not images:
-            return []
+        """The masks of each image. One so thin that no pixel would be left of its shorter side in
+        the encoder's square has none.
+
+        Raises:
+            FloatingPointError: the model answered NaN or infinity.
+        """
+        good = [index for index, image in enumerate(images) if min(self._inner(image)) > 0]
+        found = [_none(self._device)] * len(images)
+        at_once = _IMAGES_AT_ONCE.get(self._device.type, len(images))
+        run = self._exactly if self._exact else self._together
         with torch.inference_mode():
-            prepared = [self._prepare(image) for image in images]
-            found = self._exactly(prepared) if self._exact else self._together(prepared)
+            for start in range(0, len(good), max(1, at_once)):
+                some = good[start : start + at_once]
+                masks = run([self._prepare(images[index]) for index in some])
+                for index, own in zip(some, masks, strict=True):
+                    found[index] = own
             return [self._thinned(masks) for masks in found]
+
+    def _inner(self, image: Pixels) -> tuple[int, int]:
+        """Height and width of an image within the encoder's square."""
+        side = self._resize.target_length
+        return self._resize.get_preprocess_shape(image.shape[0], image.shape[1], side)
 
     def _prepare(self, image: Pixels) -> _Prepared:
         size = (image.shape[0], image.shape[1])
         resized = torch.as_tensor(self._resize.apply_image(image), device=self._device)
         points = self._resize.apply_coords(self._grid * np.array(size)[None, ::-1], size)
+        # published points are float64, which Apple's GPU does not have
+        double = self._exact and self._device.type != "mps"
+        dtype = torch.float64 if double else torch.float32
         return _Prepared(
             pixels=self.model.preprocess(resized.permute(2, 0, 1).contiguous()),
-            points=torch.as_tensor(points, device=self._device),
+            points=torch.from_numpy(points).to(dtype).to(self._device),
             inner=(resized.shape[0], resized.shape[1]),
             size=size,
         )
@@ -126,7 +147,7 @@ class AutomaticMasks:
         mixed = self._dtype != torch.float32
         with torch.autocast(self._device.type, self._dtype, enabled=mixed):
             embeddings = self._encode(self.model.image_encoder, pixels)
-        points = torch.stack([image.points for image in images]).float()
+        points = torch.stack([image.points for image in images])
         found: list[list[_Measured]] = [[] for _ in images]
         at_once = _POINTS_AT_ONCE.get(self._device.type, _POINTS_AT_ONCE["cuda"])
         with _tensor_cores(self._device):
@@ -142,12 +163,18 @@ class AutomaticMasks:
         """The masks of some points of every image."""
         assert self._decoder is not None
         decoded = self._decoder.decode(side, points)
-        wanted = decoded.predicted_iou > self._thresholds.pred_iou_thresh  # [I, P, M]
+        wanted = self._wanted(decoded.predicted_iou)  # [I, P, M]
         logits = self._decoder.masks(decoded, wanted)
         counts = wanted.sum(dim=(1, 2)).tolist()
         ious = decoded.predicted_iou[wanted].split(counts)
         for image, own, iou in zip(images, logits.split(counts), ious, strict=True):
             yield self._measured(image, own, iou)
+
+    def _wanted(self, ious: Tensor) -> Tensor:
+        """Which masks are good enough; NaN is below every threshold and would pass for none."""
+        if not bool(ious.isfinite().all()):
+            raise FloatingPointError("SAM answered NaN or infinity")
+        return ious > self._thresholds.pred_iou_thresh
 
     def _exactly(self, images: list[_Prepared]) -> list[_Measured]:
         model = self.model
@@ -167,7 +194,7 @@ class AutomaticMasks:
                     dense_prompt_embeddings=dense,
                     multimask_output=True,
                 )
-                wanted = ious > self._thresholds.pred_iou_thresh
+                wanted = self._wanted(ious)
                 blocks.append(self._measured(image, logits[wanted], ious[wanted]))
             found.append(_joined(blocks))
         return found
@@ -175,7 +202,8 @@ class AutomaticMasks:
     def _measured(self, image: _Prepared, logits: Tensor, ious: Tensor) -> _Measured:
         """Stable masks only. logits: [K, h, w]."""
         limit = _PIXELS_AT_ONCE.get(self._device.type, _PIXELS_AT_ONCE["cuda"])
-        at_once = max(1, limit // (image.size[0] * image.size[1]))
+        largest = max(image.size[0] * image.size[1], image.inner[0] * image.inner[1])
+        at_once = max(1, limit // largest)
         parts = [
             self._measure(image, some, iou)
             for some, iou in zip(logits.split(at_once), ious.split(at_once), strict=True)
