@@ -128,6 +128,8 @@ SECOND = ("annotations", 1)
         (damaged((*SECOND, "segmentation", "size"), [-80, -100]), "annotation 1: size"),
         (damaged((*SECOND, "predicted_iou"), None), "annotation 1 has no 'predicted_iou'"),
         (damaged((*SECOND, "predicted_iou"), float("nan")), "annotation 1: predicted_iou nan"),
+        (damaged((*SECOND, "predicted_iou"), 10**400), "annotation 1: int too large"),
+        (damaged((*SECOND, "segmentation", "counts"), [10**400, 1]), "annotation 1: run length"),
         (damaged((*SECOND, "predicted_iou"), "0.9"), "annotation 1: predicted_iou '0.9'"),
     ],
 )

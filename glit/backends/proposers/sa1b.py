@@ -92,7 +92,7 @@ def read_masks(text: str) -> list[Mask]:
             mask = _mask(annotation)
         except KeyError as error:
             raise ValueError(f"annotation {number} has no {error}") from error
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"annotation {number}: {error}") from error
         if mask is not None:
             masks.append(mask)
