@@ -25,7 +25,8 @@ _PROCESS_BYTES = 1_200_000_000  # torch and transformers loaded
 _PLAIN_BYTES = 400_000_000
 _ALL_FAILED = 8
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_LARGE_BYTES = 1 << 30
+_LARGE_BYTES = 1 << 30, 1 << 25
+"""Thresholds of malloc; older glibc refuses an mmap threshold above the second."""
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
 _KILLED = Drop(reason="worker_crash", message="the sample killed its worker process repeatedly")
 
@@ -89,9 +90,10 @@ def _keep_freed_memory() -> None:
     if not sys.platform.startswith("linux"):
         return
     with contextlib.suppress(OSError, AttributeError):  # not glibc
-        libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-        libc.mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        # the second alone would do harm: either ends glibc's own adjusting of both
+        if any(mallopt(_M_MMAP_THRESHOLD, size) for size in _LARGE_BYTES):
+            mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES[0])
 
 
 class StageWorker:
