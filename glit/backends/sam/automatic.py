@@ -13,7 +13,6 @@ Shapes: K masks of one image, S the encoder's side, h and w the mask logits' sid
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -76,7 +75,7 @@ class AutomaticMasks:
         model: in evaluation mode, on its device.
         thresholds: settings that belong to the weights.
         exact: the published modules, image by image, in float32.
-        dtype: of the fast way's matrix products; float32 decodes by TF32 on a GPU that has it.
+        dtype: of the fast way's matrix products.
         compiled: run the encoder through ``torch.compile``.
     """
 
@@ -150,11 +149,10 @@ class AutomaticMasks:
         points = torch.stack([image.points for image in images])
         found: list[list[_Measured]] = [[] for _ in images]
         at_once = _POINTS_AT_ONCE.get(self._device.type, _POINTS_AT_ONCE["cuda"])
-        with _tensor_cores(self._device):
-            side = self._decoder.prepare(embeddings)
-            for block in points.split(max(1, at_once // len(images)), dim=1):
-                for own, masks in zip(found, self._block(images, side, block), strict=True):
-                    own.append(masks)
+        side = self._decoder.prepare(embeddings)
+        for block in points.split(max(1, at_once // len(images)), dim=1):
+            for own, masks in zip(found, self._block(images, side, block), strict=True):
+                own.append(masks)
         return [_joined(own) for own in found]
 
     def _block(
@@ -273,21 +271,6 @@ class _Measured:
     ious: Tensor
     stability: Tensor
     areas: Tensor
-
-
-@contextlib.contextmanager
-def _tensor_cores(device: torch.device) -> Iterator[None]:
-    """On a GPU, products of float32 matrices with ten bits of mantissa (TF32).
-
-    The decoder bears that, the encoder does not (docs/experiments.md).
-    """
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _none(device: torch.device) -> _Measured:
