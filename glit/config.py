@@ -154,7 +154,7 @@ class ProposeConfig:
     compile: bool = _speed(False)
     """SAM's encoder through torch.compile: slow to start, worth it for many images on a GPU."""
     batch_size: int = _speed(8)
-    """Images in one detector batch (YOLOS: always of one shape)."""
+    """Images in one detector batch (YOLOS: always of one shape; SAM on a CPU: one)."""
     device: Device = _speed("auto")
     """``auto`` takes a GPU when there is one."""
     precision: Precision = "auto"
@@ -170,6 +170,17 @@ class ProposeConfig:
             value = getattr(self, name)
             _need(0 <= value <= 1, f"[propose] {name}: found {value}, want 0 to 1")
         _need(self.max_regions >= 5, f"[propose] max_regions: found {self.max_regions}, want >= 5")
+        if self.exact_masks:
+            _need(
+                self.precision in ("auto", "float32"),
+                f"[propose] precision: found {self.precision!r}, but exact_masks are float32; "
+                "leave one of the two out",
+            )
+            _need(
+                not self.compile,
+                "[propose] compile: exact_masks run segment-anything as it is; "
+                "leave one of the two out",
+            )
         _need(self.batch_size >= 1, f"[propose] batch_size: found {self.batch_size}, want >= 1")
 
 

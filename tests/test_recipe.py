@@ -40,6 +40,14 @@ def test_mistakes_name_the_way_out(override, message):
         load_recipe("mini", overrides=[override])
 
 
+@pytest.mark.parametrize("ignored", ["propose.precision=bfloat16", "propose.compile=true"])
+def test_what_exact_masks_would_ignore_is_refused(ignored):
+    load_recipe("lism-mini", overrides=[ignored])
+    load_recipe("lism-mini", overrides=["propose.exact_masks=true", "propose.precision=float32"])
+    with pytest.raises(RecipeError, match="leave one of the two out"):
+        load_recipe("lism-mini", overrides=["propose.exact_masks=true", ignored])
+
+
 def test_unknown_recipe_names_the_nearest():
     with pytest.raises(RecipeError, match="did you mean 'flism'"):
         load_recipe("flizm")
