@@ -125,7 +125,7 @@ def _list(
     try:
         with work.store.atomic("listing.parquet") as target:
             chunks = write_listing(
-                entries(source, sidecars=sidecars(work.plan.recipe)),
+                entries(source, sidecars=tuple(sidecars(work.plan.recipe).values())),
                 target,
                 chunk_size=work.plan.recipe.ingest.chunk_size,
                 limit=request.limit,
@@ -184,7 +184,8 @@ def _finished(
 
 def _identity(chunks: list[Chunk]) -> str:
     """What images a dataset is built from: a hash over the keys of all chunks."""
-    return hashlib.sha256(" ".join(chunk.key for chunk in chunks).encode()).hexdigest()
+    keys = [key for chunk in chunks for key in (chunk.key, *chunk.beside)]
+    return hashlib.sha256(" ".join(keys).encode()).hexdigest()
 
 
 def run_stages(
@@ -249,6 +250,7 @@ def publish(
     for chunk in chunks:
         samples = work.samples("pack", chunk)
         sizes.append(np.array([sample.num_bytes for sample in samples], dtype=np.int64))
+        content.update(work.table("match", chunk).encode())
         for sample in samples:
             content.update(sample.sample_id.encode())
     shipped = sum(map(len, sizes))

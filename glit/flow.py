@@ -96,10 +96,14 @@ def make_plan(
     )
 
 
-def sidecars(recipe: Recipe) -> tuple[str, ...]:
-    """Suffixes of the files beside the images that a recipe reads."""
-    captions = (".txt",) if recipe.caption.backend == "sidecar" else ()
-    return (*captions, *((".json",) if recipe.propose.backend in READERS else ()))
+def sidecars(recipe: Recipe) -> dict[str, str]:
+    """Suffixes of the files beside the images that a recipe reads, by the stage that does."""
+    found = {}
+    if recipe.caption.backend == "sidecar":
+        found["caption"] = ".txt"
+    if recipe.propose.backend in READERS:
+        found["propose"] = ".json"
+    return found
 
 
 def _find_models(recipe: Recipe) -> dict[str, Resolved]:

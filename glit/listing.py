@@ -7,6 +7,7 @@ spills to disk, so memory does not grow with the number of images.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import fnmatch
 import hashlib
 import io
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -50,7 +52,9 @@ class Chunk:
 
     index: int
     key: str
-    """Hash of the chunk's paths, sizes and stamps, and later of the duplicates left out."""
+    """Hash of the chunk's paths, sizes and stamps."""
+    beside: tuple[str, ...] = ()
+    """For each kind of file beside the images that the recipe reads, a hash of their stamps."""
     skip: tuple[int, ...] = ()
     """Rows that are duplicates of earlier images."""
 
@@ -88,7 +92,7 @@ def entries(source: Source, *, sidecars: Sequence[str] = ()) -> Iterator[Entry]:
     """The input files, unsorted.
 
     A folder gives its image files by suffix; a glob or a list gives exactly what it names.
-    The stamp also covers the files ``NAME`` with each suffix in ``sidecars`` beside the image.
+    ``beside`` covers the files ``NAME`` with each suffix in ``sidecars`` beside the image.
     """
     store = Store(source.root)
     if source.list_file:
@@ -99,11 +103,10 @@ def entries(source: Source, *, sidecars: Sequence[str] = ()) -> Iterator[Entry]:
         yield from found
         return
     for entry in found:
-        stamp = entry.stamp
-        for suffix in sidecars:
-            beside = store.entry(posixpath.splitext(entry.path)[0] + suffix)
-            stamp += f"+{beside.size}:{beside.stamp}"
-        yield Entry(path=entry.path, size=entry.size, stamp=stamp)
+        name = posixpath.splitext(entry.path)[0]
+        files = [store.entry(name + suffix) for suffix in sidecars]
+        beside = tuple(f"{file.size}:{file.stamp}" for file in files)
+        yield dataclasses.replace(entry, beside=beside)
 
 
 def _wanted(entry: Entry, pattern: str) -> bool:
@@ -199,7 +202,7 @@ def write_listing(
         connection.execute("SET memory_limit = '1GB'")
         connection.execute("SET preserve_insertion_order = true")
         found_sorted = connection.sql(
-            "SELECT path, size, stamp FROM read_parquet($file, hive_partitioning = false) "
+            "SELECT path, size, stamp, beside FROM read_parquet($file, hive_partitioning = false) "
             "ORDER BY path LIMIT $total",
             params={"file": str(unsorted), "total": total},
         )
@@ -208,13 +211,14 @@ def write_listing(
 
 def _write_batches(found: Iterable[Entry], target: Path) -> int:
     total = 0
-    rows: dict[str, list] = {"path": [], "size": [], "stamp": []}
+    rows: dict[str, list] = {name: [] for name in LISTING_SCHEMA.names}
     with pq.ParquetWriter(target, LISTING_SCHEMA, compression="lz4") as writer:
         for entry in found:
             readable = entry.path.isascii() or _is_utf8(entry.path)
             rows["path"].append(entry.path if readable else _escaped(entry.path))
             rows["size"].append(entry.size if readable else -2)
             rows["stamp"].append(entry.stamp)
+            rows["beside"].append(list(entry.beside))
             if len(rows["path"]) >= _BATCH:
                 total += _flush(writer, rows)
         total += _flush(writer, rows)
@@ -248,24 +252,27 @@ def _write_chunks(reader: pa.RecordBatchReader, target: Path, size: int) -> list
         for rows in _exactly(reader, size * max(1, _BATCH // size)):
             writer.write_table(rows, row_group_size=size)
             for start in range(0, rows.num_rows, size):
-                chunks.append(Chunk(index=len(chunks), key=_key(rows.slice(start, size))))
+                chunks.append(_chunk(len(chunks), rows.slice(start, size)))
     return chunks
 
 
-def _key(rows: pa.Table) -> str:
+def _chunk(index: int, rows: pa.Table) -> Chunk:
+    columns = [rows[name].to_pylist() for name in ("path", "size", "stamp")]
+    kinds = zip(*rows["beside"].to_pylist(), strict=True)
+    return Chunk(index=index, key=_hash(*columns), beside=tuple(_hash(stamps) for stamps in kinds))
+
+
+def _hash(*columns: Iterable[Any]) -> str:
     digest = hashlib.sha256()
-    for name in ("path", "size", "stamp"):
-        digest.update("\0".join(map(str, rows[name].to_pylist())).encode())
+    for column in columns:
+        digest.update("\0".join(map(str, column)).encode())
     return digest.hexdigest()[:12]
 
 
 def read_chunks(listing: Path) -> list[Chunk]:
     """The chunks of a listing written earlier."""
     file = pq.ParquetFile(listing)
-    return [
-        Chunk(index=index, key=_key(file.read_row_group(index)))
-        for index in range(file.num_row_groups)
-    ]
+    return [_chunk(index, file.read_row_group(index)) for index in range(file.num_row_groups)]
 
 
 def _exactly(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:

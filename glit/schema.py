@@ -58,8 +58,15 @@ PAIR = pa.struct(
     ]
 )
 
-LISTING_SCHEMA = pa.schema([("path", pa.string()), ("size", pa.int64()), ("stamp", pa.string())])
-"""One row per input file; ``stamp`` changes when the file (or its side-car caption) does."""
+LISTING_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("stamp", pa.string()),
+        ("beside", pa.list_(pa.string())),
+    ]
+)
+"""One row per input file; ``stamp`` changes when the file does, ``beside`` when a side-car does."""
 
 DATASET_SCHEMA = pa.schema(
     [

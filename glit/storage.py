@@ -34,6 +34,8 @@ class Entry:
     """Bytes; -1 when the file could not be looked at."""
     stamp: str
     """Changes when the file changes (modification time, or the object's tag)."""
+    beside: tuple[str, ...] = ()
+    """The same of the files beside it that a recipe reads."""
 
 
 class Store:

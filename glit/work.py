@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from glit.flow import STAGES, Plan, upstream
+from glit.flow import STAGES, Plan, sidecars, upstream
 from glit.listing import Chunk, read_chunk
 from glit.records import Sample
 from glit.storage import Entry, Store
@@ -43,11 +43,16 @@ class Work:
 
     def table(self, stage: str, chunk: Chunk) -> str:
         """Path of a stage's table for a chunk."""
-        key = chunk.key if stage == "ingest" else kept_key(chunk)
+        key = _key(chunk, self._beside(stage, chunk)) if stage != "ingest" else chunk.key
         name = f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.parquet"
         if self.overlay and self.store.exists(name + RETRY_MARK):
             return name + RETRY_MARK
         return name
+
+    def _beside(self, stage: str, chunk: Chunk) -> list[str]:
+        """Hashes of the files beside the images that reach a stage's table."""
+        reading = dict(zip(sidecars(self.plan.recipe), chunk.beside, strict=True))
+        return [reading[name] for name in (*upstream(stage), stage) if name in reading]
 
     def missing(self, stage: str, chunks: list[Chunk]) -> list[Chunk]:
         """The chunks whose table is not there yet."""
@@ -140,11 +145,11 @@ class Work:
                 }
 
 
-def kept_key(chunk: Chunk) -> str:
-    """The chunk's key after duplicates were found in it."""
-    if not chunk.skip:
+def _key(chunk: Chunk, beside: list[str]) -> str:
+    """The chunk's key after duplicates were found in it, and with files beside the images."""
+    if not chunk.skip and not beside:
         return chunk.key
-    return hashlib.sha256(f"{chunk.key}{chunk.skip}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"{chunk.key}{chunk.skip}{beside}".encode()).hexdigest()[:12]
 
 
 def with_skips(chunks: list[Chunk], skips: Mapping[int, list[int]]) -> list[Chunk]:
