@@ -47,7 +47,7 @@ class SamDetector:
             ) from error
         self._config = config
         device = pick_device(config.device)
-        # a mask is a comparison at every pixel: bfloat16 moves one box in eight
+        # a mask is a comparison at every pixel: bfloat16 moves one box in five
         precision = "float32" if config.precision == "auto" else config.precision
         self.masks = AutomaticMasks(
             sam.to(device),
