@@ -23,6 +23,7 @@ from glit.work import Work
 
 _PROCESS_BYTES = 1_200_000_000  # torch and transformers loaded
 _PLAIN_BYTES = 400_000_000
+_SAM_BYTES = 700_000_000  # maps at 1024 pixels, however small the weights
 _ALL_FAILED = 8
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _LARGE_BYTES = 1 << 30, 1 << 25
@@ -54,7 +55,9 @@ class StageTask:
             return _PLAIN_BYTES
         from glit.backends.weights import weight_files
 
-        return _PROCESS_BYTES + 3 * sum(f.stat().st_size for f in weight_files(model.path))
+        weights = sum(f.stat().st_size for f in weight_files(model.path))
+        is_sam = self.name == "propose" and self.work.plan.recipe.propose.backend == "sam"
+        return _PROCESS_BYTES + 3 * weights + (_SAM_BYTES if is_sam else 0)
 
     def _model(self) -> Any:
         role = {"caption": "captioner", "propose": "proposer", "match": "matcher"}.get(self.name)

@@ -7,8 +7,26 @@ from types import SimpleNamespace
 import pytest
 
 from glit.executors import stage_task
+from glit.flow import make_plan
+from glit.recipe import load_recipe
+from glit.stages.brought import BroughtCaptions
+from glit.storage import Store
+from glit.work import Work
 
 TRIM, MMAP = -1, -3  # malloc.h
+GB = 1_000_000_000
+
+
+def test_sam_needs_memory_beyond_that_of_its_weights(tmp_path):
+    """MobileSAM's weights are 41 MB; with an image in work its process was seen at 1.81 GB."""
+    file = tmp_path / "mobile_sam.pt"
+    file.write_bytes(b"\0" * 41_000_000)
+    recipe = load_recipe("lism-mini", overrides=[f"propose.model={file}"])
+    brought = BroughtCaptions(name="none", table="")
+    images = Store(tmp_path)
+    work = Work(store=images, images=images, plan=make_plan(recipe, brought=brought))
+    task = stage_task.StageTask(name="propose", work=work)
+    assert task.memory_bytes > 1.81 * GB
 
 
 @pytest.mark.parametrize(
