@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _BIAS_ELEMENTS = {"cpu": 1 << 25, "cuda": 1 << 28}
-"""Largest attention bias made at a time: what stays near the caches, or half a gigabyte."""
+"""Largest attention bias made at a time: what stays near the caches, or a gigabyte in float32."""
 
 
 def encode(encoder: Any, images: Tensor) -> Tensor:
