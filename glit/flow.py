@@ -159,7 +159,7 @@ def _fingerprints(plan: Plan) -> dict[str, str]:
 def _precision(config: Any) -> str:
     """What is left to this machine: results of two must not mix.
 
-    That is what ``precision = "auto"`` comes to, and for SAM also float32, which a GPU does in TF32.
+    That is what ``precision = "auto"`` comes to, and for SAM float32 too: a GPU does it in TF32.
     """
     wanted = getattr(config, "precision", "")
     is_sam = getattr(config, "backend", "") == "sam"
