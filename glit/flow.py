@@ -157,21 +157,15 @@ def _fingerprints(plan: Plan) -> dict[str, str]:
 
 
 def _precision(config: Any) -> str:
-    """What is left to this machine: results of two must not mix.
-
-    That is what ``precision = "auto"`` comes to, and for SAM float32 too: a GPU does it in TF32.
-    """
-    wanted = getattr(config, "precision", "")
-    is_sam = getattr(config, "backend", "") == "sam"
-    if wanted != "auto" and not (is_sam and wanted == "float32"):
+    """What ``precision = "auto"`` comes to on this machine: results of two must not mix."""
+    if getattr(config, "precision", "") != "auto":
         return ""
     try:
         import torch
     except ImportError:
         return "float32"
     on_gpu = torch.cuda.is_available() and config.device in ("auto", "cuda")
-    on_gpu_it_is = "tf32" if is_sam else "bfloat16"
-    return on_gpu_it_is if on_gpu else "float32"
+    return "bfloat16" if on_gpu and getattr(config, "backend", "") != "sam" else "float32"
 
 
 def _who(model: Resolved | None) -> dict[str, str]:
