@@ -20,7 +20,7 @@ from glit.bench.lism_flism.files import check_writable, write_report
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import Truth, photographs, with_sentences
 from glit.bench.lism_flism.inputs import scenes as draw_scenes
-from glit.bench.lism_flism.job import COLUMNS, CROP, FULL, PARTS, TINY, Job, Order
+from glit.bench.lism_flism.job import COLUMNS, CROP, FULL, PARTS, TINY, Facts, Job, Order, Rate
 from glit.bench.lism_flism.models import SHARE_PASSING, calibrated_threshold, find_models
 from glit.bench.lism_flism.operations import (
     SAM_DECODER,
@@ -142,6 +142,18 @@ def test_floors_are_operations_over_rates(mini):
     )
 
 
+def test_the_better_rate_stays():
+    def facts(first: float, second: float) -> Facts:
+        return Facts(
+            rates={
+                "a": Rate(precision="float32", operations_per_s=first),
+                "b": Rate(precision="float32", operations_per_s=second),
+            }
+        )
+
+    assert facts(1, 5).at_best(facts(2, 4)) == facts(2, 5)
+
+
 def test_projection_by_hand():
     docci, dci, many = project({"lism-one": 6.0})
     assert docci.minutes["lism-one"] == pytest.approx(964.7)
@@ -221,7 +233,7 @@ def test_operations_of_the_full_models():
     from transformers import CLIPVisionConfig, YolosConfig
 
     vision = CLIPVisionConfig(patch_size=16)
-    assert clip_crop(vision) / 2 == pytest.approx(17.5e9, rel=0.02)
+    assert 0.92 < clip_crop(vision) / 2 / 17.5e9 < 0.95  # of the last layer, the class token alone
     with torch.device("meta"):
         sam = build_sam(PRESETS["vit_h"])
     encoder = sam_image(sam, 0)[SAM_ENCODER]
@@ -231,7 +243,7 @@ def test_operations_of_the_full_models():
     assert sam_image(sam, 1024) == {SAM_ENCODER: encoder, SAM_DECODER: 1024 * point}
     tokens = 1 + 50 * 66 + 100
     patching = 2 * 50 * 66 * 3 * 16**2 * 768
-    wanted = patching + blocks(768, 12, tokens)
+    wanted = patching + blocks(768, 12, tokens, read=100)
     assert yolos_image(YolosConfig(**FULL.yolos), 800, 1056) == wanted
 
 

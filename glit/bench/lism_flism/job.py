@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -175,6 +175,14 @@ class Facts:
     """An image of each part of the proposer, and under :data:`CROP` those of a crop."""
     rates: dict[str, Rate] = field(default_factory=dict)
     """What the device reaches in the precision of each of these parts."""
+
+    def at_best(self, other: Facts) -> Facts:
+        """The same with the better of two measurements of each rate."""
+        rates = {
+            part: max(rate, other.rates[part], key=lambda each: each.operations_per_s)
+            for part, rate in self.rates.items()
+        }
+        return replace(self, rates=rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

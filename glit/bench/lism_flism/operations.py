@@ -21,13 +21,21 @@ _POINT_TOKENS = 7  # four mask tokens, the IoU token, the point and its padding
 _NUM_MASKS = 3
 
 
-def blocks(width: int, num_blocks: int, tokens: int) -> float:
+def blocks(width: int, num_blocks: int, tokens: int, *, read: int) -> float:
     """Operations of a transformer with an MLP of four times its width.
 
-    >>> blocks(2, 1, 3)
-    360.0
+    Args:
+        width: of the tokens.
+        num_blocks: layers.
+        tokens: how many go in.
+        read: how many of the last layer's tokens anything reads; glit makes no others.
+
+    >>> blocks(2, 2, 3, read=1)
+    512.0
     """
-    return float(num_blocks * (24 * width**2 * tokens + 4 * width * tokens**2))
+    whole = 24 * width**2 * tokens + 4 * width * tokens**2
+    last = 4 * width**2 * tokens + 20 * width**2 * read + 4 * width * tokens * read
+    return float((num_blocks - 1) * whole + last)
 
 
 def clip_crop(vision: Any) -> float:
@@ -38,7 +46,7 @@ def clip_crop(vision: Any) -> float:
     """
     patches = (vision.image_size // vision.patch_size) ** 2
     patching = 2 * patches * 3 * vision.patch_size**2 * vision.hidden_size
-    return patching + blocks(vision.hidden_size, vision.num_hidden_layers, patches + 1)
+    return patching + blocks(vision.hidden_size, vision.num_hidden_layers, patches + 1, read=1)
 
 
 def yolos_image(config: Any, height: int, width: int) -> float:
@@ -51,8 +59,10 @@ def yolos_image(config: Any, height: int, width: int) -> float:
     """
     patches = (height // config.patch_size) * (width // config.patch_size)
     patching = 2 * patches * 3 * config.patch_size**2 * config.hidden_size
-    tokens = 1 + patches + config.num_detection_tokens
-    return patching + blocks(config.hidden_size, config.num_hidden_layers, tokens)
+    read = config.num_detection_tokens
+    return patching + blocks(
+        config.hidden_size, config.num_hidden_layers, 1 + patches + read, read=read
+    )
 
 
 def sam_image(sam: Any, num_points: int) -> dict[str, float]:
@@ -107,21 +117,28 @@ def _sam_point(sam: Any) -> float:
 
 
 def matrix_rate(device: Any, precision: str, side: int) -> Rate:
-    """Speed of a product of two square matrices: the best of five.
+    """Speed of a product of two square matrices: the best of three sizes, three times each.
 
     Args:
         device: a ``torch.device``.
         precision: a torch type's name, or ``tf32`` for float32 matrices with its short mantissa.
-        side: of the matrices.
+        side: of the largest matrices; the others have a half and a quarter of it.
     """
     import torch
 
     short = precision == "tf32"
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if short else "highest")
-    a = torch.randn(side, side, device=device).to(
-        torch.float32 if short else getattr(torch, precision)
-    )
+    kind = torch.float32 if short else getattr(torch, precision)
+    best = max(_product_rate(device, kind, each) for each in (side, side // 2, side // 4))
+    torch.set_float32_matmul_precision(before)
+    return Rate(precision=precision, operations_per_s=best)
+
+
+def _product_rate(device: Any, kind: Any, side: int) -> float:
+    import torch
+
+    a = torch.randn(side, side, device=device).to(kind)
     repeats = 20 if device.type == "cuda" else 1
 
     def product() -> float:
@@ -133,9 +150,7 @@ def matrix_rate(device: Any, precision: str, side: int) -> Rate:
         return (time.perf_counter() - started) / repeats
 
     product()
-    best = min(product() for _ in range(5))
-    torch.set_float32_matmul_precision(before)
-    return Rate(precision=precision, operations_per_s=2 * side**3 / best)
+    return 2 * side**3 / min(product() for _ in range(3))
 
 
 def count_parameters(model: Any) -> int:

@@ -99,7 +99,7 @@ def _measure(
         for column in COLUMNS:
             progress(f"{column.title}: warming up")
             columns.processes[column.key].ask(Order(batch=warm_up))
-        passes = _rounds(columns, batch, request.repeats, progress)
+        passes = _rounds(columns, batch, request.repeats, facts, progress)
         watched = _watched(columns, batch, device, progress)
         quality = _quality(request, columns, models, scratch, progress)
     threads = jobs[0].threads
@@ -199,14 +199,25 @@ def _warm_up(request: Request, batch: Batch, device: str) -> Batch:
 
 
 def _rounds(
-    columns: Columns, batch: Batch, repeats: int, progress: Callable[[str], None]
+    columns: Columns,
+    batch: Batch,
+    repeats: int,
+    facts: dict[str, Facts],
+    progress: Callable[[str], None],
 ) -> dict[str, list[Pass]]:
-    """The counted passes, the columns in turn."""
+    """The counted passes, the columns in turn.
+
+    The matrix rates in ``facts`` are measured again in every round, and the best stays: a floor
+    taken while the machine was busy would be none.
+    """
     passes: dict[str, list[Pass]] = {column.key: [] for column in COLUMNS}
     for number in range(1, repeats + 1):
         for column in COLUMNS:
             progress(f"{column.title}: repeat {number} of {repeats}")
-            passes[column.key].append(columns.processes[column.key].ask(Order(batch=batch)))
+            process = columns.processes[column.key]
+            passes[column.key].append(process.ask(Order(batch=batch)))
+            if column.in_glit:
+                facts[column.key] = facts[column.key].at_best(process.facts())
     return passes
 
 
