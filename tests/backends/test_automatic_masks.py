@@ -157,6 +157,21 @@ def test_few_masks_of_a_small_image_are_enlarged_at_a_time(segmenter, pictures, 
     assert max(numbers) == 2
 
 
+@pytest.mark.parametrize("exact, allowed", [(False, False), (True, True)])
+def test_float32_convolutions_are_not_shortened_on_a_gpu(segmenter, pictures, exact, allowed):
+    """But in the exact mode, which repeats what segment-anything does on the same machine."""
+    seen = []
+    masks = AutomaticMasks(*segmenter, exact=exact)
+    hook = masks.model.image_encoder.neck.register_forward_hook(
+        lambda *_: seen.append(torch.backends.cudnn.allow_tf32)
+    )
+    assert torch.backends.cudnn.allow_tf32  # torch's default
+    masks(pictures[:1])
+    hook.remove()
+    assert seen == [allowed]
+    assert torch.backends.cudnn.allow_tf32
+
+
 def test_an_image_without_masks_has_none(segmenter, pictures):
     model, thresholds = segmenter
     for change in ({"pred_iou_thresh": 2.0}, {"stability_score_thresh": 2.0}):

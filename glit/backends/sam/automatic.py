@@ -13,6 +13,7 @@ Shapes: K masks of one image, S the encoder's side, h and w the mask logits' sid
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,7 @@ class AutomaticMasks:
         assert self._decoder is not None
         pixels = torch.stack([image.pixels for image in images])
         mixed = self._dtype != torch.float32
-        with torch.autocast(self._device.type, self._dtype, enabled=mixed):
+        with torch.autocast(self._device.type, self._dtype, enabled=mixed), _whole_float32():
             embeddings = self._encode(self.model.image_encoder, pixels)
         points = torch.stack([image.points for image in images])
         found: list[list[_Measured]] = [[] for _ in images]
@@ -271,6 +272,20 @@ class _Measured:
     ious: Tensor
     stability: Tensor
     areas: Tensor
+
+
+@contextlib.contextmanager
+def _whole_float32() -> Iterator[None]:
+    """Convolutions in float32 on a GPU, where torch lets cuDNN shorten their mantissa to TF32.
+
+    That would move masks (docs/experiments.md), and most of MobileSAM's encoder is convolutions.
+    """
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 def _none(device: torch.device) -> _Measured:
