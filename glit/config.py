@@ -150,7 +150,7 @@ class ProposeConfig:
     """Most regions per image; the grid always stays."""
     exact_masks: bool = False
     """SAM as segment-anything's own generator runs it, one image at a time in float32: the very
-    same boxes, several times slower."""
+    same boxes, at about half the speed on a CPU."""
     compile: bool = _speed(False)
     """SAM's encoder through torch.compile: slow to start, worth it for many images on a GPU."""
     batch_size: int = _speed(8)
