@@ -99,11 +99,9 @@ class InGlit:
         if job.column.method == "flism":
             precisions[YOLOS] = _name(job.recipe.propose.precision, device)
         else:
-            # as SamDetector has it: float32 by default, the decoder's on a GPU as TF32
             wanted = job.recipe.propose.precision
-            precisions[SAM_ENCODER] = "float32" if wanted == "auto" else wanted
-            on_tensor_cores = precisions[SAM_ENCODER] == "float32" and device.type == "cuda"
-            precisions[SAM_DECODER] = "tf32" if on_tensor_cores else precisions[SAM_ENCODER]
+            of_sam = "float32" if wanted == "auto" else wanted  # as SamDetector has it
+            precisions |= {SAM_ENCODER: of_sam, SAM_DECODER: of_sam}
         measured = {
             name: matrix_rate(device, name, job.matrix_side)
             for name in sorted(set(precisions.values()))

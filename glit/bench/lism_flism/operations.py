@@ -121,17 +121,13 @@ def matrix_rate(device: Any, precision: str, side: int) -> Rate:
 
     Args:
         device: a ``torch.device``.
-        precision: a torch type's name, or ``tf32`` for float32 matrices with its short mantissa.
+        precision: a torch type's name.
         side: of the largest matrices; the others have a half and a quarter of it.
     """
     import torch
 
-    short = precision == "tf32"
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if short else "highest")
-    kind = torch.float32 if short else getattr(torch, precision)
+    kind = getattr(torch, precision)
     best = max(_product_rate(device, kind, each) for each in (side, side // 2, side // 4))
-    torch.set_float32_matmul_precision(before)
     return Rate(precision=precision, operations_per_s=best)
 
 
