@@ -25,6 +25,7 @@ class ClipMatcher:
         self._torch = require_torch("the matcher")
         from transformers import CLIPModel
 
+        from glit.backends.packed import pack_linears
         from glit.backends.trimmed import trim_clip_vision
 
         self._batch_size = config.batch_size
@@ -40,6 +41,7 @@ class ClipMatcher:
             ) from error
         self.model = loaded.to(self._device).eval()
         trim_clip_vision(self.model.vision_model)
+        pack_linears(self.model)
         self.tokenizer = TextTokenizer(model.path)
         self.spec = _crop_spec(str(model.path), self.model.config.vision_config.image_size)
         self.context = int(self.model.config.text_config.max_position_embeddings)

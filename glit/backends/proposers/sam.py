@@ -38,6 +38,7 @@ class SamDetector:
     def __init__(self, config: ProposeConfig, model: Resolved) -> None:
         require_torch("propose.backend = 'sam'")
         try:
+            from glit.backends.packed import pack_linears
             from glit.backends.sam.automatic import AutomaticMasks
 
             sam, thresholds = _load(config, model)
@@ -49,8 +50,11 @@ class SamDetector:
         device = pick_device(config.device)
         # a mask is a comparison at every pixel: bfloat16 moves one box in five
         precision = "float32" if config.precision == "auto" else config.precision
+        sam = sam.to(device)
+        if precision == "float32" and not (config.exact_masks or config.compile):
+            pack_linears(sam.image_encoder)
         self.masks = AutomaticMasks(
-            sam.to(device),
+            sam,
             thresholds,
             exact=config.exact_masks,
             dtype=pick_dtype(precision, device),

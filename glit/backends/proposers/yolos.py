@@ -26,6 +26,7 @@ class YolosDetector:
         self._torch = require_torch("propose.backend = 'yolos'")
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
+        from glit.backends.packed import pack_linears
         from glit.backends.trimmed import trim_yolos
 
         self._config = config
@@ -44,6 +45,7 @@ class YolosDetector:
             ) from error
         self.model = loaded.to(self._device).eval()
         trim_yolos(self.model)
+        pack_linears(self.model)
         self._labels = self.model.config.id2label
         self._patch = self.model.config.patch_size
 

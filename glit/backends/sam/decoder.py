@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glit.backends.packed import linear
+
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam
 
@@ -276,9 +278,9 @@ class _Upscaling:
     def __call__(self, positions: Tensor, mixing: Tensor, grid: tuple[int, int]) -> Tensor:
         """[K, N, C] and [K, M, C / 8] -> mask logits float32 [K, M, 4h, 4w]."""
         weight, bias, eps = self._norm
-        x = functional.linear(positions, *self._first).unflatten(-1, (4, -1))
+        x = self._first(positions).unflatten(-1, (4, -1))
         x = functional.gelu(functional.layer_norm(x, weight.shape, weight, bias, eps))
-        x = functional.gelu(functional.linear(x, *self._second))  # [K, N, 4, 4 * C / 8]
+        x = functional.gelu(self._second(x))  # [K, N, 4, 4 * C / 8]
         x = x.unflatten(-1, (4, -1)).flatten(1, 3)  # [K, N * 16, C / 8]
         logits = (mixing.to(self._dtype) @ x.transpose(1, 2)).float()
         # from [h, w, (dy, dx), (ey, ex)] to [h, dy, ey, w, dx, ex]
@@ -286,10 +288,10 @@ class _Upscaling:
         return fine.reshape(*logits.shape[:2], 4 * grid[0], 4 * grid[1])
 
 
-def _as_matrix(layer: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Weight and bias of the linear map of a pixel to its four successors, those outermost."""
-    weight = layer.weight.permute(2, 3, 1, 0).flatten(0, 2)  # [2 * 2 * out, in]
-    return weight.to(dtype).contiguous(), layer.bias.repeat(4).to(dtype)
+def _as_matrix(layer: Any, dtype: torch.dtype) -> nn.Module:
+    """The linear map of a pixel to its four successors, those outermost."""
+    weight = layer.weight.permute(2, 3, 1, 0).flatten(0, 2).to(dtype)  # [2 * 2 * out, in]
+    return linear(weight, layer.bias.repeat(4).to(dtype))
 
 
 def _scores(asking: Tensor, weight: Tensor, place: Tensor, positions: Tensor) -> Tensor:
