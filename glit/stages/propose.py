@@ -77,7 +77,9 @@ def finish(sample: Sample, detections: list[Region], config: ProposeConfig) -> O
     if not kept:
         return Drop(
             reason="no_region",
-            message=f"none of {len(detections)} regions passed the filters of [propose]",
+            message=f"none of {len(detections)} regions passed the filters of [propose]"
+            if detections
+            else "nothing was detected",
         )
     return dataclasses.replace(sample, regions=tuple(kept))
 

@@ -95,6 +95,13 @@ def test_an_image_thinner_than_a_patch_has_no_detections(resizing_yolos, picture
     assert found[0] == [] and found[1] == resizing_yolos.detect(pictures[:1])[0] != []
 
 
+def test_nan_is_a_failure_and_not_an_empty_picture(pictures):
+    detector = DETECTORS["yolos"](ProposeConfig(device="cpu"), resolve("mini-proposer"))
+    detector.model.vit.layernorm.weight.data.fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match="YOLOS answered NaN"):
+        detector.detect(pictures[:1])
+
+
 @pytest.fixture(scope="module")
 def yolo_checkpoint(tmp_path_factory):
     """A YOLO of the real architecture with random weights, saved as ultralytics saves."""

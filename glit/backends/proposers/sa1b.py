@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glit.backends.proposers.yolos import make_regions
+from glit.backends.proposers.regions import make_regions
 from glit.config import ProposeConfig
 from glit.records import Region
 from glit.rle import read_rle, rle_area, rle_box
@@ -69,7 +69,8 @@ class Sa1bReader:
             np.array([mask.box for mask in masks]).reshape(-1, 4) * scale,
             np.array([min(max(mask.predicted_iou, 0.0), 1.0) for mask in masks]),
             [""] * len(masks),
-            image=np.broadcast_to(np.uint8(0), (height, width, 3)),  # its shape counts, no memory
+            width=width,
+            height=height,
             source="sam",
         )
 

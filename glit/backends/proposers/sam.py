@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from glit.backends.device import pick_device, pick_dtype, require_torch
-from glit.backends.proposers.yolos import make_regions
+from glit.backends.proposers.regions import make_regions
 from glit.backends.sam.model import MaskThresholds, load_checkpoint, load_sam
 from glit.backends.weights import Resolved
 from glit.config import ProposeConfig
@@ -80,7 +80,8 @@ class SamDetector:
             masks.boxes[good] * scale,
             np.clip(masks.predicted_iou[good], 0, 1),
             [""] * int(good.sum()),
-            image=image,
+            width=image.shape[1],
+            height=image.shape[0],
             source="sam",
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from glit.backends.device import pick_device
-from glit.backends.proposers.yolos import make_regions
+from glit.backends.proposers.regions import make_regions
 from glit.backends.weights import Resolved
 from glit.config import ProposeConfig
 from glit.errors import MissingExtraError, WeightsError
@@ -57,7 +57,12 @@ class YoloDetector:
                     boxes = result.boxes.cpu().numpy()
                     labels = [str(result.names[int(label)]) for label in boxes.cls]
                     found[index] = make_regions(
-                        boxes.xyxy, boxes.conf, labels, image=images[index], source="yolo"
+                        boxes.xyxy,
+                        boxes.conf,
+                        labels,
+                        width=images[index].shape[1],
+                        height=images[index].shape[0],
+                        source="yolo",
                     )
         return found
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from glit.backends.device import pick_device, pick_dtype, require_torch
+from glit.backends.proposers.regions import make_regions
 from glit.backends.weights import Resolved
 from glit.config import ProposeConfig
 from glit.errors import WeightsError
 from glit.images import Pixels
-from glit.records import Box, Region
+from glit.records import Region
 
 
 class YolosDetector:
@@ -85,6 +84,8 @@ class YolosDetector:
             pixels = torch.stack([inputs[index] for index in batch]).to(self._dtype)
             outputs = self.model(pixel_values=pixels)
             outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
+            if not bool(outputs.logits.isfinite().all()):  # else it would pass for "no object"
+                raise FloatingPointError("YOLOS answered NaN or infinity")
             return self.processor.post_process_object_detection(
                 outputs,
                 threshold=self._config.score_threshold,
@@ -99,36 +100,7 @@ class YolosDetector:
             boxes,
             scores,
             [str(self._labels.get(int(label), label)) for label in labels],
-            image=image,
+            width=image.shape[1],
+            height=image.shape[0],
             source="yolos",
         )
-
-
-def make_regions(
-    boxes: np.ndarray, scores: np.ndarray, labels: list[str], *, image: Pixels, source: Any
-) -> list[Region]:
-    """Detections as regions: cut to the frame, best score first, empty boxes left out.
-
-    Coordinates are kept to a hundredth of a pixel and scores to 1e-4, well above the noise by
-    which batching moves them.
-
-    Args:
-        boxes: [N, 4] xyxy in the image's pixels.
-        scores: [N] in [0, 1].
-    """
-    height, width = image.shape[:2]
-    regions = []
-    for index in np.lexsort((np.arange(len(scores)), -scores)):
-        x0, y0, x1, y1 = np.round(
-            np.clip(boxes[index], 0, [width, height, width, height]).astype(np.float64), 2
-        ).tolist()
-        if x0 < x1 and y0 < y1:
-            regions.append(
-                Region(
-                    box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
-                    score=round(float(scores[index]), 4),
-                    label=labels[index],
-                    source=source,
-                )
-            )
-    return regions

@@ -216,7 +216,8 @@ class AutomaticMasks:
         full = self._full_size(image, logits)
         stability = _count(full, threshold + offset) / _count(full, threshold - offset)
         stable = stability >= self._thresholds.stability_score_thresh
-        full, ious, stability = full[stable], ious[stable], stability[stable]
+        if not bool(stable.all()):  # else nothing need be copied
+            full, ious, stability = full[stable], ious[stable], stability[stable]
         if not len(full):
             return _none(self._device)
         return _Measured(

@@ -1,0 +1,48 @@
+"""What a detector found, as regions."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from glit.geometry import Boxes
+from glit.records import Box, Region, RegionSource
+
+
+def make_regions(
+    boxes: Boxes,
+    scores: Float[np.ndarray, " N"],
+    labels: list[str],
+    *,
+    width: int,
+    height: int,
+    source: RegionSource,
+) -> list[Region]:
+    """Detections as regions: cut to the frame, best score first, empty boxes left out.
+
+    Coordinates are kept to a hundredth of a pixel and scores to 1e-4, well above the noise by
+    which batching moves them.
+
+    Args:
+        boxes: [N, 4] xyxy in the image's pixels.
+        scores: [N] in [0, 1].
+        labels: a class name for each.
+        width: of the image, pixels.
+        height: of the image, pixels.
+        source: what proposed them.
+    """
+    regions = []
+    for index in np.lexsort((np.arange(len(scores)), -scores)):
+        x0, y0, x1, y1 = np.round(
+            np.clip(boxes[index], 0, [width, height, width, height]).astype(np.float64), 2
+        ).tolist()
+        if x0 < x1 and y0 < y1:
+            regions.append(
+                Region(
+                    box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
+                    score=round(float(scores[index]), 4),
+                    label=labels[index],
+                    source=source,
+                )
+            )
+    return regions
