@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -62,10 +63,10 @@ def make_manifest(
     }
 
 
-def installed_packages() -> dict[str, str]:
-    """Versions of the packages that shape the result, of those that are installed."""
+def installed_packages(names: Iterable[str] = _PACKAGES) -> dict[str, str]:
+    """Versions of those packages that are installed; by default of all that shape a dataset."""
     found = {}
-    for name in _PACKAGES:
+    for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

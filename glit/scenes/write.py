@@ -84,7 +84,8 @@ def write_scenes(
     The scene of a seed and an index is the same whatever ``num`` and ``size`` are. With ``masks``
     the objects' masks lie beside every image as well, in the layout of SA-1B's files.
 
-    :raises UserError: for a level, size, format, seed or number that cannot be.
+    Raises:
+        UserError: for a level, size, format, seed or number that cannot be.
     """
     suffix = _check(num=num, seed=seed, level=level, size=size, image_format=image_format)
     images = out / "images"

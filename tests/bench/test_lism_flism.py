@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
-import signal
 
 import numpy as np
 import pytest
@@ -19,8 +17,7 @@ from glit.bench.lism_flism.clock import covered
 from glit.bench.lism_flism.files import check_writable, write_report
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import Truth, photographs, with_sentences
-from glit.bench.lism_flism.inputs import scenes as draw_scenes
-from glit.bench.lism_flism.job import COLUMNS, CROP, FULL, PARTS, TINY, Facts, Job, Order, Rate
+from glit.bench.lism_flism.job import COLUMNS, CROP, FULL, PARTS, TINY, Facts, Rate
 from glit.bench.lism_flism.models import SHARE_PASSING, calibrated_threshold, find_models
 from glit.bench.lism_flism.operations import (
     SAM_DECODER,
@@ -31,13 +28,12 @@ from glit.bench.lism_flism.operations import (
     sam_image,
     yolos_image,
 )
-from glit.bench.lism_flism.processes import ColumnProcess
 from glit.bench.lism_flism.quality import judge
 from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
 from glit.bench.lism_flism.run import Request, run
 from glit.bench.lism_flism.show import main_rows, markdown, print_report
 from glit.config import SplitConfig
-from glit.errors import GlitError, InputError, RunError, StoppedError, UserError, WeightsError
+from glit.errors import InputError, UserError, WeightsError
 from glit.geometry import area_ratio_mask, grid_boxes, iou
 
 KEYS = [column.key for column in COLUMNS]
@@ -96,7 +92,7 @@ def test_parameters_are_those_of_the_models(mini):
 
     def stored(name: str) -> int:
         with safe_open(resolve(name).path / "model.safetensors", "pt") as file:
-            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118
+            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118 (no dict)
         buffers = ("positional_encoding_gaussian_matrix", "pixel_mean", "pixel_std", "position_ids")
         return sum(int(np.prod(s)) for key, s in shapes.items() if not key.endswith(buffers))
 
@@ -317,68 +313,6 @@ def test_the_threshold_lets_the_wanted_share_pass():
 def test_covered_time_counts_overlaps_once():
     assert covered([(0, 10), (2, 3), (8, 12), (20, 21)]) == 13
     assert covered([]) == 0
-
-
-@pytest.fixture
-def job(tmp_path) -> Job:
-    models = find_models("mini", "cpu")
-    drawn = draw_scenes(tmp_path / "scenes", num=1, side_px=128, image_format="png")
-    return Job(
-        column=COLUMNS[3],
-        recipe=models.recipes["flism"],
-        proposer=models.proposers["flism"],
-        matcher=models.matcher,
-        batch=with_sentences(drawn, models.matcher, models.recipes["flism"].split),
-        device="cpu",
-        threads=1,
-        num_fixed=None,
-        matrix_side=64,
-        scratch=tmp_path / "scratch",
-    )
-
-
-def test_a_dying_column_is_named(job):
-    process = ColumnProcess(job)
-    try:
-        process.wait_until_ready()
-        os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(RunError, match=r"column 'FLISM in glit': its process died \(exit code"):
-            process.ask(Order(batch=job.batch))
-    finally:
-        process.close()
-    assert not process.is_alive
-
-
-def test_a_column_that_fails_says_why_and_is_named(job, tmp_path):
-    missing = dataclasses.replace(job.proposer, path=tmp_path / "nowhere")
-    process = ColumnProcess(dataclasses.replace(job, proposer=missing))
-    try:
-        with pytest.raises(GlitError, match="column 'FLISM in glit': model 'mini-proposer'") as it:
-            process.wait_until_ready()
-        assert it.value.exit_code == 2
-    finally:
-        process.close()
-
-
-def test_interrupting_ends_all_processes(monkeypatch):
-    started = []
-    original = ColumnProcess.__init__
-
-    def remember(self, job):
-        original(self, job)
-        started.append(self)
-
-    monkeypatch.setattr(ColumnProcess, "__init__", remember)
-
-    def interrupt(text: str) -> None:
-        if "loading" in text:
-            raise KeyboardInterrupt
-
-    request = Request(images=None, weights="mini", device="cpu", num_images=1, threads=1)
-    with pytest.raises(StoppedError, match="stopped"):
-        run(request, interrupt)
-    assert len(started) == 4
-    assert not any(process.is_alive for process in started)
 
 
 def test_the_command_prints_json_alone_and_says_what_it_took(random_tiny, tmp_path, monkeypatch):

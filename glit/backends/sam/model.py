@@ -82,16 +82,22 @@ class MaskThresholds:
     """Settings of automatic masks that belong to the weights; the defaults are the paper's."""
 
     points_per_side: int = 32
+    """Of the grid of prompts; three masks a point."""
     pred_iou_thresh: float = 0.88
+    """Masks must be better than this by the model's own estimate."""
     stability_score_thresh: float = 0.95
+    """Least IoU of a mask cut a little higher with the same cut a little lower."""
     stability_score_offset: float = 1.0
+    """That little, in logits."""
     box_nms_thresh: float = 0.7
+    """Of two masks whose boxes overlap more (IoU), the better one stays."""
 
 
 def build_sam(config: SamConfig) -> Sam:
     """An untrained model of this shape, in evaluation mode.
 
-    :raises MissingExtraError: when segment-anything is not installed
+    Raises:
+        MissingExtraError: when segment-anything is not installed
     """
     try:
         from segment_anything.modeling import MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
@@ -178,7 +184,8 @@ def save_sam(
 def read_sam_config(folder: Path) -> tuple[SamConfig, MaskThresholds]:
     """The shape and the thresholds of a saved model.
 
-    :raises WeightsError: when the file is missing or is not of this format
+    Raises:
+        WeightsError: when the file is missing or is not of this format
     """
     path = folder / CONFIG_NAME
     try:
@@ -203,7 +210,8 @@ def read_sam_config(folder: Path) -> tuple[SamConfig, MaskThresholds]:
 def load_sam(folder: Path) -> tuple[Sam, SamConfig, MaskThresholds]:
     """A saved model in float32 and evaluation mode, with its config and thresholds.
 
-    :raises WeightsError: when weights are missing, half downloaded, or of another shape
+    Raises:
+        WeightsError: when weights are missing, half downloaded, or of another shape
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -246,7 +254,8 @@ def load_checkpoint(path: Path) -> Sam:
 
     The file is a pickle; it is read as plain tensors, without running code.
 
-    :raises WeightsError: when the file is not one of these
+    Raises:
+        WeightsError: when the file is not one of these
     """
     import torch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import psutil
 
 import glit
+from glit.dataset.manifest import installed_packages
 
 _PACKAGES = ("torch", "transformers", "segment-anything", "numpy", "pillow", "simplejpeg")
 
@@ -45,10 +45,5 @@ def _cpu_name() -> str:
 
 def versions() -> dict[str, str]:
     """Of Python, glit and what does the work."""
-    found = {"python": platform.python_version(), "glit": glit.__version__}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    own = {"python": platform.python_version(), "glit": glit.__version__}
+    return own | installed_packages(_PACKAGES)

@@ -1,0 +1,79 @@
+"""The benchmark's columns as processes: one that dies, fails or is interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+
+import pytest
+
+from glit.bench.lism_flism.inputs import scenes as draw_scenes
+from glit.bench.lism_flism.inputs import with_sentences
+from glit.bench.lism_flism.job import COLUMNS, Job, Order
+from glit.bench.lism_flism.models import find_models
+from glit.bench.lism_flism.processes import ColumnProcess
+from glit.bench.lism_flism.run import Request, run
+from glit.errors import GlitError, RunError, StoppedError
+
+
+@pytest.fixture
+def job(tmp_path) -> Job:
+    models = find_models("mini", "cpu")
+    drawn = draw_scenes(tmp_path / "scenes", num=1, side_px=128, image_format="png")
+    return Job(
+        column=COLUMNS[3],
+        recipe=models.recipes["flism"],
+        proposer=models.proposers["flism"],
+        matcher=models.matcher,
+        batch=with_sentences(drawn, models.matcher, models.recipes["flism"].split),
+        device="cpu",
+        threads=1,
+        num_fixed=None,
+        matrix_side=64,
+        scratch=tmp_path / "scratch",
+    )
+
+
+def test_a_dying_column_is_named(job):
+    process = ColumnProcess(job)
+    try:
+        process.wait_until_ready()
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(RunError, match=r"column 'FLISM in glit': its process died \(exit code"):
+            process.ask(Order(batch=job.batch))
+    finally:
+        process.close()
+    assert not process.is_alive
+
+
+def test_a_column_that_fails_says_why_and_is_named(job, tmp_path):
+    missing = dataclasses.replace(job.proposer, path=tmp_path / "nowhere")
+    process = ColumnProcess(dataclasses.replace(job, proposer=missing))
+    try:
+        with pytest.raises(GlitError, match="column 'FLISM in glit': model 'mini-proposer'") as it:
+            process.wait_until_ready()
+        assert it.value.exit_code == 2
+    finally:
+        process.close()
+
+
+def test_interrupting_ends_all_processes(monkeypatch):
+    started = []
+    original = ColumnProcess.__init__
+
+    def remember(self, job):
+        original(self, job)
+        started.append(self)
+
+    monkeypatch.setattr(ColumnProcess, "__init__", remember)
+
+    def interrupt(text: str) -> None:
+        if "loading" in text:
+            raise KeyboardInterrupt
+
+    request = Request(images=None, weights="mini", device="cpu", num_images=1, threads=1)
+    with pytest.raises(StoppedError, match="stopped"):
+        run(request, interrupt)
+    assert len(started) == 4
+    assert not any(process.is_alive for process in started)
