@@ -1,4 +1,8 @@
-"""The golden dataset of the ``mini`` recipe: made here, compared by tests/golden.
+"""The goldens of tests/golden: what must not move without anybody noticing.
+
+``mini.json``          rows of a small ``mini`` dataset, without the image bytes
+``mini.sha256``        of each data file that those very rows make with the scenes' images
+``fingerprints.json``  of every stage of every recipe, on a machine without a GPU and on one with
 
 python -m tools.golden            regenerate, printing what changes
 """
@@ -6,18 +10,37 @@ python -m tools.golden            regenerate, printing what changes
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "mini.json"
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden"
+ROWS, BYTES, FINGERPRINTS = (
+    FOLDER / name for name in ("mini.json", "mini.sha256", "fingerprints.json")
+)
 NUM_SCENES = 6
 SEED = 2_000_000
+DECIMALS = 5
+"""Of floats in the golden rows; scores, cosines and boxes have no more."""
 
 
-def make() -> list[dict[str, Any]]:
-    """Rows of a small dataset without the image bytes, floats rounded for reading."""
+@contextmanager
+def scenes() -> Iterator[Path]:
+    """The scenes of the golden dataset."""
+    from glit.scenes import write_scenes
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_scenes(Path(folder), num=NUM_SCENES, seed=SEED)
+        yield Path(folder)
+
+
+def make_rows(scenes: Path) -> list[dict[str, Any]]:
+    """Rows of a build of the scenes with their own captions, without the image bytes."""
     import pyarrow.parquet as pq
     from rich.console import Console
 
@@ -25,11 +48,8 @@ def make() -> list[dict[str, Any]]:
     from glit.executors.local import LocalExecutor
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
-    from glit.scenes import write_scenes
 
     with tempfile.TemporaryDirectory() as folder:
-        scenes = Path(folder) / "scenes"
-        write_scenes(scenes, num=NUM_SCENES, seed=SEED)
         request = BuildRequest(
             images=str(scenes / "images"),
             output=f"{folder}/dataset",
@@ -43,21 +63,85 @@ def make() -> list[dict[str, Any]]:
     return [_rounded(row) for row in rows]
 
 
+def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
+    """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
+    from glit.config import PackConfig
+    from glit.records import Sample
+    from glit.schema import dataset_schema
+    from glit.stages.pack import write_file
+    from glit.storage import Store
+    from glit.tables import with_payload
+
+    store = Store(scenes / "images")
+    samples = []
+    for row in rows:
+        sample = Sample(
+            sample_id=row["sample_id"],
+            source_path=row["source_path"],
+            width=row["width"],
+            height=row["height"],
+            num_bytes=len(store.read(row["source_path"])),
+        )
+        for stage in ("caption", "split", "propose", "match"):
+            sample = with_payload(stage, sample, row)
+        samples.append(sample)
+    schema = dataset_schema(tokenizer={"name": "golden", "sha256": "", "context": 248})
+    found = {}
+    for store_as in ("bytes", "path"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "data.parquet"
+            config = PackConfig(image_store=store_as)
+            write_file(samples, path, images=store, config=config, schema=schema)
+            found[store_as] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
+    """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
+    from glit.backends.weights import Resolved
+    from glit.flow import make_plan
+    from glit.recipe import load_recipe
+    from glit.resources import builtin_recipes
+    from glit.stages.brought import BroughtCaptions
+
+    def at_hand(name: str, revision: str = "main", **_: Any) -> Resolved:
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        return Resolved(name=name, path=Path(name), revision=revision, sha256=digest)
+
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    brought = BroughtCaptions(name="captions.jsonl", table="captions.parquet")
+    for name in builtin_recipes():
+        for device in ("cpu", "cuda"):
+            with (
+                mock.patch("glit.flow.resolve", at_hand),
+                mock.patch("torch.cuda.is_available", lambda device=device: device == "cuda"),
+            ):
+                plan = make_plan(load_recipe(name), brought=brought, captions_sha256="golden")
+            found.setdefault(name, {})[device] = dict(plan.fingerprints)
+    return found
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return round(value, 4)
+        return round(value, DECIMALS)
     if isinstance(value, dict):
         return {key: _rounded(inner) for key, inner in value.items()}
     return [_rounded(inner) for inner in value] if isinstance(value, list) else value
 
 
 def main() -> None:
-    """Regenerate the file and print the difference."""
-    after = json.dumps(make(), indent=1, ensure_ascii=False) + "\n"
-    before = GOLDEN.read_text(encoding="utf-8") if GOLDEN.is_file() else ""
-    changes = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", n=1)
-    print("\n".join(changes) or "no change")
-    GOLDEN.write_text(after, encoding="utf-8")
+    """Regenerate the files and print the differences."""
+    with scenes() as folder:
+        rows = make_rows(folder)
+        made = {ROWS: rows, BYTES: make_bytes(folder, rows), FINGERPRINTS: make_fingerprints()}
+    for path, value in made.items():
+        after = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+        before = path.read_text(encoding="utf-8") if path.is_file() else ""
+        changes = difflib.unified_diff(
+            before.splitlines(), after.splitlines(), path.name, "now", n=1
+        )
+        print("\n".join(changes) or f"{path.name}: no change")
+        path.write_text(after, encoding="utf-8")
 
 
 if __name__ == "__main__":

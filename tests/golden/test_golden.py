@@ -1,10 +1,10 @@
-"""The mini dataset of six scenes is what it was; regenerate with ``python -m tools.golden``."""
+"""Nothing moves unseen; regenerate with ``python -m tools.golden``, which prints what changes."""
 
 import json
 
 import pytest
 
-from tools.golden import GOLDEN, make
+from tools import golden
 
 
 def assert_close(found, wanted, where=""):
@@ -24,5 +24,23 @@ def assert_close(found, wanted, where=""):
         assert found == wanted, where
 
 
-def test_the_golden_dataset():
-    assert_close(make(), json.loads(GOLDEN.read_text(encoding="utf-8")))
+@pytest.fixture(scope="module")
+def scenes():
+    with golden.scenes() as folder:
+        yield folder
+
+
+def kept(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_rows_of_a_mini_dataset(scenes):
+    assert_close(golden.make_rows(scenes), kept(golden.ROWS))
+
+
+def test_the_bytes_of_its_data_files(scenes):
+    assert golden.make_bytes(scenes, kept(golden.ROWS)) == kept(golden.BYTES)
+
+
+def test_the_fingerprints_of_every_recipe():
+    assert golden.make_fingerprints() == kept(golden.FINGERPRINTS)
