@@ -56,7 +56,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.docs
 
 bench: $(STAMP)
-	$(BIN)/python -m glit.bench.build
+	$(BIN)/python -m tools.measure.build
 	$(BIN)/glit bench lism-flism -o runs/bench/lism-flism
 
 mini-report: $(STAMP)

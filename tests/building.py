@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 from rich.console import Console
 
-from glit.build import BuildRequest, build
+from glit.build.run import BuildRequest, build
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.recipe import load_recipe

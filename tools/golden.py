@@ -44,7 +44,7 @@ def make_rows(scenes: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
     from rich.console import Console
 
-    from glit.build import BuildRequest, build
+    from glit.build.run import BuildRequest, build
     from glit.executors.local import LocalExecutor
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
@@ -65,12 +65,12 @@ def make_rows(scenes: Path) -> list[dict[str, Any]]:
 
 def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
+    from glit.build.tables import with_payload
     from glit.config import PackConfig
     from glit.records import Sample
     from glit.schema import dataset_schema
     from glit.stages.pack import write_file
     from glit.storage import Store
-    from glit.tables import with_payload
 
     store = Store(scenes / "images")
     samples = []
@@ -99,7 +99,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
 def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
     from glit.backends.weights import Resolved
-    from glit.flow import make_plan
+    from glit.build.plan import make_plan
     from glit.recipe import load_recipe
     from glit.resources import builtin_recipes
     from glit.stages.brought import BroughtCaptions
@@ -113,7 +113,7 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
             with (
-                mock.patch("glit.flow.resolve", at_hand),
+                mock.patch("glit.build.plan.resolve", at_hand),
                 mock.patch("torch.cuda.is_available", lambda device=device: device == "cuda"),
             ):
                 plan = make_plan(load_recipe(name), brought=brought, captions_sha256="golden")

@@ -69,7 +69,7 @@ def build_command(
     as_json: JsonOption = False,
 ) -> None:
     """Build a dataset from images; run again to continue."""
-    from glit.build import BuildRequest, build
+    from glit.build.run import BuildRequest, build
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
 
@@ -99,7 +99,7 @@ def retry_command(
     as_json: JsonOption = False,
 ) -> None:
     """Try dropped samples once more and merge what succeeds."""
-    from glit.dataset.retry import retry
+    from glit.build.retry import retry
     from glit.progress import StageProgress
 
     console = Console(stderr=as_json, highlight=False)

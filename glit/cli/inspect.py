@@ -20,7 +20,7 @@ _MOST_LINES = 200
 
 def status_command(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
     """What is done, pending and dropped, per stage."""
-    from glit.dataset.status import status
+    from glit.build.status import status
 
     found = status(str(dataset))
     if as_json:
@@ -86,7 +86,7 @@ def query_command(
 
 def clean_command(dataset: DatasetArgument) -> None:
     """Remove the resumable state (work/); a finished dataset stays."""
-    from glit.dataset.clean import clean
+    from glit.build.clean import clean
 
     freed = clean(str(dataset))
     print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

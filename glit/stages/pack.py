@@ -14,19 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.config import PackConfig
-from glit.errors import RunError
-from glit.images import decode, encode_smaller
-from glit.records import Box, Sample
-from glit.schema import DATASET_SCHEMA
-from glit.storage import Store
-from glit.tables import (
+from glit.build.tables import (
     PINNED,
     caption_payload,
     matches_payload,
     regions_payload,
     sentences_payload,
 )
+from glit.config import PackConfig
+from glit.errors import RunError
+from glit.images import decode, encode_smaller
+from glit.records import Box, Sample
+from glit.schema import DATASET_SCHEMA
+from glit.storage import Store
 
 VERSION = 1
 _ROW_GROUP_BYTES = 64 << 20

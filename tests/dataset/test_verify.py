@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glit.dataset.clean import clean
+from glit.build.clean import clean
+from glit.build.status import status
 from glit.dataset.manifest import Counts
 from glit.dataset.query import query
-from glit.dataset.status import status
 from glit.dataset.verify import row_breaches, verify
 from glit.errors import DatasetError, UserError
 

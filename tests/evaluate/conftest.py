@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import TINY, write_random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 
 @pytest.fixture(scope="session")

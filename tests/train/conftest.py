@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 from jaxtyping import install_import_hook
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import TINY, write_random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 MakeDataset = Callable[..., Path]
 

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from glit.build import BuildRequest, build
+from glit.build.run import BuildRequest, build
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.recipe import load_recipe

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from glit.bench.lism_flism.clock import watched_kernels
 from glit.bench.lism_flism.job import Batch, Facts, Job, Order, Pass, Result
-from glit.bench.train_setup import peak_mb
+from glit.bench.lism_flism.machine import peak_mb
 from glit.errors import GlitError
 
 

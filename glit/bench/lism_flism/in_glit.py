@@ -22,7 +22,7 @@ from glit.bench.lism_flism.clock import TimedSource
 from glit.bench.lism_flism.fixed import FixedDetector
 from glit.bench.lism_flism.job import CROP, XYXY, Batch, Facts, Job, Result
 from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
-from glit.executors.stage_task import prepare_process
+from glit.build.stage_task import prepare_process
 from glit.geometry import Boxes
 from glit.images import Pixels
 from glit.records import Drop, Region, RegionSource, Sample

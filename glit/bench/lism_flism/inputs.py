@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from glit.backends.weights import Resolved
 from glit.bench.lism_flism.job import XYXY, Batch
+from glit.build.listing import entries, find_source
 from glit.config import IngestConfig, SplitConfig
 from glit.errors import InputError
-from glit.listing import entries, find_source
 from glit.records import Caption, Sample
 from glit.scenes import write_scenes
 from glit.stages.ingest import ingest

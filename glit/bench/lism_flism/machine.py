@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 from pathlib import Path
 
 import psutil
@@ -47,3 +48,12 @@ def versions() -> dict[str, str]:
     """Of Python, glit and what does the work."""
     own = {"python": platform.python_version(), "glit": glit.__version__}
     return own | installed_packages(_PACKAGES)
+
+
+def peak_mb() -> float:
+    """Highest resident memory of this process, without what its parent had before it started."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glit.flow import make_plan
+from glit.build.plan import make_plan
 from glit.recipe import load_recipe
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from glit.flow import STAGES, Plan, sidecars, upstream
-from glit.listing import Chunk, read_chunk
+from glit.build.listing import Chunk, read_chunk
+from glit.build.plan import STAGES, Plan, sidecars, upstream
+from glit.build.tables import read_counts, read_rows, stage_table, with_payload, write_parquet
 from glit.records import Sample
 from glit.storage import Entry, Store
-from glit.tables import read_counts, read_rows, stage_table, with_payload, write_parquet
 
 RETRY_MARK = ".retry"
 _READERS = 8

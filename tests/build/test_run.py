@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from building import data_bytes, png, run_build
 
-from glit.dataset.retry import retry
-from glit.dataset.status import status
+from glit.build.retry import retry
+from glit.build.status import status
+from glit.build.work import Work
 from glit.dataset.verify import verify
 from glit.errors import InputError, RecipeError, RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.scenes import write_scenes
-from glit.work import Work
 
 
 def counts(manifest) -> tuple[int, int, int, int]:
@@ -360,7 +360,7 @@ def test_retry_names_what_it_knows(built, option, value):
 
 
 def test_one_build_at_a_time(scenes, tmp_path):
-    from glit.build import locked
+    from glit.build.run import locked
     from glit.storage import Store
 
     with locked(Store(tmp_path / "out" / "work")), pytest.raises(UserError, match="another glit"):

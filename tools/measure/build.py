@@ -1,4 +1,4 @@
-"""How fast a build is: ``python -m glit.bench.build [PART ...] -o OUT``.
+"""How fast a build is: ``python -m tools.measure.build [PART ...] -o OUT``.
 
 ``floor``    the whole build of scenes against the same models on ready-made tensors
 ``crops``    crops on the device against one CLIPProcessor call per crop (wants --photos)
@@ -23,7 +23,7 @@ PARTS = ("floor", "crops", "yolos", "memory", "million")
 
 def main() -> None:
     """Run the named parts."""
-    parser = argparse.ArgumentParser(prog="python -m glit.bench.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.build", description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
     parser.add_argument("--photos", type=Path, default=Path("build/photos"))
@@ -35,7 +35,7 @@ def main() -> None:
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
-    from glit.executors.stage_task import prepare_process
+    from glit.build.stage_task import prepare_process
 
     prepare_process()
     arguments.output.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def main() -> None:
 
 def floor_part(arguments: argparse.Namespace) -> dict[str, Any]:
     """See the module."""
-    from glit.bench.floor import measure_floor
+    from tools.measure.floor import measure_floor
 
     report = measure_floor(arguments.scenes)
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.stages_s.items())
@@ -57,7 +57,7 @@ def floor_part(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def crops_part(arguments: argparse.Namespace) -> dict[str, Any]:
     """See the module."""
-    from glit.bench.crops import compare_crops, photographs
+    from tools.measure.crops import compare_crops, photographs
 
     images = photographs(arguments.photos)[:8]
     result = {}
@@ -74,7 +74,7 @@ def crops_part(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def yolos_part(arguments: argparse.Namespace) -> dict[str, Any]:
     """See the module."""
-    from glit.bench.detector import compare_yolos
+    from tools.measure.detector import compare_yolos
 
     report = compare_yolos(repeats=arguments.repeats)
     print(
@@ -86,8 +86,8 @@ def yolos_part(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def memory_part(arguments: argparse.Namespace) -> dict[str, Any]:
     """See the module."""
-    from glit.bench.scale import driver_memory
     from glit.executors.on_ray import RayExecutor
+    from tools.measure.scale import driver_memory
 
     executor = RayExecutor()
     try:
@@ -101,7 +101,7 @@ def memory_part(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def million_part(arguments: argparse.Namespace) -> dict[str, Any]:
     """See the module."""
-    from glit.bench.scale import million
+    from tools.measure.scale import million
 
     report = million(arguments.samples)
     print(

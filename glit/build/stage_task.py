@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from glit.build.listing import Chunk
+from glit.build.plan import open_stage
+from glit.build.tables import stage_row
+from glit.build.work import Work
 from glit.errors import GlitError, RunError
 from glit.executors.protocols import Tally
-from glit.flow import open_stage
-from glit.listing import Chunk
 from glit.records import Drop, Sample
 from glit.stages.base import ImageSource, Outcome, Stage
 from glit.stages.ingest import ingest
 from glit.storage import Entry
-from glit.tables import stage_row
-from glit.work import Work
 
 _PROCESS_BYTES = 1_200_000_000  # torch and transformers loaded
 _PLAIN_BYTES = 400_000_000

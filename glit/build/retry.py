@@ -11,20 +11,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glit.build import leave_out_duplicates, locked, publish
+from glit.build.listing import Chunk, read_chunks
+from glit.build.plan import STAGES, make_plan
+from glit.build.publish import publish
+from glit.build.retry_task import RetryTask, RetryUnit
+from glit.build.run import leave_out_duplicates, locked
+from glit.build.status import STATE
+from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import read_manifest
-from glit.dataset.status import STATE
 from glit.errors import UserError
 from glit.executors.protocols import Executor, Tally
-from glit.executors.retry_task import RetryTask, RetryUnit
-from glit.flow import STAGES, make_plan
-from glit.listing import Chunk, read_chunks
 from glit.progress import StageProgress
 from glit.recipe import recipe_from_dict
 from glit.records import REASONS
 from glit.stages.brought import prepare
 from glit.storage import Store
-from glit.work import RETRY_MARK, Work
 
 
 def retry(

@@ -1,4 +1,4 @@
-"""The objectives against each other: ``python -m glit.bench.objectives TRAIN TEST -o OUT``.
+"""The objectives against each other: ``python -m tools.measure.objectives TRAIN TEST -o OUT``.
 
 Fine-tunes one model with every objective and seed on TRAIN, measures each on TEST, and writes the
 mean and the spread over seeds. A seed decides the order of the samples; the start is the same. What
@@ -35,7 +35,7 @@ COLUMNS = {
 
 def main() -> None:
     """Train, measure, print the table."""
-    parser = argparse.ArgumentParser(prog="python -m glit.bench.objectives", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.objectives", description=__doc__)
     parser.add_argument("train")
     parser.add_argument("test")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/objectives"))

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from glit.build.listing import Chunk
+from glit.build.stage_task import disk_error
+from glit.build.work import Work
 from glit.errors import RunError
 from glit.executors.protocols import Tally
-from glit.executors.stage_task import disk_error
-from glit.listing import Chunk
 from glit.records import Sample
 from glit.schema import dataset_schema
 from glit.stages.pack import DataFile, describe_file, to_json, write_file
-from glit.work import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

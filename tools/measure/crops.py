@@ -13,9 +13,9 @@ from PIL import Image
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import cut_crops, whole_pixel_boxes
 from glit.backends.weights import resolve
-from glit.bench.measure import Comparison, compare
 from glit.config import MatchConfig
 from glit.images import Pixels
+from tools.measure.paired import Comparison, compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

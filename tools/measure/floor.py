@@ -17,9 +17,9 @@ from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import cut_crops
 from glit.backends.proposers.yolos import YolosDetector
-from glit.build import BuildRequest, build
+from glit.build.plan import make_plan
+from glit.build.run import BuildRequest, build
 from glit.executors.protocols import Tally, Task
-from glit.flow import make_plan
 from glit.images import decode
 from glit.progress import StageProgress
 from glit.recipe import Recipe, load_recipe

@@ -1,4 +1,4 @@
-"""How fast training is: ``python -m glit.bench.train PART -o OUT``.
+"""How fast training is: ``python -m tools.measure.train PART -o OUT``.
 
 ``step``    our step against the published way, time alternated in one process, loss compared,
             peak memory in a process each; full-size ViT-B/16 with random weights
@@ -25,16 +25,17 @@ from typing import Any
 import torch
 
 from glit.backends.tokenizer import TextTokenizer
-from glit.bench.published_step import padded_batch, published_loss
+from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
-from glit.bench.random_dataset import DatasetShape
-from glit.bench.train_loader import flat_part, loader_part
-from glit.bench.train_setup import Timing, clip_folder, dataset_folder, peak_mb, resident_mb, timed
 from glit.train.config import TrainConfig
 from glit.train.loader import Decoded, collate, decode_row
 from glit.train.loop import parameter_groups
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
+from tests.factories.random_dataset import DatasetShape
+from tools.measure.published_step import padded_batch, published_loss
+from tools.measure.train_loader import flat_part, loader_part
+from tools.measure.train_setup import Timing, clip_folder, dataset_folder, resident_mb, timed
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
 CAPTION = {"num_sentences": 10, "words": 19}
@@ -43,7 +44,7 @@ CAPTION = {"num_sentences": 10, "words": 19}
 
 def main() -> None:
     """Run one part."""
-    parser = argparse.ArgumentParser(prog="python -m glit.bench.train", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.train", description=__doc__)
     parser.add_argument("part", choices=["step", "loader", "flat", "gpu", "memory"])
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
     parser.add_argument("--model", choices=SHAPES, default="vit-b-16")
@@ -223,7 +224,7 @@ def _collated(made: Ingredients, samples: list[Decoded]) -> Any:
 
 
 def _memory_of(variant: str, arguments: argparse.Namespace) -> float:
-    command = [sys.executable, "-m", "glit.bench.train", "memory", "--variant", variant]
+    command = [sys.executable, "-m", "tools.measure.train", "memory", "--variant", variant]
     command += ["--model", arguments.model, "--batch", str(arguments.batch)]
     command += ["--threads", str(arguments.threads)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from glit.executors import stage_task
-from glit.flow import make_plan
+from glit.build.plan import make_plan
+from glit.build.work import Work
+from glit.build import stage_task
 from glit.recipe import load_recipe
 from glit.stages.brought import BroughtCaptions
 from glit.storage import Store
-from glit.work import Work
 
 TRIM, MMAP = -1, -3  # malloc.h
 GB = 1_000_000_000

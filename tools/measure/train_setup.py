@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ import psutil
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 from glit.images import decode, encode_smaller
+from tests.factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 CLIP_VOCABULARY = 49_408
 
@@ -66,15 +65,6 @@ def timed(work: Callable[[], Any]) -> Timing:
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return Timing(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
-
-
-def peak_mb() -> float:
-    """Highest resident memory of this process, without what its parent had before it started."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def resident_mb() -> float:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from glit.bench.random_clip import TINY
-from glit.bench.random_dataset import DatasetShape
-from glit.bench.train_setup import Timing, clip_folder, dataset_folder, resident_mb, timed
 from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader, decode_row
 from glit.train.setup import Ingredients, prepare
+from tests.factories.random_dataset import DatasetShape
+from tools.measure.train_setup import Timing, clip_folder, dataset_folder, resident_mb, timed
 
 
 def loader_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:

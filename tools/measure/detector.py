@@ -12,10 +12,10 @@ import torch
 
 from glit.backends.proposers.yolos import YolosDetector
 from glit.backends.weights import resolve
-from glit.bench.measure import Comparison, compare
 from glit.config import ProposeConfig
 from glit.images import Pixels, decode
 from glit.scenes import write_scenes
+from tools.measure.paired import Comparison, compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

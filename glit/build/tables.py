@@ -1,6 +1,6 @@
 """Stage tables: one Parquet file for a stage and a chunk, rows as records.
 
-A row is a result or a drop. Reading joins nothing: :func:`glit.work.Work.samples` puts the
+A row is a result or a drop. Reading joins nothing: :func:`glit.build.work.Work.samples` puts the
 tables of several stages together.
 """
 

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from glit.build.plan import STAGES
+from glit.build.tables import read_counts
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import UserError
-from glit.flow import STAGES
 from glit.storage import Store
-from glit.tables import read_counts
 
 STATE = "state.json"
 _READERS = 8

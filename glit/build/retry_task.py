@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glit.executors.protocols import Tally
-from glit.executors.stage_task import (
+from glit.build.listing import Chunk
+from glit.build.plan import open_stage
+from glit.build.stage_task import (
     StageTask,
     StageWorker,
     ingest_rows,
     prepare_process,
     publish,
 )
-from glit.flow import open_stage
-from glit.listing import Chunk
+from glit.build.work import Work
+from glit.executors.protocols import Tally
 from glit.records import Sample
 from glit.storage import Entry
-from glit.work import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

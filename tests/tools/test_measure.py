@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from glit.bench import train as bench
-from glit.bench.objectives import table
 from glit.bench.random_clip import TINY, VIT_B_16
-from glit.bench.train_loader import loader_part
+from tools.measure import train as bench
+from tools.measure.objectives import table
+from tools.measure.train_loader import loader_part
 
 
 def arguments(**changes) -> argparse.Namespace:

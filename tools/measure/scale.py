@@ -15,17 +15,17 @@ from PIL import Image
 from rich.console import Console
 
 from glit.bench.random_clip import TINY, write_random_clip
-from glit.build import BuildRequest, build
-from glit.dataset.status import STATE, status
+from glit.build.listing import Chunk, entries, find_source, read_chunks, write_listing
+from glit.build.plan import STAGES, Plan, make_plan
+from glit.build.run import BuildRequest, build
+from glit.build.status import STATE, status
+from glit.build.tables import stage_table, write_parquet
+from glit.build.work import Work
 from glit.executors.protocols import Executor
-from glit.flow import STAGES, Plan, make_plan
-from glit.listing import Chunk, entries, find_source, read_chunks, write_listing
 from glit.progress import StageProgress
 from glit.recipe import Recipe, load_recipe
 from glit.stages.pack import to_json
 from glit.storage import Store
-from glit.tables import stage_table, write_parquet
-from glit.work import Work
 
 
 class _Peak:

@@ -1,0 +1,3 @@
+"""``glit bench``: measurements that a user may want to repeat."""
+
+from __future__ import annotations

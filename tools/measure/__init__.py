@@ -1,0 +1,1 @@
+"""Measurements of glit that no user calls: docs/experiments.md has their results."""
