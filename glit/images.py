@@ -19,7 +19,7 @@ from PIL import Image, UnidentifiedImageError
 
 from glit.errors import GlitError
 
-Pixels = UInt8[np.ndarray, "height width 3"]
+Pixels = UInt8[np.ndarray, "_height _width 3"]
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}

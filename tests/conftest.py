@@ -1,10 +1,12 @@
-"""Shared fixtures: scenes, a built dataset, bad files; everything is made once per run."""
+"""Shared fixtures: scenes, a built dataset, a tiny CLIP, bad files; everything is made once per run."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,10 +14,14 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import pytest
 from building import run_build
+from factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
+from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.bench.random_clip import TINY, write_random_clip
 from glit.scenes import write_scenes
 
 TEST_SEED = 2_000_000
+MakeDataset = Callable[..., Path]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,3 +59,39 @@ def photographs() -> Path:
     import fetched
 
     return fetched.photographs()
+
+
+@pytest.fixture(scope="session")
+def tiny_clip(tmp_path_factory) -> Path:
+    """Folder of a CLIPModel with 32-pixel images, 8-pixel patches and 77 text positions."""
+    folder = tmp_path_factory.mktemp("tiny-clip")
+    return write_random_clip(folder, TINY, seed=0, corpus=[" ".join(WORDS)] * 3, vocabulary=700)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_clip) -> TextTokenizer:
+    return TextTokenizer(tiny_clip)
+
+
+@pytest.fixture(scope="session")
+def tokenizer_identity(tiny_clip) -> dict[str, Any]:
+    return {"name": "tiny-clip", "sha256": tokenizer_hash(tiny_clip), "context": 248}
+
+
+@pytest.fixture
+def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
+    """``make_dataset(num_samples, change=None, **shape)`` writes a dataset, returns its folder."""
+
+    def make(
+        num_samples: int, *, name: str = "dataset", seed: int = 0, change=None, **shape
+    ) -> Path:
+        return write_random_dataset(
+            tmp_path / name,
+            DatasetShape(num_samples=num_samples, **shape),
+            seed=seed,
+            encode=tokenizer.encode,
+            tokenizer=tokenizer_identity,
+            change=change,
+        )
+
+    return make

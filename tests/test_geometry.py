@@ -31,7 +31,7 @@ def test_area_filter_includes_its_limits():
 
 def test_grid_covers_the_image_and_the_centre_joins_the_quadrants_midpoints():
     cells = grid_boxes(width=9, height=7)
-    quadrants = [np.array([v]) for k, v in cells.items() if k != "centre"]
+    quadrants = [np.array([v], dtype=float) for k, v in cells.items() if k != "centre"]
     assert sum(float(areas(q)[0]) for q in quadrants) == 63
     assert grid_boxes(width=8, height=8)["centre"] == (2, 2, 6, 6)
 

@@ -14,18 +14,18 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from glit.backends.tokenizer import TextTokenizer
+from glit.clip import ImageFit
+from glit.clip.encoder import DualEncoder
+from glit.clip.folder import load_clip, read_preprocessing
+from glit.clip.preprocess import crop, fit_boxes, fit_image
+from glit.clip.text_rows import lay_out
+from glit.clip.text_window import stretch_model
 from glit.errors import GlitError, InputError
 from glit.evaluate.collection import Collection
 from glit.evaluate.config import EvaluateConfig
 from glit.images import decode
-from glit.train.checkpoint import read_preprocessing
-from glit.train.config import ImageFit
-from glit.train.encoder import DualEncoder
-from glit.train.packing import pack_texts
-from glit.train.preprocess import crop, fit_boxes, fit_image
-from glit.train.setup import find_model, load_clip
+from glit.train.setup import find_model
 from glit.train.source import LocalPair
-from glit.train.text_window import stretch_model
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,7 +53,7 @@ class Embedder:
         by_length = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
         found = torch.empty(len(ids), self.encoder.clip.text_projection.out_features)
         for group in _token_groups(by_length, ids, self.batch_size * self.context):
-            packed = pack_texts([ids[i] for i in group], pad_id=self.tokenizer.end_id)
+            packed = lay_out([ids[i] for i in group], pad_id=self.tokenizer.end_id)
             _, embedding = self.encoder.encode_texts(packed.to(self.device))
             found[group] = embedding.cpu()
         place = {text: i for i, text in enumerate(different)}

@@ -125,7 +125,7 @@ def _of_good_size(
     detections: Sequence[Region], *, width: int, height: int, config: ProposeConfig
 ) -> list[Region]:
     """Detections inside the area limits; SAM's were measured as masks already."""
-    boxes = np.array([region.box.xyxy for region in detections]).reshape(-1, 4)
+    boxes = np.array([r.box.xyxy for r in detections], dtype=np.float64).reshape(-1, 4)
     good = area_ratio_mask(
         boxes, width=width, height=height, min_ratio=config.min_area, max_ratio=config.max_area
     )

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from glit.train.packing import PackedText
+from glit.clip.text_rows import TextRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Batch:
     pixels_V3SS: UInt8[Tensor, "v 3 side side"]
     """V = G + M images, not yet normalised."""
 
-    texts: PackedText
+    texts: TextRows
     """G + M texts."""
 
     num_global: int
@@ -53,6 +53,6 @@ class Batch:
             value = getattr(self, field.name)
             if isinstance(value, Tensor):
                 moved[field.name] = value.to(device, non_blocking=True)
-            elif isinstance(value, PackedText):
+            elif isinstance(value, TextRows):
                 moved[field.name] = value.to(device)
         return replace(self, **moved)

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from glit.clip import ImageFit
 from glit.errors import RecipeError
 
 ObjectiveName = Literal[
@@ -19,7 +20,6 @@ ObjectiveName = Literal[
     "top3-weighted",
     "hard-negatives",
 ]
-ImageFit = Literal["resize", "centre-crop"]
 TslMatrix = Literal["diagonal", "full"]
 Precision = Literal["no", "bf16", "fp16"]
 

@@ -19,13 +19,13 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from glit.clip.preprocess import crop, fit_boxes, fit_image
+from glit.clip.text_rows import lay_out
 from glit.errors import DatasetError, GlitError
 from glit.images import decode
 from glit.train.batch import Batch
 from glit.train.config import ImageFit
 from glit.train.order import BatchPlan, epoch_order
-from glit.train.packing import pack_texts
-from glit.train.preprocess import crop, fit_boxes, fit_image
 from glit.train.source import LocalPair, Row, RowGroupCache, Shards, best_pairs
 
 Tokenize = Callable[[list[str]], list[list[int]]]
@@ -220,7 +220,7 @@ def collate(samples: list[Decoded], tokenize: Tokenize, config: LoaderConfig) ->
         pixels[index] = image
     return Batch(
         pixels_V3SS=pixels,
-        texts=pack_texts(tokenize(texts) if texts else [], pad_id=config.pad_id),
+        texts=lay_out(tokenize(texts) if texts else [], pad_id=config.pad_id),
         num_global=num_global,
         slot_M=torch.tensor(slots, dtype=torch.long),
         boxes_BK4=boxes,

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import resolve
+from glit.clip.encoder import DualEncoder
+from glit.clip.folder import Preprocessing, load_clip, read_preprocessing
+from glit.clip.preprocess import vision_side
+from glit.clip.text_window import stretch_model
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
-from glit.train.checkpoint import Preprocessing, model_folder, read_preprocessing
+from glit.train.checkpoint import model_folder
 from glit.train.config import TrainConfig
-from glit.train.encoder import DualEncoder
 from glit.train.loader import BatchLoader, LoaderConfig
 from glit.train.objectives import build_objective
 from glit.train.objectives.protocol import Objective
-from glit.train.preprocess import vision_side
 from glit.train.source import Shards
-from glit.train.text_window import stretch_model
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -44,28 +43,6 @@ def find_model(name: str) -> Path:
     """
     folder = model_folder(Path(name))
     return resolve(str(folder) if (folder / "config.json").is_file() else name).path
-
-
-def load_clip(folder: Path) -> CLIPModel:
-    """A CLIPModel in float32, safetensors only.
-
-    Raises WeightsError for a folder that holds another kind of model.
-    """
-    from transformers import AutoConfig, CLIPModel
-
-    try:
-        config = AutoConfig.from_pretrained(folder)
-        if config.model_type != "clip":
-            raise WeightsError(
-                f"{folder}: holds a {config.model_type!r} model, but training and evaluation "
-                "take a CLIPModel; give a CLIP checkpoint"
-            )
-        return CLIPModel.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
-        )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise WeightsError(f"{folder}: no CLIPModel can be loaded from it ({reason})") from error
 
 
 def prepare(

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from glit.build import stage_task
 from glit.build.plan import make_plan
 from glit.build.work import Work
-from glit.build import stage_task
 from glit.recipe import load_recipe
 from glit.stages.brought import BroughtCaptions
 from glit.storage import Store

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from PIL import Image
 from transformers import CLIPModel
 
+from glit.clip.text_window import stretch_model
 from glit.errors import InputError, RecipeError, WeightsError
 from glit.evaluate.collection import DatasetCollection, open_collection
 from glit.evaluate.config import EvaluateConfig
@@ -20,7 +21,6 @@ from glit.evaluate.report import Result, markdown, write_results
 from glit.evaluate.run import evaluate
 from glit.evaluate.tasks import retrieval, with_false_sentences
 from glit.images import decode
-from glit.train.text_window import stretch_model
 
 CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
 

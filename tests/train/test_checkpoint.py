@@ -1,34 +1,16 @@
-"""Model folders: what they say of images, and which one a path means."""
+"""Run folders: which model a path means, and where a run was."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from glit.errors import InputError
-from glit.train.checkpoint import (
-    CLIP_MEAN,
-    Preprocessing,
-    model_folder,
-    read_position,
-    read_preprocessing,
-)
+from glit.train.checkpoint import model_folder, read_position
 from glit.train.config import TrainConfig
 from glit.train.loop import train
 from glit.train.setup import find_model
-
-THIRD = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "do_center_crop": False}
-
-
-def test_preprocessing_of_a_folder(tmp_path: Path) -> None:
-    assert read_preprocessing(tmp_path) == Preprocessing()
-    wanted = Preprocessing(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6), fit="resize")
-    (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": THIRD}))
-    assert read_preprocessing(tmp_path) == wanted
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"do_center_crop": True}))
-    assert read_preprocessing(tmp_path) == Preprocessing(mean=CLIP_MEAN, fit="centre-crop")
 
 
 def test_a_second_stage_starts_from_a_run(tiny_clip, make_dataset, tmp_path) -> None:

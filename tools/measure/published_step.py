@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import CLIPModel
 
 from glit.backends.tokenizer import TextTokenizer
+from glit.clip.preprocess import vision_side
 from glit.train.loader import Decoded
-from glit.train.preprocess import vision_side
 
 CONTEXT = 248
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from glit.clip import ImageFit
 from glit.errors import WeightsError
-from glit.train.config import ImageFit
 
 if TYPE_CHECKING:
     from transformers import CLIPModel

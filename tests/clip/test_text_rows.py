@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.train.packing import assign_rows, pack_texts
+from glit.clip.text_rows import assign_rows, lay_out
 
 
 @given(st.lists(st.integers(1, 50), max_size=40))
@@ -18,7 +18,7 @@ def test_rows_hold_every_text_once_and_fit(lengths: list[int]) -> None:
 
 @given(st.lists(st.lists(st.integers(1, 99), min_size=2, max_size=30), min_size=1, max_size=12))
 def test_every_text_can_be_read_back(texts: list[list[int]]) -> None:
-    packed = pack_texts(texts, pad_id=0)
+    packed = lay_out(texts, pad_id=0)
     flat, positions = packed.input_ids_RW.flatten(), packed.position_ids_RW.flatten()
     owners = packed.text_id_RW.flatten()
     assert packed.input_ids_RW.shape[1] % 8 == 0
@@ -32,7 +32,7 @@ def test_every_text_can_be_read_back(texts: list[list[int]]) -> None:
 
 
 def test_slots_look_at_their_own_text_and_back() -> None:
-    packed = pack_texts([[5, 6, 7], [8, 9]], pad_id=0)
+    packed = lay_out([[5, 6, 7], [8, 9]], pad_id=0)
     mask = packed.attention_mask()[0, 0]
     assert mask.shape == (8, 8)
     assert mask[2].tolist() == [True, True, True] + [False] * 5
@@ -41,6 +41,6 @@ def test_slots_look_at_their_own_text_and_back() -> None:
 
 
 def test_no_texts() -> None:
-    packed = pack_texts([], pad_id=0)
+    packed = lay_out([], pad_id=0)
     assert packed.input_ids_RW.shape == (0, 8)
     assert torch.equal(packed.offset_T, torch.zeros(0, dtype=torch.long))

@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from glit.clip.pooling import masked_mean, patch_mask, span_mask
+from glit.clip.preprocess import vision_side
+from glit.clip.text_rows import TextRows
 from glit.train.batch import Batch
 from glit.train.features import Features
-from glit.train.packing import PackedText
-from glit.train.pooling import masked_mean, patch_mask, span_mask
-from glit.train.preprocess import vision_side
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -86,7 +86,7 @@ class DualEncoder(nn.Module):
         )
         return output.last_hidden_state[:num_tokens, 1:], embedding_VD
 
-    def encode_texts(self, texts: PackedText) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
+    def encode_texts(self, texts: TextRows) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
         """Tokens of all rows before the final layer norm, flattened, and every text's embedding.
 
         The embedding is that of the end token, the last of each text.

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from transformers import CLIPModel
 
-from glit.train.encoder import DualEncoder
+from glit.clip.encoder import DualEncoder
+from glit.clip.pooling import patch_mask
+from glit.clip.text_window import stretch_model
 from glit.train.loader import LoaderConfig, collate, decode_row
-from glit.train.pooling import patch_mask
 from glit.train.source import Shards
-from glit.train.text_window import stretch_model
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 

@@ -1,0 +1,135 @@
+"""A CLIPModel's folder: how it is loaded, how it wants its images, how one of ours is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from glit.clip import ImageFit
+from glit.errors import WeightsError
+
+if TYPE_CHECKING:
+    from transformers import CLIPModel
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+)
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocessing:
+    """How a model wants its images, as its preprocessor_config.json says."""
+
+    mean: tuple[float, float, float] = CLIP_MEAN
+    """Per channel, on a scale of 0 to 1."""
+
+    std: tuple[float, float, float] = CLIP_STD
+    """Per channel, on a scale of 0 to 1."""
+
+    fit: ImageFit = "centre-crop"
+    """How the image becomes the model's square."""
+
+
+def read_preprocessing(folder: Path) -> Preprocessing:
+    """A model folder's preprocessing; CLIP's own values where it does not say."""
+    alone, inside = folder / "preprocessor_config.json", folder / "processor_config.json"
+    values: dict[str, Any] = {}
+    if alone.is_file():
+        values = json.loads(alone.read_text(encoding="utf-8"))
+    elif inside.is_file():  # where newer transformers keep it
+        values = json.loads(inside.read_text(encoding="utf-8")).get("image_processor") or {}
+    fit: ImageFit = "centre-crop" if values.get("do_center_crop", True) else "resize"
+    return Preprocessing(
+        mean=_three(values.get("image_mean") or CLIP_MEAN),
+        std=_three(values.get("image_std") or CLIP_STD),
+        fit=fit,
+    )
+
+
+def _three(values: Sequence[float]) -> tuple[float, float, float]:
+    red, green, blue = values
+    return red, green, blue
+
+
+def write_model(
+    folder: Path, model: CLIPModel, *, start: Path, preprocessing: Preprocessing
+) -> None:
+    """Write a folder that ``CLIPModel`` and ``CLIPProcessor`` load.
+
+    Args:
+        folder: where; made if need be.
+        model: the weights.
+        start: the folder training started from, whose tokenizer is copied as it is.
+        preprocessing: how images were fitted in training, so that users fit them the same.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    for name in TOKENIZER_FILES:
+        if (start / name).is_file():
+            shutil.copyfile(start / name, folder / name)
+    window = model.text_model.embeddings.position_embedding.num_embeddings
+    tokenizer_config = folder / "tokenizer_config.json"
+    if tokenizer_config.is_file():
+        values = json.loads(tokenizer_config.read_text(encoding="utf-8"))
+        write_json(tokenizer_config, {**values, "model_max_length": window})
+    write_json(folder / "preprocessor_config.json", _preprocessor_config(model, preprocessing))
+
+
+def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict[str, Any]:
+    side = model.vision_model.embeddings.image_size
+    cropped = preprocessing.fit == "centre-crop"
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "processor_class": "CLIPProcessor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": {"shortest_edge": side} if cropped else {"height": side, "width": side},
+        "resample": 3,
+        "do_center_crop": cropped,
+        "crop_size": {"height": side, "width": side},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(preprocessing.mean),
+        "image_std": list(preprocessing.std),
+    }
+
+
+def load_clip(folder: Path) -> CLIPModel:
+    """A CLIPModel in float32, safetensors only.
+
+    Raises WeightsError for a folder that holds another kind of model.
+    """
+    from transformers import AutoConfig, CLIPModel
+
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        if config.model_type != "clip":
+            raise WeightsError(
+                f"{folder}: holds a {config.model_type!r} model, but training and evaluation "
+                "take a CLIPModel; give a CLIP checkpoint"
+            )
+        return CLIPModel.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise WeightsError(f"{folder}: no CLIPModel can be loaded from it ({reason})") from error
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write readable JSON."""
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
