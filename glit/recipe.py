@@ -1,7 +1,7 @@
 """Recipes: TOML files turned into frozen dataclasses, with errors that help.
 
 A recipe has one table per stage, in the order of the flow. ``base = "flism"`` starts from
-another recipe; ``--set match.model=...`` changes single keys. Nobody reads a raw dict past
+another recipe; ``--set score.model=...`` changes single keys. Nobody reads a raw dict past
 :func:`load_recipe`.
 """
 
@@ -13,53 +13,24 @@ import importlib
 import tomllib
 import types
 import typing
-from dataclasses import dataclass, field
+import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glit.config import (
-    CaptionConfig,
-    IngestConfig,
-    MatchConfig,
-    PackConfig,
-    ProposeConfig,
-    SplitConfig,
-)
+from glit.config import Choice
 from glit.errors import RecipeError
 from glit.resources import builtin_recipes
+from glit.stages import FLOW
+from glit.stages.plan import Recipe
 
 T = TypeVar("T")
 
-BUILD_TABLES: dict[str, type] = {
-    "ingest": IngestConfig,
-    "caption": CaptionConfig,
-    "split": SplitConfig,
-    "propose": ProposeConfig,
-    "match": MatchConfig,
-    "pack": PackConfig,
-}
 LEARN_TABLES: dict[str, str] = {
     "train": "glit.train.config:TrainConfig",
     "evaluate": "glit.evaluate.config:EvaluateConfig",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Everything that decides what a build produces."""
-
-    name: str
-    about: str = ""
-    ingest: IngestConfig = field(default_factory=IngestConfig)
-    caption: CaptionConfig = field(default_factory=CaptionConfig)
-    split: SplitConfig = field(default_factory=SplitConfig)
-    propose: ProposeConfig = field(default_factory=ProposeConfig)
-    match: MatchConfig = field(default_factory=MatchConfig)
-    pack: PackConfig = field(default_factory=PackConfig)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for the manifest."""
-        return dataclasses.asdict(self)
+_RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] (rule)"}
+"""Tables of earlier versions, and what took their place."""
 
 
 def load_recipe(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> Recipe:
@@ -82,11 +53,11 @@ def recipe_from_dict(values: dict[str, Any]) -> Recipe:
     Raises:
         RecipeError: the values are of another version of glit.
     """
-    parts = {
-        name: build_dataclass(kind, values.get(name, {}), where=f"[{name}]")
-        for name, kind in BUILD_TABLES.items()
+    tables = {
+        step.name: build_dataclass(step.config, values.get(step.name, {}), where=f"[{step.name}]")
+        for step in FLOW
     }
-    return Recipe(name=values["name"], about=values["about"], **parts)
+    return Recipe(name=values["name"], about=values["about"], tables=tables)
 
 
 def load_table(table: str, name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> Any:
@@ -97,11 +68,18 @@ def load_table(table: str, name_or_path: str, *, overrides: typing.Sequence[str]
     return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
 
 
+def known_tables() -> list[str]:
+    """The tables that a recipe may hold."""
+    return [*(step.name for step in FLOW), *LEARN_TABLES]
+
+
 def read_tables(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> dict[str, Any]:
     """A recipe's raw tables with its bases merged in and overrides applied."""
     tables = _read_with_bases(name_or_path, seen=())
-    known = [*BUILD_TABLES, *LEARN_TABLES]
+    known = known_tables()
     for key in tables:
+        if key in _RENAMED:
+            raise RecipeError(f"recipe: the table [{key}] is now {_RENAMED[key]}")
         if key not in ("name", "about", *known):
             raise RecipeError(_unknown("recipe", f"table [{key}]", key, known))
         if key in known and not isinstance(tables[key], dict):
@@ -151,7 +129,9 @@ def _apply_override(tables: dict[str, Any], override: str, known: list[str]) -> 
     dotted, equals, text = override.partition("=")
     table, dot, key = dotted.strip().partition(".")
     if not (equals and dot and key):
-        raise RecipeError(f"--set {override!r}: want table.key=value, as in match.batch_size=64")
+        raise RecipeError(f"--set {override!r}: want table.key=value, as in score.batch_size=64")
+    if table in _RENAMED:
+        raise RecipeError(f"--set {override}: the table [{table}] is now {_RENAMED[table]}")
     if table not in known:
         raise RecipeError(_unknown("--set", f"table {table!r}", table, known))
     try:
@@ -162,22 +142,67 @@ def _apply_override(tables: dict[str, Any], override: str, known: list[str]) -> 
 
 
 def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
-    """A config dataclass from plain values; unknown keys fail and name the nearest known one.
+    """A table's dataclass from plain values; unknown keys fail and name the nearest known one.
+
+    Keys that belong to what another key chooses (a backend, a rule, an objective) go into the
+    dataclass of that choice; a key that only another choice has is ignored with a warning.
 
     Raises:
         RecipeError: unknown key, wrong type, or a value the dataclass itself refuses.
     """
-    fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, kind))}
+    choice: Choice | None = getattr(kind, "choice", None)
+    own = {name: value for name, value in values.items() if name in _keys(kind)}
+    rest = {name: value for name, value in values.items() if name not in own}
+    if choice is not None:
+        default = next(f.default for f in dataclasses.fields(_any(kind)) if f.name == choice.key)
+        own["options"] = _chosen(choice, own.get(choice.key, default), rest, where=where, kind=kind)
+    elif rest:
+        key = next(iter(rest))
+        raise RecipeError(_unknown(where, f"key {key!r}", key, _keys(kind)))
     hints = typing.get_type_hints(kind)
-    checked = {}
-    for key, value in values.items():
-        if key not in fields:
-            raise RecipeError(_unknown(where, f"key {key!r}", key, list(fields)))
-        checked[key] = _coerce(value, hints[key], where=f"{where} {key}")
+    checked = {
+        key: value if key == "options" else _coerce(value, hints[key], where=f"{where} {key}")
+        for key, value in own.items()
+    }
     try:
         return kind(**checked)
     except (TypeError, ValueError) as error:
         raise RecipeError(f"{where}: {error}") from error
+
+
+def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind: type) -> Any:
+    """The options of what was chosen, None where it has none or all stand at their defaults."""
+    known = choice.options()
+    if name not in known:
+        close = difflib.get_close_matches(str(name), known, n=1)
+        nearest = f"; did you mean {close[0]!r}?" if close else ""
+        wanted = ", ".join(repr(each) for each in known)
+        raise RecipeError(f"{where} {choice.key}: found {name!r}, want one of {wanted}{nearest}")
+    chosen = known[name]
+    others = {key for each in known.values() if each is not None for key in _keys(each)}
+    mine = _keys(chosen) if chosen is not None else []
+    for key in rest:
+        if key not in mine and key not in others:
+            everything = [*_keys(kind), *mine, *sorted(others)]
+            raise RecipeError(_unknown(where, f"key {key!r}", key, everything))
+    ignored = [key for key in rest if key not in mine]
+    if ignored:
+        warnings.warn(
+            f"{where} {', '.join(ignored)}: ignored, {choice.key} = {name!r} does not use it",
+            stacklevel=2,
+        )
+    given = {key: value for key, value in rest.items() if key in mine}
+    if chosen is None or not given:
+        return None
+    return build_dataclass(chosen, given, where=where)
+
+
+def _keys(kind: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind) if f.init and f.name != "options"]
+
+
+def _any(kind: Any) -> Any:
+    return kind
 
 
 def _coerce(value: Any, hint: Any, *, where: str) -> Any:

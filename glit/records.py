@@ -1,7 +1,7 @@
 """What flows between stages: frozen records, valid once built.
 
 A sample starts as :class:`Sample` with its identity and size; each stage adds its own part
-(:class:`Caption`, sentences, regions, :class:`Matches`) or answers with a :class:`Drop`.
+(:class:`Caption`, sentences, regions, :class:`Scores`, pairs) or answers with a :class:`Drop`.
 All boxes are in pixels of the image after EXIF orientation, origin top-left, ends exclusive.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
-RegionSource = Literal["yolos", "yolo", "quadrant", "centre", "sam"]
-GRID_SOURCES: tuple[RegionSource, ...] = ("quadrant", "centre")
-CaptionKind = Literal["vllm", "endpoint", "transformers", "provided"]
+import numpy as np
+from jaxtyping import Float
+
+GRID_SOURCES = ("quadrant", "centre")
+"""What ``Region.source`` says of the grid's regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,8 @@ class Region:
     """Confidence in [0, 1]; 1 for grid regions."""
     label: str
     """The detector's class name; the grid cell's name for grid regions; empty for SAM."""
-    source: RegionSource
+    source: str
+    """What proposed it: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,8 @@ class Caption:
 
     text: str
     """NFC, whitespace preserved."""
-    kind: CaptionKind
+    kind: str
+    """The captioner's backend; ``provided`` for captions that were brought along."""
     model: str
     revision: str
     prompt_sha256: str
@@ -92,9 +95,25 @@ class Caption:
     """Whether the token limit cut the caption, which then ends at its last whole sentence."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scores:
+    """Similarities of all sentences and regions of a sample."""
+
+    similarity: Float[np.ndarray, "S R"]
+    """CLIP cosines of sentences and regions, float32."""
+    image_similarity: Float[np.ndarray, " S"]
+    """CLIP cosines of the sentences and the whole image, float32."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scores) and (
+            np.array_equal(self.similarity, other.similarity)
+            and np.array_equal(self.image_similarity, other.image_similarity)
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A sentence and its best region."""
+    """A sentence and the region that a rule chose for it."""
 
     sentence: int
     """Index into the sample's sentences."""
@@ -104,16 +123,6 @@ class Pair:
     """CLIP cosine."""
     global_wins: bool
     """LISM's rule: no region matches the sentence better than the whole image."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matches:
-    """Similarities of all sentences and regions of a sample, and the best pairs."""
-
-    similarity: tuple[float, ...]
-    """Cosines, row-major [num_sentences x num_regions]."""
-    pairs: tuple[Pair, ...]
-    """One per sentence; pairs that are local first, each group by falling similarity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +142,9 @@ class Sample:
     caption: Caption | None = None
     sentences: tuple[Sentence, ...] | None = None
     regions: tuple[Region, ...] | None = None
-    matches: Matches | None = None
+    scores: Scores | None = None
+    pairs: tuple[Pair, ...] | None = None
+    """Best pair first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

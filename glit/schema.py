@@ -1,7 +1,7 @@
-"""Arrow schemas: the dataset's, and one per stage table.
+"""Arrow schemas: the dataset's, and what stage tables have in common.
 
-Each stage table holds ``sample_id``, the stage's own columns and a nullable ``drop`` struct:
-a row is either a result or a drop, so one atomic file carries both.
+Each stage table holds ``sample_id``, the columns its stage declares and a nullable ``drop``
+struct: a row is either a result or a drop, so one atomic file carries both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of the datasets written now. Version 1, which is still read, has no ``image_similarity``."""
 META_SCHEMA_VERSION = b"glit.schema_version"
 META_TOKENIZER = b"glit.tokenizer"
 META_HUGGINGFACE = b"huggingface"
@@ -80,23 +81,10 @@ DATASET_SCHEMA = pa.schema(
         ("sentences", pa.list_(SENTENCE)),
         ("regions", pa.list_(REGION)),
         ("similarity", pa.list_(pa.float32())),
+        ("image_similarity", pa.list_(pa.float32())),
         ("pairs", pa.list_(PAIR)),
     ]
 )
-
-STAGE_COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
-    "ingest": [
-        ("source_path", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("num_bytes", pa.int64()),
-        ("perceptual_hash", pa.int64()),
-    ],
-    "caption": [("caption", pa.string()), ("caption_source", CAPTION_SOURCE)],
-    "split": [("sentences", pa.list_(SENTENCE))],
-    "propose": [("regions", pa.list_(REGION))],
-    "match": [("similarity", pa.list_(pa.float32())), ("pairs", pa.list_(PAIR))],
-}
 
 DROPS_SCHEMA = pa.schema(
     [
@@ -120,9 +108,25 @@ DUPLICATES_SCHEMA = pa.schema(
 """``kind`` is ``exact`` (same bytes) or ``near`` (perceptual hash)."""
 
 
-def stage_schema(stage: str) -> pa.Schema:
+Columns = tuple[tuple[str, pa.DataType], ...]
+"""Names and types of what a stage adds to a sample."""
+
+
+def stage_schema(columns: Columns) -> pa.Schema:
     """Schema of a stage's table: ``sample_id``, the stage's columns, ``drop``."""
-    return pa.schema([("sample_id", pa.string()), *STAGE_COLUMNS[stage], ("drop", DROP)])
+    return pa.schema([("sample_id", pa.string()), *columns, ("drop", DROP)])
+
+
+def dataset_columns(version: int) -> pa.Schema:
+    """The columns of a dataset of a schema version.
+
+    Raises:
+        ValueError: there is no such version.
+    """
+    if version not in (1, SCHEMA_VERSION):
+        raise ValueError(f"schema version {version}, want 1 or {SCHEMA_VERSION}")
+    added = () if version == SCHEMA_VERSION else ("image_similarity",)
+    return pa.schema([field for field in DATASET_SCHEMA if field.name not in added])
 
 
 def dataset_schema(*, tokenizer: dict[str, Any]) -> pa.Schema:

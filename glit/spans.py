@@ -39,25 +39,6 @@ def locate(pieces: Iterable[str], text: str) -> list[Span]:
     return spans
 
 
-def split_at_dots(text: str) -> list[Span]:
-    """Spans that end at every full stop, as the papers' scripts cut.
-
-    >>> split_at_dots("A cat. 1.5 m long.")
-    [(0, 6), (7, 9), (9, 18)]
-    """
-    spans: list[Span] = []
-    start = 0
-    ends = [index + 1 for index, char in enumerate(text) if char == "."]
-    for end in [*ends, len(text)]:
-        piece = text[start:end]
-        stripped = piece.strip()
-        if stripped.strip("."):
-            first = start + len(piece) - len(piece.lstrip())
-            spans.append((first, first + len(stripped)))
-        start = end
-    return spans
-
-
 def token_spans(text: str, spans: Sequence[Span], encode: Encode) -> list[Span]:
     """Token span ``[start, end)`` of every character span; the start token counts as 0.
 

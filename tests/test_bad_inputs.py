@@ -117,7 +117,7 @@ def glit(*arguments, **options):
         (["nowhere", "-o", "{out}"], "nowhere: no such folder"),
         (["{images}", "-o", "{out}", "-r", "flizm"], "did you mean 'flism'"),
         (
-            ["{images}", "-o", "{out}", "-r", "mini", "--set", "match.batchsize=3"],
+            ["{images}", "-o", "{out}", "-r", "mini", "--set", "score.batchsize=3"],
             "did you mean 'batch_size'",
         ),
         (["{images}", "-o", "{out}", "-r", "mini", "--captions", "no.jsonl"], "no such file"),

@@ -14,38 +14,30 @@ def test_recipes_build_on_others():
     laptop, flism = load_recipe("laptop"), load_recipe("flism")
     assert laptop.caption.backend == "transformers"
     assert laptop.propose.score_threshold == flism.propose.score_threshold
-    assert load_recipe("captions").match == flism.match
+    assert load_recipe("captions").score == flism.score
 
 
 def test_overrides_are_read_as_toml_else_as_text():
-    recipe = load_recipe("mini", overrides=["match.batch_size=7", "match.model=some/model"])
-    assert (recipe.match.batch_size, recipe.match.model) == (7, "some/model")
+    recipe = load_recipe("mini", overrides=["score.batch_size=7", "score.model=some/model"])
+    assert (recipe.score.batch_size, recipe.score.model) == (7, "some/model")
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("match.batch_sise=7", "unknown key 'batch_sise'; did you mean 'batch_size'"),
-        ("mach.model=x", "did you mean 'match'"),
-        ("match.batch_size=many", r"want int"),
-        ("match.batch_size=0", "batch_size: found 0, want >= 1"),
+        ("score.batch_sise=7", "unknown key 'batch_sise'; did you mean 'batch_size'"),
+        ("scor.model=x", "did you mean 'score'"),
+        ("score.batch_size=many", r"want int"),
+        ("score.batch_size=0", "batch_size: found 0, want >= 1"),
         ("caption.backend=vlm", "did you mean 'vllm'"),
-        ("match.batch_size", "want table.key=value"),
-        ("match.global_competes=1", "want bool"),
+        ("score.batch_size", "want table.key=value"),
+        ("propose.exact_masks=1", "want bool"),
         ("propose.min_area=0.9", "min_area < max_area"),
     ],
 )
 def test_mistakes_name_the_way_out(override, message):
     with pytest.raises(RecipeError, match=message):
         load_recipe("mini", overrides=[override])
-
-
-@pytest.mark.parametrize("ignored", ["propose.precision=bfloat16", "propose.compile=true"])
-def test_what_exact_masks_would_ignore_is_refused(ignored):
-    load_recipe("lism-mini", overrides=[ignored])
-    load_recipe("lism-mini", overrides=["propose.exact_masks=true", "propose.precision=float32"])
-    with pytest.raises(RecipeError, match="leave one of the two out"):
-        load_recipe("lism-mini", overrides=["propose.exact_masks=true", ignored])
 
 
 def test_unknown_recipe_names_the_nearest():

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glit.backends.tokenizer import TextTokenizer
-from glit.config import SplitConfig
 from glit.resources import mini_model
-from glit.spans import locate, split_at_dots, token_spans
-from glit.stages.split import SplitStage, make_splitter
+from glit.sentences import split_at_dots
+from glit.spans import locate, token_spans
+from glit.stages.split import SplitConfig, SplitStage, make_splitter
 
 
 @pytest.fixture(scope="module")

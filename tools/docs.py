@@ -19,10 +19,11 @@ import pyarrow as pa
 import typer
 
 from glit.cli.main import app
-from glit.recipe import BUILD_TABLES, LEARN_TABLES, load_recipe
+from glit.recipe import LEARN_TABLES, load_recipe
 from glit.records import REASONS
 from glit.resources import builtin_recipes
 from glit.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.stages import FLOW
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"
@@ -96,20 +97,33 @@ def _type(kind: pa.DataType) -> str:
 def _recipes_page() -> str:
     parts = ["# Recipes", "", "| recipe | what it is |", "|---|---|"]
     parts += [f"| `{name}` | {load_recipe(name).about} |" for name in builtin_recipes()]
-    for name, kind in BUILD_TABLES.items():
-        parts += ["", f"## `[{name}]`", "", (kind.__doc__ or "").strip(), "", *_fields(kind)]
+    for step in FLOW:
+        parts += ["", *_table(step.name, step.config)]
     for name, where in LEARN_TABLES.items():
         module, _, class_name = where.partition(":")
         kind = getattr(__import__(module, fromlist=[class_name]), class_name)
-        first = (kind.__doc__ or "").strip().splitlines()[0]
-        parts += ["", f"## `[{name}]`", "", first, "", *_fields(kind)]
+        parts += ["", *_table(name, kind)]
     return "\n".join(parts) + "\n"
 
 
-def _fields(kind: type) -> list[str]:
+def _table(name: str, kind: type) -> Iterator[str]:
+    """A table of recipes, and what its choices add to it."""
+    yield from (f"## `[{name}]`", "", (kind.__doc__ or "").strip().splitlines()[0], "")
+    yield from _fields(kind)
+    choice = getattr(kind, "choice", None)
+    if choice is None:
+        return
+    for value, options in choice.options().items():
+        if options is not None and any(f.init for f in dataclasses.fields(options)):
+            yield from ("", f'With `{choice.key} = "{value}"` also:', "", *_fields(options))
+
+
+def _fields(kind: Any) -> list[str]:
+    choice = getattr(kind, "choice", None)
     documented = _field_docs(kind)
     rows = ["| key | default | meaning |", "|---|---|---|"]
-    for field in dataclasses.fields(kind):
+    fields = [f for f in dataclasses.fields(kind) if f.init and f.name != "options"]
+    for field in sorted(fields, key=lambda f: f.name != getattr(choice, "key", "")):
         value = field.default
         shown = "required" if value is dataclasses.MISSING else f"`{value!r}`"
         rows.append(f"| `{field.name}` | {shown} | {documented.get(field.name, '')} |")
@@ -117,7 +131,14 @@ def _fields(kind: type) -> list[str]:
 
 
 def _field_docs(kind: type) -> dict[str, str]:
-    """The string under each field of a dataclass."""
+    """The string under each field of a dataclass and of those it builds on."""
+    found: dict[str, str] = {}
+    for base in reversed([each for each in kind.__mro__ if dataclasses.is_dataclass(each)]):
+        found |= _own_field_docs(base)
+    return found
+
+
+def _own_field_docs(kind: type) -> dict[str, str]:
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}

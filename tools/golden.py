@@ -65,11 +65,10 @@ def make_rows(scenes: Path) -> list[dict[str, Any]]:
 
 def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
-    from glit.build.tables import with_payload
-    from glit.config import PackConfig
     from glit.records import Sample
     from glit.schema import dataset_schema
-    from glit.stages.pack import write_file
+    from glit.stages import STAGES
+    from glit.stages.pack import PackConfig, write_file
     from glit.storage import Store
 
     store = Store(scenes / "images")
@@ -82,8 +81,8 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
             height=row["height"],
             num_bytes=len(store.read(row["source_path"])),
         )
-        for stage in ("caption", "split", "propose", "match"):
-            sample = with_payload(stage, sample, row)
+        for stage in STAGES.values():
+            sample = stage.with_row(sample, row)
         samples.append(sample)
     schema = dataset_schema(tokenizer={"name": "golden", "sha256": "", "context": 248})
     found = {}
@@ -98,25 +97,24 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
 
 def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
+    from glit.backends.captioners.brought import BroughtCaptions
     from glit.backends.weights import Resolved
     from glit.build.plan import make_plan
     from glit.recipe import load_recipe
     from glit.resources import builtin_recipes
-    from glit.stages.brought import BroughtCaptions
 
     def at_hand(name: str, revision: str = "main", **_: Any) -> Resolved:
         digest = hashlib.sha256(name.encode()).hexdigest()
-        return Resolved(name=name, path=Path(name), revision=revision, sha256=digest)
+        return Resolved(name=name, path=FOLDER, revision=revision, sha256=digest)
 
     found: dict[str, dict[str, dict[str, str]]] = {}
     brought = BroughtCaptions(name="captions.jsonl", table="captions.parquet")
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
-            with (
-                mock.patch("glit.build.plan.resolve", at_hand),
-                mock.patch("torch.cuda.is_available", lambda device=device: device == "cuda"),
-            ):
-                plan = make_plan(load_recipe(name), brought=brought, captions_sha256="golden")
+            with mock.patch("glit.build.plan.resolve", at_hand):
+                plan = make_plan(
+                    load_recipe(name), device=device, brought=brought, captions_sha256="golden"
+                )
             found.setdefault(name, {})[device] = dict(plan.fingerprints)
     return found
 

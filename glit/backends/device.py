@@ -1,7 +1,8 @@
-"""Which device and which precision a model runs on."""
+"""Which device a model runs on."""
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 from glit.errors import MissingExtraError, UserError
@@ -20,8 +21,19 @@ def require_torch(needed_for: str) -> Any:
     return torch
 
 
+def best_device() -> str:
+    """The fastest device of this process: ``cuda``, Apple's ``mps``, else ``cpu``."""
+    if importlib.util.find_spec("torch") is None:
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
 def pick_device(wanted: str) -> Any:
-    """``auto`` is CUDA, then Apple's GPU, then the CPU.
+    """``auto`` is the best one.
 
     Raises:
         UserError: the wanted device is not here.
@@ -29,15 +41,12 @@ def pick_device(wanted: str) -> Any:
     torch = require_torch("a model backend")
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if wanted == "auto":
-        wanted = next((name for name, here in found.items() if here), "cpu")
+        wanted = best_device()
     if not found.get(wanted, True):
         raise UserError(f"device = {wanted!r}: this machine has none; use device = 'auto' or 'cpu'")
     return torch.device(wanted)
 
 
-def pick_dtype(wanted: str, device: Any) -> Any:
-    """``auto`` is bfloat16 on CUDA and float32 elsewhere."""
-    torch = require_torch("a model backend")
-    if wanted == "auto":
-        wanted = "bfloat16" if device.type == "cuda" else "float32"
-    return getattr(torch, wanted)
+def torch_dtype(precision: str) -> Any:
+    """The torch type of a settled precision, as ``float32``."""
+    return getattr(require_torch("a model backend"), precision)

@@ -1,17 +1,50 @@
-"""What a stage asks of a model. One real backend per engine; fakes live in the tests."""
+"""What a stage asks of a backend, and what it tells one. Fakes live in the tests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
 
+from glit.backends.base import ModelConfig
+from glit.config import need, speed_only
 from glit.geometry import Boxes
 from glit.images import Pixels
-from glit.records import CaptionKind, Region
+from glit.records import Drop, Region
+
+ReadText = Callable[[str], str | None]
+"""A small text file among the images, by its path; None when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptionerConfig(ModelConfig):
+    """What captioners are told."""
+
+    model: str = "mini-captioner"
+    """Name in manifests/weights.toml, a hub id, or a folder; for endpoints the served name."""
+    max_tokens: int = 400
+    """Longest caption in tokens; a longer one is trimmed to its last whole sentence."""
+    batch_size: int = speed_only(32)
+    """Images in one generate call (transformers) or requests in flight (endpoint)."""
+    max_model_len: int = 4096
+    """Context of the vLLM engine, image tokens included."""
+    gpu_memory_utilization: float = speed_only(0.9)
+    """Share of the GPU's memory that the vLLM engine takes."""
+    endpoint: str = speed_only("http://127.0.0.1:8000/v1")
+    """Base address of an OpenAI-compatible server."""
+    api_key_env: str = speed_only("OPENAI_API_KEY")
+    """Environment variable that holds the endpoint's key; unset means no key."""
+    timeout_s: float = speed_only(120.0)
+    """Longest wait for one endpoint answer."""
+    retries: int = speed_only(5)
+    """How often a failed endpoint request is repeated, with growing waits."""
+
+    def __post_init__(self) -> None:
+        need(self.max_tokens >= 1, f"[caption] max_tokens: found {self.max_tokens}, want >= 1")
+        need(self.batch_size >= 1, f"[caption] batch_size: found {self.batch_size}, want >= 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +59,6 @@ class RawCaption:
 class Captioner(Protocol):
     """Describes images in words."""
 
-    kind: CaptionKind
-
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
     ) -> list[RawCaption]:
@@ -35,8 +66,57 @@ class Captioner(Protocol):
         ...
 
 
+class CaptionLookup(Protocol):
+    """Finds captions that are there already."""
+
+    name: str
+    """Goes into ``caption_source.model``."""
+
+    def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
+        """The caption of every image path, or why there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposerConfig(ModelConfig):
+    """What proposers are told."""
+
+    model: str = "mini-proposer"
+    """Name in manifests/weights.toml, a hub id, or a folder or file."""
+    score_threshold: float = 0.5
+    """Detections below this confidence are ignored."""
+    min_area: float = 0.01
+    """Smallest share of the image a region (with SAM: its mask) may cover."""
+    max_area: float = 0.8
+    """Largest share of the image a region (with SAM: its mask) may cover."""
+    max_regions: int = 30
+    """Most regions per image; the grid always stays."""
+    allow_pickle: bool = False
+    """Load checkpoints that are pickles (ultralytics, segment-anything); they can run code."""
+    exact_masks: bool = False
+    """SAM as segment-anything's own generator runs it, one image at a time in float32: the very
+    same boxes, at about half the speed on a CPU."""
+    compile: bool = speed_only(False)
+    """SAM's encoder through torch.compile: slow to start, worth it for many images on a GPU."""
+    batch_size: int = speed_only(8)
+    """Images in one detector batch (YOLOS: always of one shape; SAM on a CPU: one)."""
+
+    def __post_init__(self) -> None:
+        need(
+            0 <= self.min_area < self.max_area <= 1,
+            f"[propose] min_area {self.min_area} and max_area {self.max_area}: "
+            "want 0 <= min_area < max_area <= 1",
+        )
+        need(
+            0 <= self.score_threshold <= 1,
+            f"[propose] score_threshold: found {self.score_threshold}, want 0 to 1",
+        )
+        need(self.max_regions >= 5, f"[propose] max_regions: found {self.max_regions}, want >= 5")
+        need(self.batch_size >= 1, f"[propose] batch_size: found {self.batch_size}, want >= 1")
+
+
 class Detector(Protocol):
-    """Proposes object regions."""
+    """Proposes regions by looking at images."""
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """Regions per image, best score first, boxes in the image's own pixels."""
@@ -45,9 +125,6 @@ class Detector(Protocol):
 
 class RegionReader(Protocol):
     """Takes regions from a text file that lies beside the image."""
-
-    suffix: ClassVar[str]
-    """The file is ``NAME`` and this suffix, beside ``NAME.jpg``."""
 
     def read(self, text: str, *, width: int, height: int) -> list[Region]:
         """Regions, best score first, boxes in pixels of the upright image.
@@ -58,13 +135,34 @@ class RegionReader(Protocol):
         ...
 
 
+class RegionLayout(Protocol):
+    """Gives regions that depend on an image's size alone."""
+
+    def regions(self, *, width: int, height: int) -> list[Region]:
+        """Regions of an image of so many pixels, in a fixed order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatcherConfig(ModelConfig):
+    """What matchers are told."""
+
+    model: str = "mini-matcher"
+    """A CLIP: name in manifests/weights.toml, a hub id, or a folder."""
+    batch_size: int = speed_only(128)
+    """Crops or sentences in one encoder batch."""
+
+    def __post_init__(self) -> None:
+        need(self.batch_size >= 1, f"[score] batch_size: found {self.batch_size}, want >= 1")
+
+
 class Matcher(Protocol):
     """Embeds regions and sentences into one space."""
 
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
-    ) -> list[Float[np.ndarray, "R D"]]:
-        """Per image one L2-normalised float32 embedding per box."""
+    ) -> list[Float[np.ndarray, "_ _"]]:
+        """Per image [R, D]: one L2-normalised float32 embedding per box."""
         ...
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:

@@ -14,7 +14,7 @@ from glit.errors import RunError
 from glit.executors.protocols import Tally
 from glit.records import Sample
 from glit.schema import dataset_schema
-from glit.stages.pack import DataFile, describe_file, to_json, write_file
+from glit.stages.pack import DataFile, PackConfig, describe_file, to_json, write_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class PackWorker:
                     self._samples(unit),
                     temporary,
                     images=task.work.images,
-                    config=task.work.plan.recipe.pack,
+                    config=task.work.plan.config(PackConfig),
                     schema=dataset_schema(tokenizer=task.tokenizer),
                 )
                 described = describe_file(temporary, rows)

@@ -6,24 +6,25 @@ import hashlib
 import json
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from glit.backends.tokenizer import tokenizer_hash
+from glit.build.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
 from glit.build.listing import Chunk
 from glit.build.pack_task import PackTask, PackUnit, descriptions
-from glit.build.plan import Plan
 from glit.build.stage_task import disk_error
-from glit.build.tables import write_parquet
 from glit.build.work import Work
 from glit.dataset.card import dataset_card
 from glit.dataset.manifest import MANIFEST, Counts, make_manifest
 from glit.errors import RunError
 from glit.executors.protocols import Executor
+from glit.parquet import write_parquet
 from glit.progress import StageProgress
-from glit.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.schema import DUPLICATES_SCHEMA
+from glit.stages import FLOW
 from glit.stages.dedup import Duplicate
-from glit.stages.pack import DataFile, cut_files, describe_file, to_json
+from glit.stages.pack import DataFile, PackConfig, cut_files, describe_file, to_json
+from glit.stages.plan import Plan
 from glit.storage import Store
 
 PUBLISHED = "published.sha256"
@@ -39,29 +40,29 @@ def publish(
     progress: StageProgress,
 ) -> dict[str, Any]:
     """Pack the finished samples and put the dataset in place, the manifest last."""
-    sizes, content = [], hashlib.sha256()
-    for chunk in chunks:
-        samples = work.samples("pack", chunk)
-        sizes.append(np.array([sample.num_bytes for sample in samples], dtype=np.int64))
-        content.update(work.table("match", chunk).encode())
-        for sample in samples:
-            content.update(sample.sample_id.encode())
-    shipped = sum(map(len, sizes))
-    drops = [row for chunk in chunks for row in work.drops(chunk)]
-    counts = _counts(work, chunks, shipped, drops, len(duplicates))
-    if not shipped:
+    ledger = _ledger(work, chunks, executor, progress)
+    ingested, _ = work.counts("ingest", chunks)
+    counts = Counts(
+        ingested=ingested,
+        shipped=ledger.num_shipped,
+        dropped=len(ledger.drops),
+        duplicates=len(duplicates),
+        drops=ledger.drops_by_reason(),
+    )
+    if not counts.shipped:
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
         raise RunError(f"{work.images.root}: no sample was left to ship ({reasons})")
     tokenizer = _tokenizer(work.plan)
-    files = cut_files(sizes, work.plan.recipe.pack)
-    folder = f"{work.plan.folder('pack')}-{content.hexdigest()[:12]}"
+    files = cut_files(ledger.sizes, work.plan.config(PackConfig))
+    folder = f"{work.plan.folder('pack')}-{ledger.content}"
     described = _pack(work, folder, files, chunks, tokenizer, executor, progress)
     try:
-        listed = _put_in_place(dataset, folder, described, drops, duplicates)
+        listed = _put_in_place(dataset, folder, described, ledger.drops, duplicates)
         manifest = make_manifest(
             recipe=work.plan.recipe.as_dict(),
             fingerprints=dict(work.plan.fingerprints),
             models={role: model.identity() for role, model in work.plan.models.items()},
+            precision=_precisions(work.plan),
             tokenizer=tokenizer,
             counts=counts,
             files=listed,
@@ -75,21 +76,22 @@ def publish(
     return json.loads(json.dumps(manifest))
 
 
-def _counts(
-    work: Work, chunks: list[Chunk], shipped: int, drops: list[dict[str, Any]], duplicates: int
-) -> Counts:
-    by_reason: dict[str, int] = {}
-    for row in drops:
-        key = f"{row['stage']}/{row['reason']}"
-        by_reason[key] = by_reason.get(key, 0) + 1
-    ingested, _ = work.counts("ingest", chunks)
-    return Counts(
-        ingested=ingested,
-        shipped=shipped,
-        dropped=len(drops),
-        duplicates=duplicates,
-        drops=dict(sorted(by_reason.items())),
-    )
+def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress) -> Ledger:
+    """What became of every image; written by the workers for the chunks where it is not yet."""
+    missing = missing_ledgers(work, chunks)
+    progress.begin("ledger", total=len(chunks), done=len(chunks) - len(missing))
+    executor.run(LedgerTask(work=work), missing, lambda *_: progress.advance(1, 0))
+    return read_ledgers(work, chunks)
+
+
+def _precisions(plan: Plan) -> dict[str, str]:
+    """What every step with a model computed in, by step."""
+    steps = {step.name: step.backend(plan.configs[step.name]) for step in FLOW}
+    return {
+        name: plan.configs[name].precision
+        for name, backend in steps.items()
+        if backend is not None and backend.needs_model
+    }
 
 
 def _tokenizer(plan: Plan) -> dict[str, Any]:
@@ -127,7 +129,7 @@ def _put_in_place(
     dataset: Store,
     folder: str,
     described: dict[str, dict[str, Any]],
-    drops: list[dict[str, Any]],
+    drops: pa.Table,
     duplicates: list[Duplicate],
 ) -> dict[str, dict[str, Any]]:
     """Move the data files in, write the two ledgers; the files of the manifest."""
@@ -145,12 +147,10 @@ def _put_in_place(
         }
         for duplicate in duplicates
     ]
-    for name, content, schema in (
-        ("drops.parquet", drops, DROPS_SCHEMA),
-        ("duplicates.parquet", rows, DUPLICATES_SCHEMA),
-    ):
+    repeated = pa.Table.from_pylist(rows, schema=DUPLICATES_SCHEMA)
+    for name, content in (("drops.parquet", drops), ("duplicates.parquet", repeated)):
         with dataset.atomic(name) as path:
-            write_parquet(pa.Table.from_pylist(content, schema=schema), path)
+            write_parquet(content, path)
             listed[name] = describe_file(path, len(content))
     return listed
 

@@ -11,12 +11,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from glit.build.ledger import ledger_name
 from glit.build.listing import Chunk, read_chunks
-from glit.build.plan import STAGES, make_plan
+from glit.build.plan import make_plan
 from glit.build.publish import publish
 from glit.build.retry_task import RetryTask, RetryUnit
 from glit.build.run import leave_out_duplicates, locked
 from glit.build.status import STATE
+from glit.build.user_captions import prepare
 from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import read_manifest
 from glit.errors import UserError
@@ -24,7 +26,7 @@ from glit.executors.protocols import Executor, Tally
 from glit.progress import StageProgress
 from glit.recipe import recipe_from_dict
 from glit.records import REASONS
-from glit.stages.brought import prepare
+from glit.stages import STAGES, TABLES
 from glit.storage import Store
 
 
@@ -48,8 +50,8 @@ def retry(
     Raises:
         UserError: no such stage or reason, or nothing to resume from.
     """
-    if stage is not None and stage not in STAGES:
-        raise UserError(f"--stage {stage!r}: want one of {', '.join(STAGES)}")
+    if stage is not None and stage not in TABLES:
+        raise UserError(f"--stage {stage!r}: want one of {', '.join(TABLES)}")
     if reason is not None and reason not in REASONS:
         raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
     dataset = Store(output)
@@ -58,7 +60,7 @@ def retry(
         read_manifest(dataset)  # nothing built here at all is the clearer thing to say
         raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
     with locked(store):
-        finished = _finished_work(store)
+        finished = _finished_work(store, executor.device)
         with store.local_copy("listing.parquet") as path:
             listed = read_chunks(path)
         before = _complete(finished, listed)
@@ -67,7 +69,7 @@ def retry(
                stage=stage, reason=reason)  # fmt: skip
         now, duplicates = leave_out_duplicates(overlay, listed)
         units = [RetryUnit(now=n, before=b) for n, b in zip(now, before, strict=True)]
-        for name in STAGES[1:]:
+        for name in STAGES:
             _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
         _put_in_place(finished, overlay, units)
         return publish(dataset, finished, now, duplicates, executor, progress)
@@ -77,23 +79,28 @@ def _complete(work: Work, listed: list[Chunk]) -> list[Chunk]:
     """The chunks with their duplicates known, if every stage has done them all."""
     if not work.missing("ingest", listed):
         chunks, _ = leave_out_duplicates(work, listed)
-        if not any(work.missing(stage, chunks) for stage in STAGES):
+        if not any(work.missing(name, chunks) for name in TABLES):
             return chunks
     raise UserError(
         f"{work.store.root}: the build is not finished; run glit build again first, then retry"
     )
 
 
-def _finished_work(store: Store) -> Work:
+def _finished_work(store: Store, device: str) -> Work:
     state = json.loads(store.read(STATE))
+    if set(state["folders"]) != set(TABLES):
+        raise UserError(
+            f"{store.root}: was made by another version of glit; run glit build again, which "
+            "reuses what is still valid"
+        )
     recipe = recipe_from_dict(state["recipe"])
     brought, digest = None, ""
     if state["captions"] is not None:
         brought, digest = prepare(
             Path(state["captions"]), image_root=state["images"], work=Path(store.full(""))
         )
-    plan = make_plan(recipe, brought=brought, captions_sha256=digest)
-    changed = [name for name in STAGES if plan.folder(name) != state["folders"][name]]
+    plan = make_plan(recipe, device=device, brought=brought, captions_sha256=digest)
+    changed = [name for name in TABLES if plan.folder(name) != state["folders"][name]]
     if changed:
         raise UserError(
             f"{store.root}: models, captions or glit changed since the build (stage {changed[0]}); "
@@ -127,7 +134,7 @@ def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:
     _, drops = work.counts(task.name, [unit.before])
     if any(task.wanted({"reason": reason}) for reason in drops):
         return True
-    earlier = STAGES[: STAGES.index(task.name)]
+    earlier = TABLES[: TABLES.index(task.name)]
     return unit.now != unit.before or any(
         work.table(name, unit.now).endswith(RETRY_MARK) for name in earlier
     )
@@ -135,8 +142,9 @@ def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:
 
 def _put_in_place(finished: Work, overlay: Work, units: list[RetryUnit]) -> None:
     for unit in units:
-        for name in reversed(STAGES):
+        for name in reversed(TABLES):
             chunk: Chunk = unit.now
             written = overlay.table(name, chunk)
             if written.endswith(RETRY_MARK):
+                finished.store.remove(ledger_name(finished, chunk))  # it tells of the table before
                 finished.store.move(written, finished.table(name, chunk))

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from glit.build.listing import Chunk
-from glit.build.plan import open_stage
 from glit.build.stage_task import (
     StageTask,
     StageWorker,
     ingest_rows,
-    prepare_process,
     publish,
 )
+from glit.build.tables import drops_by_reason
 from glit.build.work import Work
 from glit.executors.protocols import Tally
 from glit.records import Sample
+from glit.stages import STAGES
 from glit.storage import Entry
 
 
@@ -64,7 +64,6 @@ class RetryTask:
 
     def open(self) -> RetryWorker:
         """Load the stage's model."""
-        prepare_process()
         return RetryWorker(self)
 
 
@@ -74,11 +73,10 @@ class RetryWorker:
     def __init__(self, task: RetryTask) -> None:
         self._task = task
         self._work = task.work
-        self._stage = (
-            None
-            if task.name == "ingest"
-            else StageWorker(task.name, task.work, open_stage(task.name, task.work.plan))
-        )
+        self._stage: StageWorker | None = None
+        if task.name in STAGES:
+            opened = STAGES[task.name].open(task.work.plan)
+            self._stage = StageWorker(task.name, task.work, opened)
 
     def run(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Tally:
         """Do what is wanted of a chunk; the merged table goes beside the finished one."""
@@ -96,7 +94,7 @@ class RetryWorker:
                 row["drop"]["attempt"] = (before[sample_id]["drop"] or {}).get("attempt", 0) + 1
         rows = [fresh.get(s.sample_id) or before[s.sample_id] for s in samples]
         publish(self._work, name, unit.now, rows)
-        return Tally(rows=len(todo), drops=_reasons(list(fresh.values())))
+        return Tally(rows=len(todo), drops=drops_by_reason(list(fresh.values())))
 
     def _todo(self, unit: RetryUnit) -> list[Sample]:
         """The samples without a result, and those whose drop is tried again."""
@@ -118,7 +116,7 @@ class RetryWorker:
                 row["drop"]["attempt"] = rows[index]["drop"]["attempt"] + 1
             rows[index] = row
         publish(self._work, "ingest", unit.before, rows)
-        return Tally(rows=len(wanted), drops=_reasons(fresh))
+        return Tally(rows=len(wanted), drops=drops_by_reason(fresh))
 
     def _wanted_rows(self, unit: RetryUnit) -> list[int]:
         rows = self._work.ingest_rows(unit.before)
@@ -138,11 +136,3 @@ class RetryWorker:
     def size(self, unit: RetryUnit) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
         return len(self._entries(unit) if self._stage is None else self._todo(unit))
-
-
-def _reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in rows:
-        if row.get("drop"):
-            found[row["drop"]["reason"]] = found.get(row["drop"]["reason"], 0) + 1
-    return found

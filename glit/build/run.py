@@ -13,19 +13,21 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, Source, entries, find_source, write_listing
-from glit.build.plan import STAGES, Plan, make_plan, sidecars
+from glit.build.plan import make_plan, sidecars
 from glit.build.publish import PUBLISHED, identity_of, publish
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
+from glit.build.user_captions import prepare
 from glit.build.work import RETRY_MARK, Work, with_skips
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, UserError
 from glit.executors.protocols import Executor, Tally
 from glit.progress import StageProgress
-from glit.recipe import Recipe
-from glit.stages.brought import prepare
+from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate, find_duplicates
+from glit.stages.ingest import IngestConfig
 from glit.stages.pack import to_json
+from glit.stages.plan import Plan, Recipe
 from glit.storage import Store
 
 
@@ -52,7 +54,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     dataset = Store(request.output)
     work_store = Store(f"{request.output}/work")
     with locked(work_store):
-        plan = _plan(request, source, work_store)
+        plan = _plan(request, source, work_store, executor.device)
         work = Work(store=work_store, images=Store(source.root), plan=plan)
         chunks, finished = _list(request, source, dataset, work)
         if finished is not None:
@@ -62,10 +64,10 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         return publish(dataset, work, chunks, duplicates, executor, progress)
 
 
-def _plan(request: BuildRequest, source: Source, work: Store) -> Plan:
+def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Plan:
     recipe = request.recipe
     if request.captions is None:
-        return make_plan(recipe)
+        return make_plan(recipe, device=device)
     if recipe.caption.backend != "provided":
         raise UserError(
             f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
@@ -74,7 +76,7 @@ def _plan(request: BuildRequest, source: Source, work: Store) -> Plan:
     brought, digest = prepare(
         Path(request.captions), image_root=source.root, work=Path(work.full(""))
     )
-    return make_plan(recipe, brought=brought, captions_sha256=digest)
+    return make_plan(recipe, device=device, brought=brought, captions_sha256=digest)
 
 
 @contextlib.contextmanager
@@ -116,7 +118,7 @@ def _list(
             chunks = write_listing(
                 entries(source, sidecars=tuple(sidecars(work.plan.recipe).values())),
                 target,
-                chunk_size=work.plan.recipe.ingest.chunk_size,
+                chunk_size=work.plan.config(IngestConfig).chunk_size,
                 limit=request.limit,
             )
             if not chunks:
@@ -135,7 +137,7 @@ def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list
         "images": source.root,
         "captions": None if request.captions is None else os.path.abspath(request.captions),
         "recipe": work.plan.recipe.as_dict(),
-        "folders": {stage: work.plan.folder(stage) for stage in STAGES},
+        "folders": {name: work.plan.folder(name) for name in TABLES},
         "num_chunks": len(chunks),
     }
     work.store.write(STATE, to_json(state))
@@ -177,7 +179,7 @@ def run_stages(
     """Run every stage over the chunks that lack its table."""
     run_stage("ingest", work, chunks, executor, progress)
     chunks, duplicates = leave_out_duplicates(work, chunks)
-    for stage in STAGES[1:]:
+    for stage in STAGES:
         run_stage(stage, work, chunks, executor, progress)
     return chunks, duplicates
 
@@ -213,7 +215,7 @@ def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], 
     """Find duplicates over all ingest tables, once for the same chunks."""
     tables = {work.table("ingest", chunk): chunk for chunk in chunks}
     full = {work.store.full(name): chunk for name, chunk in tables.items()}
-    found = find_duplicates(list(full), near_bits=work.plan.recipe.ingest.near_duplicates)
+    found = find_duplicates(list(full), near_bits=work.plan.config(IngestConfig).near_duplicates)
     skips: dict[int, list[int]] = {}
     for duplicate in found:
         skips.setdefault(full[duplicate.file].index, []).append(duplicate.row)

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from glit.backends.base import PLAIN_BYTES, Backend
+from glit.backends.weights import weight_files
 from glit.build.listing import Chunk
-from glit.build.plan import open_stage
-from glit.build.tables import stage_row
+from glit.build.tables import drops_by_reason, stage_row
 from glit.build.work import Work
 from glit.errors import GlitError, RunError
 from glit.executors.protocols import Tally
 from glit.records import Drop, Sample
-from glit.stages.base import ImageSource, Outcome, Stage
-from glit.stages.ingest import ingest
+from glit.rows import drop_row
+from glit.stages import STAGES
+from glit.stages.base import Outcome, Stage
+from glit.stages.image_source import ImageSource
+from glit.stages.ingest import IngestConfig, ingest
 from glit.storage import Entry
 
-_PROCESS_BYTES = 1_200_000_000  # torch and transformers loaded
-_PLAIN_BYTES = 400_000_000
-_SAM_BYTES = 700_000_000  # maps at 1024 pixels, however small the weights
 _ALL_FAILED = 8
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_LARGE_BYTES = 1 << 30, 1 << 25
-"""Thresholds of malloc; older glibc refuses an mmap threshold above the second."""
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
 _KILLED = Drop(reason="worker_crash", message="the sample killed its worker process repeatedly")
 
@@ -41,62 +36,38 @@ class StageTask:
 
     @property
     def uses_gpu(self) -> bool:
-        config = getattr(self.work.plan.recipe, self.name)
-        return getattr(config, "device", "cpu") in ("auto", "cuda") and self._model() is not None
+        return self._with_model and self._config.device == "cuda"
 
     @property
     def keeps_process(self) -> bool:
-        return not (self.name == "caption" and self.work.plan.recipe.caption.backend == "vllm")
+        return self._backend is None or self._backend.keeps_process
 
     @property
     def memory_bytes(self) -> int:
-        model = self._model()
-        if model is None:
-            return _PLAIN_BYTES
-        from glit.backends.weights import weight_files
+        if self._backend is None:
+            return PLAIN_BYTES
+        plan = self.work.plan
+        models = STAGES[self.name].models(plan.recipe) if self._with_model else ()
+        files = [file for role in models for file in weight_files(plan.models[role].path)]
+        return self._backend.process_bytes + 3 * sum(file.stat().st_size for file in files)
 
-        weights = sum(f.stat().st_size for f in weight_files(model.path))
-        is_sam = self.name == "propose" and self.work.plan.recipe.propose.backend == "sam"
-        return _PROCESS_BYTES + 3 * weights + (_SAM_BYTES if is_sam else 0)
+    @property
+    def _config(self) -> Any:
+        return self.work.plan.configs[self.name]
 
-    def _model(self) -> Any:
-        role = {"caption": "captioner", "propose": "proposer", "match": "matcher"}.get(self.name)
-        return self.work.plan.models.get(role) if role else None
+    @property
+    def _backend(self) -> Backend | None:
+        return STAGES[self.name].backend(self._config) if self.name in STAGES else None
+
+    @property
+    def _with_model(self) -> bool:
+        return self._backend is not None and self._backend.needs_model
 
     def open(self) -> StageWorker | IngestWorker:
         """Load the stage's model."""
-        prepare_process()
-        if self.name == "ingest":
+        if self.name not in STAGES:
             return IngestWorker(self.work)
-        return StageWorker(self.name, self.work, open_stage(self.name, self.work.plan))
-
-
-def prepare_process() -> None:
-    """One thread for a model on a CPU: workers share the cores, and sums keep their order."""
-    _keep_freed_memory()
-    try:
-        import torch
-        from transformers.utils import logging
-    except ImportError:
-        return
-    torch.set_num_threads(1)
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc give tensors the memory it had before instead of asking the kernel each time.
-
-    A model on a CPU frees and allocates the same megabytes in every layer; fetching them as fresh
-    pages costs a tenth to a sixth of its time. The peak stays what it was.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):  # not glibc
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        # the second alone would do harm: either ends glibc's own adjusting of both
-        if any(mallopt(_M_MMAP_THRESHOLD, size) for size in _LARGE_BYTES):
-            mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES[0])
+        return StageWorker(self.name, self.work, STAGES[self.name].open(self.work.plan))
 
 
 class StageWorker:
@@ -125,7 +96,7 @@ class StageWorker:
         outcomes = iter(self._outcomes(alive))
         for index, sample in enumerate(samples):
             outcome = _KILLED if index in excluded else next(outcomes)
-            yield stage_row(self._name, sample.sample_id, outcome)
+            yield stage_row(STAGES[self._name], sample.sample_id, outcome)
 
     def _outcomes(self, samples: list[Sample]) -> list[Outcome]:
         outcomes = list(self._stage.process(samples, self._images))
@@ -174,13 +145,13 @@ def ingest_rows(
 ) -> list[dict[str, Any]]:
     """A row of the ingest table per entry; those at the excluded positions are not touched."""
     alive = [entry for index, entry in enumerate(entries) if index not in excluded]
-    done = ingest(alive, work.images, work.plan.recipe.ingest)
+    done = ingest(alive, work.images, work.plan.config(IngestConfig))
     return [
         {
             "sample_id": "",
             "source_path": entry.path,
             "num_bytes": entry.size,
-            "drop": {"reason": _KILLED.reason, "message": _KILLED.message, "attempt": 0},
+            "drop": drop_row(_KILLED),
         }
         if index in excluded
         else next(done)
@@ -194,12 +165,7 @@ def publish(work: Work, stage: str, unit: Chunk, rows: list[dict[str, Any]]) -> 
         work.write(stage, unit, rows)
     except OSError as error:
         raise disk_error(error, work.store.root) from error
-    drops: dict[str, int] = {}
-    for row in rows:
-        if row.get("drop"):
-            reason = row["drop"]["reason"]
-            drops[reason] = drops.get(reason, 0) + 1
-    return Tally(rows=len(rows), drops=drops)
+    return Tally(rows=len(rows), drops=drops_by_reason(rows))
 
 
 def disk_error(error: OSError, where: str) -> GlitError:

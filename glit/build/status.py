@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glit.build.plan import STAGES
 from glit.build.tables import read_counts
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import UserError
+from glit.stages import TABLES
 from glit.storage import Store
 
 STATE = "state.json"
@@ -44,12 +44,17 @@ def status(output: str) -> dict[str, Any]:
         state = json.loads(work.read(STATE))
         result["recipe"] = state["recipe"]["name"]
         result["stages"] = [
-            asdict(_stage(work, stage, state["folders"][stage], state["num_chunks"]))
-            for stage in STAGES
+            asdict(_stage(work, stage, folder, state["num_chunks"]))
+            for stage, folder in sorted(state["folders"].items(), key=_in_flow_order)
         ]
     elif not complete:
         raise UserError(f"{output}: no dataset and no build here")
     return result
+
+
+def _in_flow_order(item: tuple[str, str]) -> int:
+    """Stages of another version of glit come last."""
+    return TABLES.index(item[0]) if item[0] in TABLES else len(TABLES)
 
 
 def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:

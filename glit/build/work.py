@@ -20,9 +20,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, read_chunk
-from glit.build.plan import STAGES, Plan, sidecars, upstream
-from glit.build.tables import read_counts, read_rows, stage_table, with_payload, write_parquet
+from glit.build.plan import sidecars, upstream
+from glit.build.tables import read_counts, read_rows, stage_table
+from glit.parquet import write_parquet
 from glit.records import Sample
+from glit.stages import FLOW, STAGES
+from glit.stages.plan import Plan
 from glit.storage import Entry, Store
 
 RETRY_MARK = ".retry"
@@ -61,7 +64,8 @@ class Work:
 
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
         """Publish a stage's table."""
-        table = stage_table(stage, rows)
+        columns = next(step.columns for step in FLOW if step.name == stage)
+        table = stage_table(columns, rows)
         name = self.table(stage, chunk)
         if self.overlay and not name.endswith(RETRY_MARK):
             name += RETRY_MARK
@@ -83,13 +87,19 @@ class Work:
         with self.store.local_copy(self.table(stage, chunk)) as path:
             return read_rows(path)
 
+    def outcomes(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any] | None]:
+        """A later stage's drops by sample, None where it has a result."""
+        with self.store.local_copy(self.table(stage, chunk)) as path:
+            table = pq.ParquetFile(path).read(columns=["sample_id", "drop"])
+        return dict(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
+
     def samples(self, stage: str, chunk: Chunk) -> list[Sample]:
         """The samples that reach a stage, with everything the stages before it added."""
         samples = list(self.ingested(chunk))
         for name in upstream(stage):
             rows = self.rows(name, chunk)
             samples = [
-                with_payload(name, sample, row)
+                STAGES[name].with_row(sample, row)
                 for sample in samples
                 if (row := rows.get(sample.sample_id)) is not None and row["drop"] is None
             ]
@@ -122,27 +132,6 @@ class Work:
                 for reason, number in reasons.items():
                     drops[reason] = drops.get(reason, 0) + number
         return total, drops
-
-    def drops(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
-        """Every dropped image of a chunk once, at the first stage that dropped it."""
-        rows = self.ingest_rows(chunk)
-        skip = set(chunk.skip)
-        later = {stage: self.rows(stage, chunk) for stage in STAGES[1:]}
-        for number, row in enumerate(rows):
-            if number in skip:
-                continue
-            stage, drop = "ingest", row["drop"]
-            for name in STAGES[1:]:
-                if drop is not None:
-                    break
-                stage, drop = name, later[name].get(row["sample_id"], {}).get("drop")
-            if drop is not None:
-                yield {
-                    "sample_id": row["sample_id"],
-                    "source_path": row["source_path"],
-                    "stage": stage,
-                    **drop,
-                }
 
 
 def _key(chunk: Chunk, beside: list[str]) -> str:

@@ -135,5 +135,5 @@ def need_pairs(collection: Collection, task: str) -> None:
     if not any(collection.pairs(i) for i in range(len(collection.captions))):
         raise InputError(
             f"{collection.name}: no image has a local pair, which {task} measures; give a glit "
-            "dataset built with the propose and match stages"
+            "dataset built by glit build"
         )

@@ -20,7 +20,9 @@ import psutil
 import ray
 from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError
 
+from glit.backends.device import best_device
 from glit.errors import GlitError, RunError
+from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Tally, Task, Worker
 
 _IN_FLIGHT = 2  # one at work, one waiting at the actor's door
@@ -37,7 +39,6 @@ class _Failure:
     exit_code: int
 
 
-@ray.remote(max_restarts=0, max_task_retries=0)
 class _Actor:
     """A worker process. Errors come back as values, so that only a death is an exception."""
 
@@ -45,6 +46,7 @@ class _Actor:
         self._worker: Worker | None = None
 
     def open(self, task: Task) -> _Failure | None:
+        prepare_own_process()
         self._worker = None
         return _guarded(lambda: setattr(self, "_worker", task.open()))
 
@@ -62,6 +64,9 @@ class _Actor:
         assert self._worker is not None
         worker = self._worker
         return _guarded(lambda: worker.size(unit))
+
+
+_RemoteActor: Any = ray.remote(max_restarts=0, max_task_retries=0)(_Actor)
 
 
 def _guarded(call: Callable[[], Any]) -> Any:
@@ -91,6 +96,14 @@ class RayExecutor:
         if not ray.is_initialized():
             _start_ray()
             self._started_here = True
+
+    @property
+    def device(self) -> str:
+        """See :class:`glit.executors.protocols.Executor`; the cluster's, whatever this node has."""
+        if ray.cluster_resources().get("GPU", 0) >= 1:
+            return "cuda"
+        here = best_device() if len(ray.nodes()) == 1 else "cpu"
+        return "cpu" if here == "cuda" else here  # a GPU that Ray does not know is not used
 
     def run(self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
@@ -138,7 +151,7 @@ class RayExecutor:
             self._await_open(task, slot, reference)
 
     def _new_actor(self) -> Any:
-        return _Actor.options(num_cpus=1, num_gpus=1 if self._opened_gpu else 0).remote()
+        return _RemoteActor.options(num_cpus=1, num_gpus=1 if self._opened_gpu else 0).remote()
 
     def _await_open(self, task: Task, slot: _Slot, reference: Any) -> None:
         for _ in range(_START_FAILURES):

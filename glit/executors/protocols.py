@@ -59,6 +59,11 @@ class Task(Protocol):
 class Executor(Protocol):
     """Runs a task over units."""
 
+    @property
+    def device(self) -> str:
+        """The best device that its workers have: ``cuda``, ``mps`` or ``cpu``."""
+        ...
+
     def run(self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]) -> None:
         """Do every unit; ``on_done`` is called in the driver, in the order units finish.
 

@@ -1,79 +1,82 @@
-"""What every stage is: one record in, one record or one drop out, in order."""
+"""What every step of the flow declares of itself, and what a stage does.
+
+A step is one file with one class. The class attributes say what it is called, what it needs, how
+it is configured and what it adds to a sample; an instance is the step at work in a worker.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
+from glit.backends.base import Backend
 from glit.errors import GlitError
-from glit.images import ImageError, Pixels, decode
 from glit.records import Drop, Sample
-from glit.storage import Store
+from glit.schema import Columns
+from glit.stages.image_source import ImageSource
+from glit.stages.plan import Plan, Recipe
 
 Outcome = Sample | Drop
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-class Stage(Protocol):
-    """A step of the flow, opened once in a worker and then fed chunks.
-
-    ``process`` answers with exactly one outcome per sample, in order.
-    """
+class Step(ABC):
+    """A step of the flow, as the plan sees it."""
 
     name: ClassVar[str]
+    """Also the name of its table in a recipe."""
+    version: ClassVar[int]
+    """Raised whenever its code would answer differently for the same input."""
+    needs: ClassVar[tuple[str, ...]]
+    """The steps whose tables it reads."""
+    config: ClassVar[type]
+    """Its table in a recipe: a frozen dataclass."""
+    columns: ClassVar[Columns] = ()
+    """What its table adds to a sample."""
 
-    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]: ...
+    @classmethod
+    def backend(cls, config: Any) -> Backend | None:
+        """The backend that a configuration asks for."""
+        return None
+
+    @classmethod
+    def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
+        """The models it opens, by role: name and revision."""
+        return {}
+
+    @classmethod
+    def identity(cls, plan: Plan) -> Mapping[str, Any]:
+        """What decides its results beside its configuration: models, prompts, foreign keys."""
+        return {}
 
 
-class ImageSource:
-    """Decoded images of samples, read ahead of the model by threads.
+class Stage(Step):
+    """A step that turns samples into samples: one in, one or its drop out, in order.
 
-    Args:
-        store: where the images lie.
-        threads: decoders at work.
-        ahead: images decoded before they are asked for; bounds the memory.
+    ``open`` may give an instance of a subclass, by backend; its class attributes are the same.
     """
 
-    def __init__(self, store: Store, *, threads: int = 2, ahead: int = 32) -> None:
-        self._store = store
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
-        self._ahead = ahead
+    @classmethod
+    @abstractmethod
+    def open(cls, plan: Plan) -> Self:
+        """Load the model; the expensive part of starting a worker."""
 
-    def load(self, sample: Sample) -> Pixels | Drop:
-        """Pixels of a sample, or the drop it becomes if its file is gone or another one."""
-        try:
-            data = self._store.read(sample.source_path)
-        except OSError as error:
-            return Drop(reason="unreadable", message=str(error))
-        if hashlib.sha256(data).hexdigest() != sample.sample_id:
-            return Drop(reason="image_changed", message="the file's bytes are not those of ingest")
-        try:
-            return decode(data)
-        except ImageError as error:
-            return Drop(reason=error.reason, message=str(error))
+    @abstractmethod
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        """Exactly one outcome per sample, in order."""
 
-    def each(self, samples: Sequence[Sample]) -> Iterator[Pixels | Drop]:
-        """Pixels or a drop for each sample, in order."""
-        waiting = iter(samples)
-        queue: list[Future[Pixels | Drop]] = [
-            self._pool.submit(self.load, sample) for sample in islice(waiting, self._ahead)
-        ]
-        while queue:
-            result = queue.pop(0).result()
-            for sample in islice(waiting, 1):
-                queue.append(self._pool.submit(self.load, sample))
-            yield result
+    @classmethod
+    @abstractmethod
+    def row(cls, sample: Sample) -> dict[str, Any]:
+        """A finished sample's columns."""
 
-    def text(self, path: str) -> str | None:
-        """A small text file beside the images; None when there is none."""
-        try:
-            return self._store.read(path).decode("utf-8-sig")
-        except FileNotFoundError:
-            return None
+    @classmethod
+    @abstractmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        """The sample with these columns read back in."""
 
 
 def batched(items: Iterable[In], size: int) -> Iterator[list[In]]:

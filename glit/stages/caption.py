@@ -6,21 +6,28 @@ import dataclasses
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from PIL import Image
 
-from glit.backends.protocols import Captioner, RawCaption
-from glit.config import CaptionConfig
+from glit import rows
+from glit.backends.base import Backend
+from glit.backends.captioners import CAPTIONERS
+from glit.backends.protocols import Captioner, CaptionerConfig, CaptionLookup, RawCaption
+from glit.config import Choice, need
 from glit.images import Pixels
 from glit.records import Caption, Drop, Sample
+from glit.schema import CAPTION_SOURCE
+from glit.sentences import make_splitter
 from glit.spans import Span
-from glit.stages.base import ImageSource, Outcome, batched, isolate
-from glit.stages.brought import BroughtCaptions
+from glit.stages.base import Outcome, Stage, batched, isolate
+from glit.stages.image_source import ImageSource
+from glit.stages.plan import Plan, Recipe
 
-VERSION = 2
 SECOND_TRY_TEMPERATURE = 0.7
 _REFUSAL = re.compile(
     r"^\W*(i['’]?m sorry|i am sorry|sorry\b|i apologi[sz]e|unfortunately,? i\b|as an ai\b"
@@ -29,17 +36,98 @@ _REFUSAL = re.compile(
 )
 
 
-class CaptionStage:
-    """Asks the captioner, checks what it says, and asks once more where that was no good."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptionConfig(CaptionerConfig):
+    """Where long captions come from."""
 
-    name: ClassVar[str] = "caption"
+    backend: str = "transformers"
+    """``vllm``, ``endpoint`` or ``transformers`` write captions; ``provided`` reads --captions
+    FILE, ``sidecar`` NAME.txt beside the image."""
+    prompt: str = ""
+    """A prompt file; empty takes glit's own (pipelines/prompts/describe.txt)."""
+    temperature: float = 0.0
+    """0 is greedy; a second try after a bad caption always samples, at 0.7."""
+    max_image_side: int = 0
+    """Images are shrunk to this longer side before captioning; 0 leaves them."""
+    options: Any = None
+    """Keys of the backend's own."""
+    choice: ClassVar[Choice] = Choice(
+        key="backend", options=lambda: {name: b.options for name, b in CAPTIONERS.items()}
+    )
+
+    def __post_init__(self) -> None:
+        CaptionerConfig.__post_init__(self)
+        need(self.temperature >= 0, f"[caption] temperature: found {self.temperature}, want >= 0")
+
+
+class CaptionStage(Stage):
+    """A caption for every image."""
+
+    name = "caption"
+    version = 2
+    needs = ("ingest",)
+    config = CaptionConfig
+    columns = (("caption", pa.string()), ("caption_source", CAPTION_SOURCE))
+
+    @classmethod
+    def backend(cls, config: CaptionConfig) -> Backend:
+        """See :class:`Step`."""
+        return CAPTIONERS[config.backend]
+
+    @classmethod
+    def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
+        """See :class:`Step`."""
+        config = recipe.of(CaptionConfig)
+        needs = cls.backend(config).needs_model
+        return {"captioner": (config.model, config.revision)} if needs else {}
+
+    @classmethod
+    def identity(cls, plan: Plan) -> Mapping[str, Any]:
+        """See :class:`Step`. Captions that the token limit cut are trimmed by the splitter."""
+        model = plan.models.get("captioner")
+        return {
+            "model": model.identity() if model else {},
+            "prompt": plan.prompt,
+            "splitter": [plan.recipe.split.splitter, plan.recipe.split.language],
+            "brought": plan.captions_sha256,
+        }
+
+    @classmethod
+    def open(cls, plan: Plan) -> CaptionStage:
+        """See :class:`Stage`."""
+        config = plan.config(CaptionConfig)
+        backend = cls.backend(config)
+        if backend.reads != "pixels":
+            return LookUpCaptions(backend.make(plan.brought))
+        model = plan.models.get("captioner")
+        return WriteCaptions(
+            config,
+            backend.make(config, model, plan.prompt),
+            revision=model.revision if model else "",
+            prompt=plan.prompt,
+            splitter=make_splitter(plan.recipe.split.splitter, plan.recipe.split.language),
+        )
+
+    @classmethod
+    def row(cls, sample: Sample) -> dict[str, Any]:
+        """See :class:`Stage`."""
+        assert sample.caption is not None
+        return rows.caption_row(sample.caption)
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        """See :class:`Stage`."""
+        return dataclasses.replace(sample, caption=rows.caption(row))
+
+
+class WriteCaptions(CaptionStage):
+    """Asks the captioner, checks what it says, and asks once more where that was no good."""
 
     def __init__(
         self,
         config: CaptionConfig,
         captioner: Captioner,
         *,
-        model: str,
         revision: str,
         prompt: str,
         splitter: Callable[[str], list[Span]],
@@ -47,7 +135,6 @@ class CaptionStage:
         self._config = config
         self._captioner = captioner
         self._splitter = splitter
-        self._model = model
         self._revision = revision
         self._prompt_sha256 = hashlib.sha256(prompt.encode()).hexdigest()
 
@@ -96,8 +183,8 @@ class CaptionStage:
             )
         caption = Caption(
             text=text,
-            kind=self._captioner.kind,
-            model=self._model,
+            kind=self._config.backend,
+            model=self._config.model,
             revision=self._revision,
             prompt_sha256=self._prompt_sha256,
             trimmed=answer.cut,
@@ -105,16 +192,14 @@ class CaptionStage:
         return dataclasses.replace(sample, caption=caption)
 
 
-class BroughtCaptionStage:
+class LookUpCaptions(CaptionStage):
     """Takes the user's own captions; they are trusted, only emptiness is a fault."""
 
-    name: ClassVar[str] = "caption"
-
-    def __init__(self, brought: BroughtCaptions) -> None:
-        self._brought = brought
+    def __init__(self, lookup: CaptionLookup) -> None:
+        self._lookup = lookup
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        found = self._brought.find([sample.source_path for sample in samples], images)
+        found = self._lookup.find([sample.source_path for sample in samples], images.text)
         for sample, text in zip(samples, found, strict=True):
             if isinstance(text, Drop):
                 yield text
@@ -124,7 +209,7 @@ class BroughtCaptionStage:
                 yield Drop(reason="empty_caption", message="the caption has no words")
                 continue
             caption = Caption(
-                text=text, kind="provided", model=self._brought.name, revision="", prompt_sha256=""
+                text=text, kind="provided", model=self._lookup.name, revision="", prompt_sha256=""
             )
             yield dataclasses.replace(sample, caption=caption)
 

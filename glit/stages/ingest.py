@@ -5,14 +5,57 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
-from glit.config import IngestConfig
+import pyarrow as pa
+
+from glit.config import need, speed_only
 from glit.images import ImageError, decode, perceptual_hash
 from glit.records import Drop
+from glit.rows import drop_row
+from glit.stages import dedup
+from glit.stages.base import Step
 from glit.storage import Entry, Store
 
-VERSION = 1
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestConfig:
+    """Which files become samples."""
+
+    chunk_size: int = speed_only(0)
+    """Images in a chunk, the unit of work and of resumption. 0 is a sixteenth of the images,
+    between 16 and 256, so that small jobs keep every worker busy."""
+    max_pixels: int = 150_000_000
+    """Images with more pixels are dropped as ``too_large`` before they are decoded."""
+    min_side: int = 16
+    """Images with a shorter side are dropped as ``too_small``."""
+    near_duplicates: int = -1
+    """Perceptual-hash bits (of 64) up to which two images count as the same; -1 turns it off."""
+
+    def __post_init__(self) -> None:
+        need(self.chunk_size >= 0, f"[ingest] chunk_size: found {self.chunk_size}, want >= 0")
+        need(self.min_side >= 1, f"[ingest] min_side: found {self.min_side}, want >= 1")
+        need(
+            -1 <= self.near_duplicates <= 16,
+            f"[ingest] near_duplicates: found {self.near_duplicates}, want -1 (off) to 16 bits",
+        )
+
+
+class Ingest(Step):
+    """The files of the listing as samples; duplicates are found over all of its tables."""
+
+    name = "ingest"
+    version = 1 + dedup.VERSION
+    needs = ()
+    config = IngestConfig
+    columns = (
+        ("source_path", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("num_bytes", pa.int64()),
+        ("perceptual_hash", pa.int64()),
+    )
 
 
 def ingest(
@@ -51,8 +94,4 @@ def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
 
 
 def _dropped(row: dict[str, Any], reason: str, message: str) -> dict[str, Any]:
-    drop = Drop(reason=reason, message=message)
-    return {
-        **row,
-        "drop": {"reason": drop.reason, "message": drop.message, "attempt": drop.attempt},
-    }
+    return {**row, "drop": drop_row(Drop(reason=reason, message=message))}

@@ -8,30 +8,72 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.build.tables import (
-    PINNED,
-    caption_payload,
-    matches_payload,
-    regions_payload,
-    sentences_payload,
-)
-from glit.config import PackConfig
+from glit.config import need
 from glit.errors import RunError
 from glit.images import decode, encode_smaller
+from glit.parquet import PINNED
 from glit.records import Box, Sample
 from glit.schema import DATASET_SCHEMA
+from glit.stages.base import Step
+from glit.stages.caption import CaptionStage
+from glit.stages.pair import PairStage
+from glit.stages.propose import ProposeStage
+from glit.stages.score import ScoreStage
+from glit.stages.split import SplitStage
 from glit.storage import Store
 
-VERSION = 1
 _ROW_GROUP_BYTES = 64 << 20
 _ROW_OVERHEAD_BYTES = 4096  # text, boxes and similarities of a row, roughly
 _UNCOMPRESSED = {"image.bytes"}  # JPEG and PNG do not get smaller
+_PARTS = (CaptionStage, SplitStage, ProposeStage, ScoreStage, PairStage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackConfig:
+    """How the dataset's files are cut."""
+
+    image_store: Literal["bytes", "path"] = "bytes"
+    """``path`` leaves images where they are and stores only their paths."""
+    max_side: int = 0
+    """Larger images are re-encoded to this longer side, boxes moved with them; 0 is off."""
+    min_files: int = 8
+    """At least this many data files if there are as many samples: training workers want them."""
+    max_file_mb: int = 400
+    """Data files are closed before they grow beyond this."""
+    row_group_rows: int = 100
+    """Rows of a row group; fewer when images are large (a group stays under 100 MB)."""
+
+    def __post_init__(self) -> None:
+        need(self.min_files >= 1, f"[pack] min_files: found {self.min_files}, want >= 1")
+        need(
+            1 <= self.max_file_mb <= 480,
+            f"[pack] max_file_mb: found {self.max_file_mb}, want 1 to 480",
+        )
+        need(self.row_group_rows >= 1, "[pack] row_group_rows: want >= 1")
+        need(
+            self.max_side == 0 or self.max_side >= 32,
+            f"[pack] max_side: found {self.max_side}, want 0 or >= 32",
+        )
+        need(
+            not (self.max_side and self.image_store == "path"),
+            "[pack] max_side: images that stay where they are cannot be made smaller; "
+            "want image_store = 'bytes'",
+        )
+
+
+class Pack(Step):
+    """The finished samples in data files."""
+
+    name = "pack"
+    version = 1
+    needs = ("pair",)
+    config = PackConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +231,7 @@ def dataset_row(sample: Sample, images: Store, config: PackConfig) -> dict[str, 
         "source_path": sample.source_path,
         "width": sample.width,
         "height": sample.height,
-        **caption_payload(sample),
-        **sentences_payload(sample),
-        **regions_payload(sample),
-        **matches_payload(sample),
+        **{name: value for part in _PARTS for name, value in part.row(sample).items()},
     }
 
 

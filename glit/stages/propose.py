@@ -4,60 +4,156 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
-from glit.backends.protocols import Detector, RegionReader
-from glit.config import ProposeConfig
-from glit.geometry import area_ratio_mask, grid_boxes, suppress_duplicates
-from glit.records import Box, Drop, Region, Sample
-from glit.stages.base import ImageSource, Outcome, batched, isolate
+from glit import rows
+from glit.backends.base import Backend
+from glit.backends.proposers import PROPOSERS
+from glit.backends.proposers.grid import Grid
+from glit.backends.protocols import Detector, ProposerConfig, RegionLayout, RegionReader
+from glit.config import Choice, need
+from glit.geometry import area_ratio_mask, suppress_duplicates
+from glit.records import Drop, Region, Sample
+from glit.schema import REGION
+from glit.stages.base import Outcome, Stage, batched, isolate
+from glit.stages.image_source import ImageSource
+from glit.stages.plan import Plan, Recipe
 
-VERSION = 3
+_AND_GRID = "+grid"
 _GROUP = 4  # detector batches looked at together, so that images of one shape can meet
 
 
-class ProposeStage:
-    """Regions of every image: the detector's, then the grid's (FAST-GOAL, section III-A)."""
+def _backends() -> dict[str, Backend]:
+    """Every proposer, and every one that finds something together with the grid."""
+    both = {f"{name}{_AND_GRID}": b for name, b in PROPOSERS.items() if b.reads != "nothing"}
+    return PROPOSERS | both
 
-    name: ClassVar[str] = "propose"
 
-    def __init__(self, config: ProposeConfig, detector: Detector | None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeConfig(ProposerConfig):
+    """Which regions compete for a sentence."""
+
+    backend: str = "yolos+grid"
+    """``yolos+grid`` is FLISM's, ``sam`` is LISM's; ``sa1b`` takes LISM's masks from NAME.json
+    beside the image, as SA-1B ships them; ``+grid`` adds the grid to any."""
+    max_iou: float = 0.9
+    """Of two detections that overlap more than this, the better scored one stays."""
+    options: Any = None
+    """Keys of the backend's own."""
+    choice: ClassVar[Choice] = Choice(
+        key="backend", options=lambda: {name: each.options for name, each in _backends().items()}
+    )
+
+    def __post_init__(self) -> None:
+        ProposerConfig.__post_init__(self)
+        need(0 <= self.max_iou <= 1, f"[propose] max_iou: found {self.max_iou}, want 0 to 1")
+
+
+class ProposeStage(Stage):
+    """Regions of every image: the proposer's, then the grid's (FAST-GOAL, section III-A)."""
+
+    name = "propose"
+    version = 3
+    needs = ("ingest",)
+    config = ProposeConfig
+    columns = (("regions", pa.list_(REGION)),)
+
+    def __init__(self, config: ProposeConfig) -> None:
         self._config = config
+        self._measures_area = self.backend(config).measures_area
+        self._grid: RegionLayout | None = Grid() if config.backend.endswith(_AND_GRID) else None
+
+    @classmethod
+    def backend(cls, config: ProposeConfig) -> Backend:
+        """See :class:`Step`."""
+        return _backends()[config.backend]
+
+    @classmethod
+    def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
+        """See :class:`Step`."""
+        config = recipe.of(ProposeConfig)
+        needs = cls.backend(config).needs_model
+        return {"proposer": (config.model, config.revision)} if needs else {}
+
+    @classmethod
+    def identity(cls, plan: Plan) -> Mapping[str, Any]:
+        """See :class:`Step`."""
+        model = plan.models.get("proposer")
+        return {"model": model.identity() if model else {}}
+
+    @classmethod
+    def open(cls, plan: Plan) -> ProposeStage:
+        """See :class:`Stage`."""
+        config = plan.config(ProposeConfig)
+        backend = cls.backend(config)
+        kinds = {"pixels": DetectRegions, "file": ReadRegions, "nothing": LayRegions}
+        return kinds[backend.reads](config, backend.make(config, plan.models.get("proposer")))
+
+    def finished(self, sample: Sample, found: list[Region]) -> Outcome:
+        """The sample with those of its regions that pass the filters; a drop when none does."""
+        size = {"width": sample.width, "height": sample.height}
+        grid = self._grid.regions(**size) if self._grid else []
+        good = found if self._measures_area else of_good_size(found, config=self._config, **size)
+        kept = select(good, grid, config=self._config)
+        if not kept:
+            return Drop(
+                reason="no_region",
+                message=f"none of {len(found)} regions passed the filters of [propose]"
+                if found
+                else "nothing was detected",
+            )
+        return dataclasses.replace(sample, regions=tuple(kept))
+
+    @classmethod
+    def row(cls, sample: Sample) -> dict[str, Any]:
+        """See :class:`Stage`."""
+        return {"regions": [rows.region_row(region) for region in sample.regions or ()]}
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        """See :class:`Stage`."""
+        return dataclasses.replace(sample, regions=tuple(map(rows.region, row["regions"])))
+
+
+class DetectRegions(ProposeStage):
+    """By a detector that looks at the images."""
+
+    def __init__(self, config: ProposeConfig, detector: Detector) -> None:
+        super().__init__(config)
         self._detector = detector
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        if self._detector is None:
-            yield from (finish(sample, [], self._config) for sample in samples)
-            return
+        """See :class:`Stage`."""
         loaded = zip(samples, images.each(samples), strict=True)
         for group in batched(loaded, self._config.batch_size * _GROUP):
             good = [image for _, image in group if not isinstance(image, Drop)]
-            found = iter(isolate(good, self._detector.detect) if good else [])
+            found = iter(isolate(good, self._detector.detect))
             for sample, image in group:
                 result = image if isinstance(image, Drop) else next(found)
-                failed = isinstance(result, Drop)
-                yield result if failed else finish(sample, result, self._config)
+                yield result if isinstance(result, Drop) else self.finished(sample, result)
 
 
-class ShippedRegionsStage:
-    """Regions that lie beside the images in files; no pixel is looked at."""
-
-    name: ClassVar[str] = "propose"
+class ReadRegions(ProposeStage):
+    """Out of files beside the images; no pixel is looked at."""
 
     def __init__(self, config: ProposeConfig, reader: RegionReader) -> None:
-        self._config = config
+        super().__init__(config)
         self._reader = reader
+        self._suffix = self.backend(config).beside
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        """See :class:`Stage`."""
         for sample in samples:
             found = self._read(sample, images)
-            yield found if isinstance(found, Drop) else finish(sample, found, self._config)
+            yield found if isinstance(found, Drop) else self.finished(sample, found)
 
     def _read(self, sample: Sample, images: ImageSource) -> list[Region] | Drop:
-        beside = posixpath.splitext(sample.source_path)[0] + self._reader.suffix
+        beside = posixpath.splitext(sample.source_path)[0] + self._suffix
         try:
             text = images.text(beside)
         except (OSError, UnicodeDecodeError) as error:
@@ -70,63 +166,43 @@ class ShippedRegionsStage:
             return Drop(reason="bad_masks", message=f"{beside}: {error}")
 
 
-def finish(sample: Sample, detections: list[Region], config: ProposeConfig) -> Outcome:
-    """The sample with those of its regions that pass the filters; a drop when none does."""
-    grid = grid_regions(sample.width, sample.height) if "grid" in config.backend.split("+") else []
-    kept = select(detections, grid, width=sample.width, height=sample.height, config=config)
-    if not kept:
-        return Drop(
-            reason="no_region",
-            message=f"none of {len(detections)} regions passed the filters of [propose]"
-            if detections
-            else "nothing was detected",
-        )
-    return dataclasses.replace(sample, regions=tuple(kept))
+class LayRegions(ProposeStage):
+    """By the size of the image alone."""
+
+    def __init__(self, config: ProposeConfig, layout: RegionLayout) -> None:
+        super().__init__(config)
+        self._grid = layout
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        """See :class:`Stage`."""
+        return (self.finished(sample, []) for sample in samples)
 
 
-def grid_regions(width: int, height: int) -> list[Region]:
-    """The five grid regions of an image."""
-    return [
-        Region(
-            box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
-            score=1.0,
-            label=name,
-            source="centre" if name == "centre" else "quadrant",
-        )
-        for name, (x0, y0, x1, y1) in grid_boxes(width=width, height=height).items()
-    ]
+def of_good_size(
+    regions: Sequence[Region], *, width: int, height: int, config: ProposerConfig
+) -> list[Region]:
+    """Regions whose box is inside the area limits, for an image of so many pixels."""
+    boxes = np.array([r.box.xyxy for r in regions], dtype=np.float64).reshape(-1, 4)
+    good = area_ratio_mask(
+        boxes, width=width, height=height, min_ratio=config.min_area, max_ratio=config.max_area
+    )
+    return [region for region, keep in zip(regions, good, strict=True) if keep]
 
 
 def select(
-    detections: Sequence[Region],
-    grid: Sequence[Region],
-    *,
-    width: int,
-    height: int,
-    config: ProposeConfig,
+    found: Sequence[Region], grid: Sequence[Region], *, config: ProposeConfig
 ) -> list[Region]:
-    """Detections that pass the filters, best first, then the whole grid.
+    """Regions that stay, best first, then the whole grid.
 
-    Detections outside the area limits go; of near-duplicates the best scored stays, and one
-    that repeats a grid cell gives way to it; the cap takes the worst detections, never the grid.
+    Of near-duplicates the best scored stays, and one that repeats a grid cell gives way to it;
+    the cap takes the worst, never the grid.
     """
-    everything = [*grid, *_of_good_size(detections, width=width, height=height, config=config)]
+    everything = [*grid, *found]
     if not everything:
         return []
     boxes = np.array([region.box.xyxy for region in everything], dtype=np.float64)
-    scores = np.array([region.score for region in everything])
+    scores = np.array([region.score for region in everything], dtype=np.float64)
     scores[: len(grid)] = np.inf  # the grid is never the one to give way
     kept = suppress_duplicates(boxes, scores, max_iou=config.max_iou)
     chosen = [everything[index] for index in kept if index >= len(grid)]
     return [*chosen[: config.max_regions - len(grid)], *grid]
-
-
-def _of_good_size(
-    detections: Sequence[Region], *, width: int, height: int, config: ProposeConfig
-) -> list[Region]:
-    """Detections inside the area limits; SAM's were measured as masks already."""
-    boxes = np.array([r.box.xyxy for r in detections], dtype=np.float64).reshape(-1, 4)
-    good = area_ratio_mask(
-        boxes, width=width, height=height, min_ratio=config.min_area, max_ratio=config.max_area
-    )
-    return [r for r, keep in zip(detections, good, strict=True) if keep or r.source == "sam"]

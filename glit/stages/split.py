@@ -3,86 +3,79 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
+import pyarrow as pa
+
+from glit import rows
 from glit.backends.tokenizer import TextTokenizer
-from glit.config import SplitConfig
-from glit.errors import MissingExtraError, UserError
+from glit.config import need
 from glit.records import Drop, Sample, Sentence
-from glit.spans import Span, locate, split_at_dots, token_spans
-from glit.stages.base import ImageSource, Outcome
-
-VERSION = 2
-_UNUSUAL_SPACE = re.compile(r"[^\S\n ]")
-Splitter = Callable[[str], list[Span]]
-
-
-def make_splitter(name: str, language: str) -> Splitter:
-    """The named splitter: text to character spans of its sentences.
-
-    Raises:
-        MissingExtraError: NLTK is not installed.
-        UserError: NLTK's Punkt data is not on this machine.
-    """
-    if name == "dot":
-        return split_at_dots
-    if name == "punkt":
-        return _punkt(language)
-    assert name == "sentencex", name
-    import importlib
-
-    segment = importlib.import_module("sentencex").segment  # compiled, without types
-
-    def split(text: str) -> list[Span]:
-        # it panics on some unusual spaces; plain ones of the same length keep every span
-        plain = _UNUSUAL_SPACE.sub(" ", text)
-        return locate(segment(language, plain), plain)
-
-    return split
+from glit.schema import SENTENCE
+from glit.sentences import make_splitter
+from glit.spans import token_spans
+from glit.stages.base import Outcome, Stage
+from glit.stages.image_source import ImageSource
+from glit.stages.plan import Plan, Recipe
 
 
-def _punkt(language: str) -> Splitter:
-    try:
-        from nltk.tokenize.punkt import PunktTokenizer
-    except ImportError as error:
-        raise MissingExtraError(
-            "nltk", extra="punkt", needed_for="split.splitter = 'punkt'"
-        ) from error
-    names = {"en": "english", "de": "german", "fr": "french", "es": "spanish", "it": "italian"}
-    try:
-        tokenizer = PunktTokenizer(names.get(language, language))
-    except LookupError as error:
-        raise UserError(
-            "split.splitter = 'punkt': NLTK has no Punkt data here; run "
-            "python -m nltk.downloader punkt_tab on a connected machine, or use 'sentencex'"
-        ) from error
-    return lambda text: _trimmed(tokenizer.span_tokenize(text), text)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitConfig:
+    """How captions become sentences, and which tokens those are."""
+
+    splitter: Literal["sentencex", "punkt", "dot"] = "sentencex"
+    """``punkt`` is NLTK's; ``dot`` splits at every full stop, as the papers' scripts do."""
+    language: str = "en"
+    """Language code for sentencex and Punkt."""
+    tokenizer: str = ""
+    """Model whose tokenizer gives the token spans; empty takes the matcher's."""
+    context: int = 248
+    """Window of the stretched text encoder; a span beyond it is not ``in_window``."""
+    short_context: int = 77
+    """A sentence longer than this alone is ``truncated`` when it is embedded."""
+
+    def __post_init__(self) -> None:
+        need(
+            3 <= self.short_context <= self.context,
+            f"[split] short_context: found {self.short_context}, want 3 to context",
+        )
 
 
-def _trimmed(spans: Iterator[Span], text: str) -> list[Span]:
-    result = []
-    for start, end in spans:
-        piece = text[start:end]
-        left = start + len(piece) - len(piece.lstrip())
-        right = start + len(piece.rstrip())
-        if left < right:
-            result.append((left, right))
-    return result
-
-
-class SplitStage:
+class SplitStage(Stage):
     """Sentences of every caption."""
 
-    name: ClassVar[str] = "split"
+    name = "split"
+    version = 2
+    needs = ("caption",)
+    config = SplitConfig
+    columns = (("sentences", pa.list_(SENTENCE)),)
 
     def __init__(self, config: SplitConfig, tokenizer: TextTokenizer) -> None:
         self._config = config
         self._tokenizer = tokenizer
         self._splitter = make_splitter(config.splitter, config.language)
 
+    @classmethod
+    def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
+        """See :class:`Step`; no weights are loaded, a tokenizer is."""
+        name = recipe.of(SplitConfig).tokenizer
+        matcher = (recipe.score.model, recipe.score.revision)
+        return {"tokenizer": (name, "main") if name else matcher}
+
+    @classmethod
+    def identity(cls, plan: Plan) -> Mapping[str, Any]:
+        """See :class:`Step`."""
+        return {"tokenizer": plan.models["tokenizer"].identity()}
+
+    @classmethod
+    def open(cls, plan: Plan) -> SplitStage:
+        """See :class:`Stage`."""
+        return cls(plan.config(SplitConfig), TextTokenizer(plan.models["tokenizer"].path))
+
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        """See :class:`Stage`."""
         for sample in samples:
             assert sample.caption is not None
             sentences = self.sentences(sample.caption.text)
@@ -111,3 +104,13 @@ class SplitStage:
             )
             for (start, end), (first, last) in zip(spans, tokens, strict=True)
         )
+
+    @classmethod
+    def row(cls, sample: Sample) -> dict[str, Any]:
+        """See :class:`Stage`."""
+        return {"sentences": [rows.sentence_row(each) for each in sample.sentences or ()]}
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        """See :class:`Stage`."""
+        return dataclasses.replace(sample, sentences=tuple(map(rows.sentence, row["sentences"])))

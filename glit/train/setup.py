@@ -127,8 +127,8 @@ def _check_fit(config: TrainConfig, shards: Shards, objective: Objective) -> Non
     if objective.num_local and not shards.has_local_pairs():
         raise InputError(
             f"{shards.dataset}: no sample has a local pair, and train.objective = "
-            f"{config.objective!r} learns from them; use --objective clip, or build the dataset "
-            "with the propose and match stages"
+            f"{config.objective!r} learns from them; use --objective clip, or give a dataset "
+            "whose regions passed the rule of pairing"
         )
 
 

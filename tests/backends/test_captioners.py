@@ -19,10 +19,10 @@ import pytest
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.weights import resolve
-from glit.config import CaptionConfig
 from glit.errors import RunError, UserError
 from glit.images import decode
 from glit.resources import mini_model
+from glit.stages.caption import CaptionConfig
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def pictures(scenes) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def captioner():
     config = CaptionConfig(max_tokens=300)
-    return CAPTIONERS["transformers"](config, resolve("mini-captioner"), "Describe it.")
+    return CAPTIONERS["transformers"].make(config, resolve("mini-captioner"), "Describe it.")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_batch_invariance(captioner, pictures, captions):
 
 def test_a_short_limit_is_reported_as_a_cut(pictures):
     config = CaptionConfig(max_tokens=5)
-    made = CAPTIONERS["transformers"](config, resolve("mini-captioner"), "Describe it.")
+    made = CAPTIONERS["transformers"].make(config, resolve("mini-captioner"), "Describe it.")
     assert [c.cut for c in made.caption(pictures[:2], seeds=[0, 0], temperature=0.0)] == [True] * 2
 
 
@@ -112,7 +112,7 @@ def ask(server, pictures, **options):
     config = CaptionConfig(
         backend="endpoint", endpoint=server.url, model="m", **{"retries": 2} | options
     )
-    made = CAPTIONERS["endpoint"](config, None, "Describe it.")
+    made = CAPTIONERS["endpoint"].make(config, None, "Describe it.")
     return made.caption(pictures, seeds=list(range(len(pictures))), temperature=0.0)
 
 
@@ -149,7 +149,7 @@ def test_endpoint_that_is_not_there(pictures):
     config = CaptionConfig(
         backend="endpoint", endpoint="http://127.0.0.1:9/v1", retries=0, timeout_s=2
     )
-    made = CAPTIONERS["endpoint"](config, None, "p")
+    made = CAPTIONERS["endpoint"].make(config, None, "p")
     with pytest.raises(RunError, match="is the server up"):
         made.caption(pictures[:1], seeds=[0], temperature=0.0)
 
@@ -210,7 +210,7 @@ def test_vllm_through_its_http_server(pictures, captions, tmp_path):
             backend="endpoint", endpoint=f"http://127.0.0.1:{port}/v1", model="mini",
             max_tokens=300, batch_size=4,
         )  # fmt: skip
-        made = CAPTIONERS["endpoint"](config, None, "Describe it.")
+        made = CAPTIONERS["endpoint"].make(config, None, "Describe it.")
         found = made.caption(pictures, seeds=[0] * 8, temperature=0.0)
     finally:
         process.terminate()

@@ -10,13 +10,13 @@ from PIL import Image
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import CropSpec, cut_crops, whole_pixel_boxes
 from glit.backends.weights import resolve
-from glit.config import MatchConfig
 from glit.images import decode
+from glit.stages.score import ScoreConfig
 
 
 @pytest.fixture(scope="module")
 def matcher() -> ClipMatcher:
-    return ClipMatcher(MatchConfig(batch_size=16, device="cpu"), resolve("mini-matcher"))
+    return ClipMatcher(ScoreConfig(batch_size=16, device="cpu"), resolve("mini-matcher"))
 
 
 @pytest.fixture(scope="module")

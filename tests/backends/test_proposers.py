@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from glit.backends.proposers import DETECTORS
+from glit.backends.proposers import PROPOSERS
 from glit.backends.weights import resolve
-from glit.config import ProposeConfig
 from glit.errors import WeightsError
 from glit.images import decode
+from glit.stages.propose import ProposeConfig
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,9 @@ def pictures(scenes) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def yolos():
-    return DETECTORS["yolos"](ProposeConfig(batch_size=4, device="cpu"), resolve("mini-proposer"))
+    return PROPOSERS["yolos"].make(
+        ProposeConfig(batch_size=4, device="cpu"), resolve("mini-proposer")
+    )
 
 
 def library_boxes(yolos, image, threshold):
@@ -54,7 +56,7 @@ def test_yolos_gives_the_librarys_boxes_and_scores(yolos, pictures):
 
 def test_yolos_on_photographs_of_mixed_sizes_does_not_know_its_batch(photographs):
     config = ProposeConfig(batch_size=4, score_threshold=0.05, device="cpu")
-    yolos = DETECTORS["yolos"](config, resolve("mini-proposer"))
+    yolos = PROPOSERS["yolos"].make(config, resolve("mini-proposer"))
     photos = [decode(path.read_bytes()) for path in sorted(photographs.glob("*.jpg"))[:8]]
     assert len({photo.shape for photo in photos}) > 2
     together = yolos.detect(photos)
@@ -78,7 +80,7 @@ def resizing_yolos(tmp_path_factory):
     YolosForObjectDetection(config).save_pretrained(folder)
     YolosImageProcessor(size={"shortest_edge": 64, "longest_edge": 96}).save_pretrained(folder)
     options = ProposeConfig(batch_size=4, score_threshold=0.01, device="cpu")
-    return DETECTORS["yolos"](options, resolve(str(folder)))
+    return PROPOSERS["yolos"].make(options, resolve(str(folder)))
 
 
 def test_mixed_shapes_share_no_batch_and_change_no_box(resizing_yolos, photographs):
@@ -96,7 +98,7 @@ def test_an_image_thinner_than_a_patch_has_no_detections(resizing_yolos, picture
 
 
 def test_nan_is_a_failure_and_not_an_empty_picture(pictures):
-    detector = DETECTORS["yolos"](ProposeConfig(device="cpu"), resolve("mini-proposer"))
+    detector = PROPOSERS["yolos"].make(ProposeConfig(device="cpu"), resolve("mini-proposer"))
     detector.model.vit.layernorm.weight.data.fill_(float("nan"))
     with pytest.raises(FloatingPointError, match="YOLOS answered NaN"):
         detector.detect(pictures[:1])
@@ -115,7 +117,7 @@ def yolo_checkpoint(tmp_path_factory):
 
 def test_yolo_wants_its_pickle_allowed(yolo_checkpoint):
     with pytest.raises(WeightsError, match="allow_pickle = true"):
-        DETECTORS["yolo"](ProposeConfig(backend="yolo"), resolve(str(yolo_checkpoint)))
+        PROPOSERS["yolo"].make(ProposeConfig(backend="yolo"), resolve(str(yolo_checkpoint)))
 
 
 def test_yolo_boxes_are_ultralytics_own_and_do_not_know_their_batch(yolo_checkpoint, photographs):
@@ -124,7 +126,7 @@ def test_yolo_boxes_are_ultralytics_own_and_do_not_know_their_batch(yolo_checkpo
     config = ProposeConfig(
         backend="yolo", allow_pickle=True, score_threshold=1e-7, device="cpu", batch_size=3
     )
-    ours = DETECTORS["yolo"](config, resolve(str(yolo_checkpoint)))
+    ours = PROPOSERS["yolo"].make(config, resolve(str(yolo_checkpoint)))
     photos = [decode(path.read_bytes()) for path in sorted(photographs.glob("*.jpg"))[:2]]
     together = ours.detect(photos)
     library = YOLO(str(yolo_checkpoint), task="detect")
@@ -142,4 +144,4 @@ def test_a_wrong_folder_is_one_clear_error():
     with pytest.raises(WeightsError, match="cannot be loaded as YOLOS"):
         wrong = dataclasses.replace(resolve("mini-proposer"), path=resolve("mini-matcher").path)
         wrong = dataclasses.replace(wrong, path=wrong.path / "nothing")
-        DETECTORS["yolos"](ProposeConfig(), wrong)
+        PROPOSERS["yolos"].make(ProposeConfig(), wrong)

@@ -12,10 +12,10 @@ from building import run_build
 from pycocotools import mask as coco
 
 from glit.backends.proposers.sa1b import Sa1bReader
-from glit.config import ProposeConfig
 from glit.dataset.verify import verify
 from glit.rle import encode_rle
 from glit.scenes import write_scenes
+from glit.stages.propose import ProposeConfig
 
 
 def annotation(mask, *, number=0, score=0.95, packed=True):

@@ -10,20 +10,20 @@ import pytest
 import torch
 from building import run_build
 
-from glit.backends.proposers import DETECTORS
+from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.sam import shrink_large
 from glit.backends.sam.model import PRESETS, build_sam
 from glit.backends.weights import resolve
-from glit.config import ProposeConfig
 from glit.dataset.verify import verify
 from glit.errors import WeightsError
 from glit.geometry import iou
 from glit.images import decode
+from glit.stages.propose import ProposeConfig
 
 
 @pytest.fixture(scope="module")
 def detector():
-    return DETECTORS["sam"](ProposeConfig(device="cpu"), resolve("mini-segmenter"))
+    return PROPOSERS["sam"].make(ProposeConfig(device="cpu"), resolve("mini-segmenter"))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def pictures(scenes):
 
 def test_regions_are_masks_whose_own_area_keeps_to_the_limits(pictures):
     config = ProposeConfig(device="cpu", min_area=0.05, max_area=0.3)
-    detector = DETECTORS["sam"](config, resolve("mini-segmenter"))
+    detector = PROPOSERS["sam"].make(config, resolve("mini-segmenter"))
     for image, regions in zip(pictures, detector.detect(pictures), strict=True):
         (masks,) = detector.masks([image])
         good = (masks.area_px >= 0.05 * 128**2) & (masks.area_px <= 0.3 * 128**2)
@@ -60,14 +60,14 @@ def test_a_published_checkpoint_is_told_by_its_weights_and_wants_permission(tmp_
     path = tmp_path / "sam_vit_b.pth"
     torch.save(build_sam(PRESETS["vit_b"]).state_dict(), path)
     with pytest.raises(WeightsError, match="allow_pickle = true"):
-        DETECTORS["sam"](ProposeConfig(), resolve(str(path)))
+        PROPOSERS["sam"].make(ProposeConfig(), resolve(str(path)))
     allowed = ProposeConfig(allow_pickle=True, device="cpu")
-    made = DETECTORS["sam"](allowed, resolve(str(path)))
+    made = PROPOSERS["sam"].make(allowed, resolve(str(path)))
     encoder = made.masks.model.image_encoder
     assert (len(encoder.blocks), encoder.patch_embed.proj.out_channels) == (12, 768)
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(WeightsError, match="not a published segment-anything checkpoint"):
-        DETECTORS["sam"](allowed, resolve(str(path)))
+        PROPOSERS["sam"].make(allowed, resolve(str(path)))
 
 
 def test_the_whole_of_lism_on_scenes(scenes, tmp_path):
@@ -81,4 +81,4 @@ def test_the_whole_of_lism_on_scenes(scenes, tmp_path):
     assert any(wins) and not all(wins)
     assert {r["source"] for row in rows for r in row["regions"]} == {"sam"}
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["recipe"]["match"]["global_competes"] is True
+    assert manifest["recipe"]["pair"] == {"rule": "lism"}

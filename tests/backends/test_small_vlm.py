@@ -7,7 +7,7 @@ import pytest
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.weights import resolve
-from glit.config import CaptionConfig
+from glit.stages.caption import CaptionConfig
 
 TEMPLATE = (
     "<|im_start|>{% for m in messages %}{{m['role'].capitalize()}}:{% for c in m['content'] %}"
@@ -69,7 +69,7 @@ def checkpoint(tmp_path_factory):
 
 def test_images_of_mixed_shapes_are_captioned_as_they_would_be_alone(checkpoint):
     config = CaptionConfig(max_tokens=8, device="cpu")
-    captioner = CAPTIONERS["transformers"](config, resolve(str(checkpoint)), "Describe it.")
+    captioner = CAPTIONERS["transformers"].make(config, resolve(str(checkpoint)), "Describe it.")
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 255, (*s, 3), np.uint8) for s in ((40, 60), (60, 40), (40, 60))]
     together = captioner.caption(images, seeds=[0, 0, 0], temperature=0.0)

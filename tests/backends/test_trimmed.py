@@ -12,10 +12,11 @@ from transformers import (
 )
 
 from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers import DETECTORS
+from glit.backends.proposers import PROPOSERS
 from glit.backends.trimmed import trim_clip_vision, trim_yolos
 from glit.backends.weights import resolve
-from glit.config import MatchConfig, ProposeConfig
+from glit.stages.propose import ProposeConfig
+from glit.stages.score import ScoreConfig
 
 ATTENTIONS = ["eager", "sdpa"]
 
@@ -72,12 +73,12 @@ def test_yolos_detects_as_before_at_any_size(attention, mid_positions):
 
 
 def test_the_backends_are_trimmed():
-    matcher = ClipMatcher(MatchConfig(device="cpu"), resolve("mini-matcher"))
+    matcher = ClipMatcher(ScoreConfig(device="cpu"), resolve("mini-matcher"))
     side = matcher.spec.side
     with torch.inference_mode():
         seen = matcher.model.vision_model(pixel_values=torch.zeros(1, 3, side, side))
     assert seen.last_hidden_state.shape[1] == 1
-    yolos = DETECTORS["yolos"](ProposeConfig(device="cpu"), resolve("mini-proposer"))
+    yolos = PROPOSERS["yolos"].make(ProposeConfig(device="cpu"), resolve("mini-proposer"))
     height, width = yolos.model.config.image_size
     with torch.inference_mode():
         seen = yolos.model(pixel_values=torch.zeros(1, 3, height, width))

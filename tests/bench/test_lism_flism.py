@@ -32,9 +32,9 @@ from glit.bench.lism_flism.quality import judge
 from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
 from glit.bench.lism_flism.run import Request, run
 from glit.bench.lism_flism.show import main_rows, markdown, print_report
-from glit.config import SplitConfig
 from glit.errors import InputError, UserError, WeightsError
 from glit.geometry import area_ratio_mask, grid_boxes, iou
+from glit.stages.split import SplitConfig
 
 KEYS = [column.key for column in COLUMNS]
 
@@ -106,7 +106,8 @@ def test_random_weights_get_thirty_regions_in_every_column(random_tiny):
     assert random_tiny.settings.warm_up_images == 1
     for each in random_tiny.columns:
         assert each.regions_per_image == 30
-        assert each.crops_per_image == (31 if each.column.method == "lism" else 30)
+        scores_whole = each.column.method == "lism" or each.column.in_glit
+        assert each.crops_per_image == 30 + scores_whole
     assert random_tiny.quality is None
     assert any("speed only" in note and "30" in note for note in random_tiny.notes)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from glit.build.plan import make_plan
+from glit.errors import RecipeError
 from glit.recipe import load_recipe
 
 
-def folder(monkeypatch, recipe: str, *overrides: str, gpu: bool) -> str:
-    """Where regions would be kept on a machine with or without a GPU."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+def folder(recipe: str, *overrides: str, device: str) -> str:
+    """Where regions would be kept by workers of this device."""
     settings = ["caption.backend=sidecar", *overrides]
-    return make_plan(load_recipe(recipe, overrides=settings)).folder("propose")
+    return make_plan(load_recipe(recipe, overrides=settings), device=device).folder("propose")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +24,14 @@ def folder(monkeypatch, recipe: str, *overrides: str, gpu: bool) -> str:
         ("lism-mini", (), False),  # SAM computes in float32 everywhere
     ],
 )
-def test_regions_of_two_precisions_do_not_mix(monkeypatch, recipe, overrides, apart):
-    here, there = (folder(monkeypatch, recipe, *overrides, gpu=gpu) for gpu in (False, True))
+def test_regions_of_two_precisions_do_not_mix(recipe, overrides, apart):
+    here, there = (folder(recipe, *overrides, device=device) for device in ("cpu", "cuda"))
     assert (here != there) is apart
+
+
+@pytest.mark.parametrize("ignored", ["propose.precision=bfloat16", "propose.compile=true"])
+def test_what_exact_masks_would_ignore_is_refused(ignored):
+    folder("lism-mini", ignored, device="cpu")
+    folder("lism-mini", "propose.exact_masks=true", "propose.precision=float32", device="cpu")
+    with pytest.raises(RecipeError, match="leave one of the two out"):
+        folder("lism-mini", "propose.exact_masks=true", ignored, device="cpu")

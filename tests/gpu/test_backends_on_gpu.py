@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers import DETECTORS
+from glit.backends.proposers import PROPOSERS
 from glit.backends.weights import resolve
-from glit.config import MatchConfig, ProposeConfig
 from glit.geometry import iou
 from glit.images import decode
+from glit.stages.propose import ProposeConfig
+from glit.stages.score import ScoreConfig
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -22,7 +23,7 @@ def pictures(scenes):
 
 
 def boxes_of(pictures, backend, model, **changes):
-    detector = DETECTORS[backend](ProposeConfig(**changes), resolve(model))
+    detector = PROPOSERS[backend].make(ProposeConfig(**changes), resolve(model))
     return [np.array([r.box.xyxy for r in regions]) for regions in detector.detect(pictures)]
 
 
@@ -57,8 +58,8 @@ def test_embeddings(pictures, precision, cosine):
     embedded = [
         np.concatenate(ClipMatcher(config, resolve("mini-matcher")).embed_regions(pictures, boxes))
         for config in (
-            MatchConfig(device="cuda", precision=precision),
-            MatchConfig(device="cpu", precision="float32"),
+            ScoreConfig(device="cuda", precision=precision),
+            ScoreConfig(device="cpu", precision="float32"),
         )
     ]
     assert (embedded[0] * embedded[1]).sum(axis=1).min() >= cosine

@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 
 from glit.backends.protocols import RawCaption
-from glit.config import CaptionConfig
 from glit.records import Drop, Sample
-from glit.stages.caption import CaptionStage, caption_fault, is_looping, trim_to_sentence
-from glit.stages.split import make_splitter
+from glit.sentences import make_splitter
+from glit.stages.caption import (
+    CaptionConfig,
+    WriteCaptions,
+    caption_fault,
+    is_looping,
+    trim_to_sentence,
+)
 
 
 class Scripted:
     """A captioner that answers by image: the first try, then the second."""
-
-    kind = "transformers"
 
     def __init__(self, script):
         self.script = script
@@ -57,8 +60,8 @@ def run(script, paths=None, **config):
         for n in script
     ]
     captioner = Scripted(script)
-    stage = CaptionStage(
-        CaptionConfig(batch_size=4, **config), captioner, model="m", revision="r", prompt="p",
+    stage = WriteCaptions(
+        CaptionConfig(batch_size=4, model="m", **config), captioner, revision="r", prompt="p",
         splitter=make_splitter("sentencex", "en"),
     )  # fmt: skip
     return list(stage.process(samples, Pictures())), captioner

@@ -2,8 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glit.config import PackConfig
-from glit.stages.pack import cut_files
+from glit.stages.pack import PackConfig, cut_files
 
 
 def rows(files):

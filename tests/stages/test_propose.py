@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glit.config import ProposeConfig
 from glit.records import Box, Drop, Region, Sample
-from glit.stages.propose import ProposeStage, grid_regions, select
+from glit.stages.propose import DetectRegions, ProposeConfig
 
 
 def region(x0, y0, x1, y1, score=0.9, source="yolos"):
@@ -15,8 +14,11 @@ def region(x0, y0, x1, y1, score=0.9, source="yolos"):
 
 
 def kept(detections, *, grid=False, **config):
-    cells = grid_regions(100, 100) if grid else []
-    return select(detections, cells, width=100, height=100, config=ProposeConfig(**config))
+    """What is left of the detections of an image of 100 x 100 pixels."""
+    backend = "yolos+grid" if grid else "yolos"
+    stage = DetectRegions(ProposeConfig(backend=backend, **config), Fixed(detections))
+    outcome = stage.finished(sample(), detections)
+    return [] if isinstance(outcome, Drop) else list(outcome.regions)
 
 
 def test_small_and_huge_regions_go():
@@ -70,7 +72,7 @@ def sample(value=1):
 
 def process(backend, answers, samples):
     return list(
-        ProposeStage(ProposeConfig(backend=backend), Fixed(answers)).process(samples, Pictures())
+        DetectRegions(ProposeConfig(backend=backend), Fixed(answers)).process(samples, Pictures())
     )
 
 

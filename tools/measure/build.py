@@ -35,9 +35,9 @@ def main() -> None:
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
-    from glit.build.stage_task import prepare_process
+    from glit.executors.process import prepare_own_process
 
-    prepare_process()
+    prepare_own_process()
     arguments.output.mkdir(parents=True, exist_ok=True)
     for part in arguments.parts:
         result = globals()[f"{part}_part"](arguments)

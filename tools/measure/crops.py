@@ -13,8 +13,8 @@ from PIL import Image
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import cut_crops, whole_pixel_boxes
 from glit.backends.weights import resolve
-from glit.config import MatchConfig
 from glit.images import Pixels
+from glit.stages.score import ScoreConfig
 from tools.measure.paired import Comparison, compare
 
 
@@ -56,7 +56,7 @@ def compare_crops(
     """
     from transformers import CLIPImageProcessor, CLIPImageProcessorPil, CLIPProcessor
 
-    matcher = ClipMatcher(MatchConfig(model=model, device="cpu"), resolve(model))
+    matcher = ClipMatcher(ScoreConfig(model=model, device="cpu"), resolve(model))
     path = str(resolve(model).path)
     kind: Any = {"pil": CLIPImageProcessorPil, "torchvision": CLIPImageProcessor}[backend]
     processor: Any = CLIPProcessor(

@@ -12,9 +12,9 @@ import torch
 
 from glit.backends.proposers.yolos import YolosDetector
 from glit.backends.weights import resolve
-from glit.config import ProposeConfig
 from glit.images import Pixels, decode
 from glit.scenes import write_scenes
+from glit.stages.propose import ProposeConfig
 from tools.measure.paired import Comparison, compare
 
 

@@ -22,8 +22,9 @@ from glit.build.run import BuildRequest, build
 from glit.executors.protocols import Tally, Task
 from glit.images import decode
 from glit.progress import StageProgress
-from glit.recipe import Recipe, load_recipe
+from glit.recipe import load_recipe
 from glit.scenes import write_scenes
+from glit.stages.plan import Recipe
 
 SEED = 2_500_000
 
@@ -44,6 +45,8 @@ class FloorReport:
 class _Timed:
     """The local executor with the CPU time of each task's units, its opening apart."""
 
+    device = "cpu"
+
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
@@ -60,7 +63,9 @@ class _Timed:
 
 def measure_floor(num_images: int) -> FloorReport:
     """Build scenes with ``mini``, then run its models on the tensors of the same scenes."""
-    recipe = load_recipe("mini", overrides=["caption.device=cpu", "propose.device=cpu"])
+    recipe = load_recipe(
+        "mini", overrides=["caption.device=cpu", "propose.device=cpu", "score.device=cpu"]
+    )
     with tempfile.TemporaryDirectory() as folder:
         scenes = Path(folder) / "scenes"
         write_scenes(scenes, num=num_images, seed=SEED)
@@ -78,7 +83,7 @@ def measure_floor(num_images: int) -> FloorReport:
 
 def _floor(recipe: Recipe, rows: list[dict[str, Any]]) -> dict[str, float]:
     torch.set_num_threads(1)
-    models = make_plan(recipe).models
+    models = make_plan(recipe, device="cpu").models
     images = [decode(row["image"]["bytes"]) for row in rows]
     return {
         "captioner": _captioner(recipe, models, images),
@@ -117,9 +122,15 @@ def _proposer(recipe: Recipe, models: Any, images: list[np.ndarray]) -> float:
 def _matcher(
     recipe: Recipe, models: Any, images: list[np.ndarray], rows: list[dict[str, Any]]
 ) -> float:
-    made = ClipMatcher(recipe.match, models["matcher"])
+    made = ClipMatcher(recipe.score, models["matcher"])
     boxes = [
-        np.array([[r[k] for k in ("x0", "y0", "x1", "y1")] for r in row["regions"]]) for row in rows
+        np.array(
+            [
+                *([r[k] for k in ("x0", "y0", "x1", "y1")] for r in row["regions"]),
+                (0, 0, row["width"], row["height"]),
+            ]
+        )
+        for row in rows
     ]
     crops = torch.cat(
         [cut_crops(i, b, made.spec, device="cpu") for i, b in zip(images, boxes, strict=True)]

@@ -16,15 +16,18 @@ from rich.console import Console
 
 from glit.bench.random_clip import TINY, write_random_clip
 from glit.build.listing import Chunk, entries, find_source, read_chunks, write_listing
-from glit.build.plan import STAGES, Plan, make_plan
+from glit.build.plan import make_plan
 from glit.build.run import BuildRequest, build
 from glit.build.status import STATE, status
-from glit.build.tables import stage_table, write_parquet
+from glit.build.tables import stage_table
 from glit.build.work import Work
 from glit.executors.protocols import Executor
+from glit.parquet import write_parquet
 from glit.progress import StageProgress
-from glit.recipe import Recipe, load_recipe
+from glit.recipe import load_recipe
+from glit.stages import FLOW, TABLES
 from glit.stages.pack import to_json
+from glit.stages.plan import Plan, Recipe
 from glit.storage import Store
 
 
@@ -66,7 +69,7 @@ def driver_memory(counts: list[int], executor: Executor) -> dict[int, float]:
             recipe = load_recipe(
                 "mini",
                 overrides=[
-                    "caption.backend=sidecar", "propose.backend=grid", f"match.model={clip}",
+                    "caption.backend=sidecar", "propose.backend=grid", f"score.model={clip}",
                 ],
             )  # fmt: skip
             images = Path(folder) / "images"
@@ -102,6 +105,8 @@ class _FirstUnit(Exception):
 
 
 class _Stops:
+    device = "cpu"
+
     def run(self, task: Any, units: Any, on_done: Any) -> None:
         if units:
             raise _FirstUnit
@@ -117,7 +122,7 @@ def million(num_samples: int) -> MillionReport:
         names = Path(folder) / "list.txt"
         names.write_text("".join(f"{i // 1000:04d}/{i:07d}.jpg\n" for i in range(num_samples)))
         output = f"{folder}/out"
-        plan = make_plan(recipe)
+        plan = make_plan(recipe, device="cpu")
         listing_s = _fill(Path(output) / "work", str(names), plan, recipe)
         started = time.perf_counter()
         status(output)
@@ -146,13 +151,13 @@ def _fill(folder: Path, names: str, plan: Plan, recipe: Recipe) -> float:
     listing_s = time.perf_counter() - started
     work = Work(store=store, images=Store(source.root), plan=plan)
     chunks = read_chunks(folder / "listing.parquet")
-    for stage in STAGES:
-        _tables(work, stage, chunks if stage != STAGES[-1] else chunks[:-1])
+    for stage in TABLES:
+        _tables(work, stage, chunks if stage != TABLES[-1] else chunks[:-1])
     state = {
         "images": source.root,
         "captions": None,
         "recipe": recipe.as_dict(),
-        "folders": {stage: plan.folder(stage) for stage in STAGES},
+        "folders": {stage: plan.folder(stage) for stage in TABLES},
         "num_chunks": len(chunks),
     }
     store.write(STATE, to_json(state))
@@ -167,4 +172,5 @@ def _tables(work: Work, stage: str, chunks: list[Chunk]) -> None:
         rows = [{"sample_id": ids[64 * i : 64 * i + 64], "source_path": str(i)} for i in range(256)]
         if stage != "ingest":
             rows = [{"sample_id": row["sample_id"]} for row in rows]
-        write_parquet(stage_table(stage, rows), folder / Path(work.table(stage, chunk)).name)
+        columns = next(step.columns for step in FLOW if step.name == stage)
+        write_parquet(stage_table(columns, rows), folder / Path(work.table(stage, chunk)).name)

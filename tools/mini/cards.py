@@ -39,7 +39,7 @@ CARDS: dict[str, Card] = {
         data="crops of objects and quadrants with one sentence each, whole scenes with one-line "
         "captions; long captions were left out on purpose",
         steps=train_matcher.DEFAULTS.steps,
-        use='match sentences with regions: `match.model = "mini-matcher"`; a start for fine-tuning',
+        use='match sentences with regions: `score.model = "mini-matcher"`; a start for fine-tuning',
         limits="Sizes and places of objects cannot be told from a crop. Long captions are cut at "
         "77 tokens and were never seen in training.",
     ),

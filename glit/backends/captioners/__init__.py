@@ -1,37 +1,20 @@
-"""Captioners: vLLM in process, an OpenAI-compatible endpoint, transformers."""
+"""Where captions come from. Backends that look at the image are made of ``(config, model,
+prompt)``, those that look captions up of the user's :class:`~.brought.BroughtCaptions` (or None).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from glit.backends.base import Backend
+from glit.backends.captioners.brought import PROVIDED, SIDECAR
+from glit.backends.captioners.endpoint import ENDPOINT
+from glit.backends.captioners.transformers_generate import TRANSFORMERS
+from glit.backends.captioners.vllm_engine import VLLM
 
-from glit.backends.protocols import Captioner
-from glit.backends.weights import Resolved
-
-
-def _vllm(config: Any, model: Resolved | None, prompt: str) -> Captioner:
-    from glit.backends.captioners.vllm_engine import VllmCaptioner
-
-    assert model is not None
-    return VllmCaptioner(config, model, prompt)
-
-
-def _endpoint(config: Any, model: Resolved | None, prompt: str) -> Captioner:
-    from glit.backends.captioners.endpoint import EndpointCaptioner
-
-    return EndpointCaptioner(config, prompt)
-
-
-def _transformers(config: Any, model: Resolved | None, prompt: str) -> Captioner:
-    from glit.backends.captioners.transformers_generate import TransformersCaptioner
-
-    assert model is not None
-    return TransformersCaptioner(config, model, prompt)
-
-
-CAPTIONERS: dict[str, Callable[[Any, Resolved | None, str], Captioner]] = {
-    "vllm": _vllm,
-    "endpoint": _endpoint,
-    "transformers": _transformers,
+CAPTIONERS: dict[str, Backend] = {
+    "vllm": VLLM,
+    "endpoint": ENDPOINT,
+    "transformers": TRANSFORMERS,
+    "provided": PROVIDED,
+    "sidecar": SIDECAR,
 }
-"""Backend name -> maker; each imports its engine only when it is made."""
+"""By the name that ``caption.backend`` takes; none imports its engine before it is made."""

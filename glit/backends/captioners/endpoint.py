@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 from PIL import Image
 
-from glit.backends.protocols import RawCaption
-from glit.config import CaptionConfig
+from glit.backends.base import PLAIN_BYTES, Backend
+from glit.backends.protocols import CaptionerConfig, RawCaption
+from glit.backends.weights import Resolved
 from glit.errors import RunError, UserError
 from glit.images import Pixels
-from glit.records import CaptionKind
 
 _RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 _LONGEST_WAIT_S = 60.0
@@ -27,9 +27,7 @@ _LONGEST_WAIT_S = 60.0
 class EndpointCaptioner:
     """``/chat/completions`` with the image as a data URL; PNG, so that no pixel is lost."""
 
-    kind: CaptionKind = "endpoint"
-
-    def __init__(self, config: CaptionConfig, prompt: str) -> None:
+    def __init__(self, config: CaptionerConfig, model: Resolved | None, prompt: str) -> None:
         key = os.environ.get(config.api_key_env, "")
         self._config = config
         self._prompt = prompt
@@ -116,3 +114,6 @@ def _content(image: Pixels, prompt: str) -> list[dict[str, Any]]:
         {"type": "image_url", "image_url": {"url": url}},
         {"type": "text", "text": prompt},
     ]
+
+
+ENDPOINT = Backend(make=EndpointCaptioner, needs_model=False, process_bytes=PLAIN_BYTES)

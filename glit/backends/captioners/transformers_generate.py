@@ -7,27 +7,25 @@ from typing import Any
 
 from PIL import Image
 
-from glit.backends.device import pick_device, pick_dtype, require_torch
-from glit.backends.protocols import RawCaption
+from glit.backends.base import Backend
+from glit.backends.device import pick_device, require_torch, torch_dtype
+from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
-from glit.config import CaptionConfig
 from glit.errors import WeightsError
 from glit.images import Pixels
-from glit.records import CaptionKind
 
 
 class TransformersCaptioner:
     """Generates in batches of inputs of one shape, so that no padding changes a caption."""
 
-    kind: CaptionKind = "transformers"
-
-    def __init__(self, config: CaptionConfig, model: Resolved, prompt: str) -> None:
+    def __init__(self, config: CaptionerConfig, model: Resolved, prompt: str) -> None:
+        config = TRANSFORMERS.settled(config)
         self._torch = require_torch("caption.backend = 'transformers'")
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
         self._config = config
         self._device = pick_device(config.device)
-        self._dtype = pick_dtype(config.precision, self._device)
+        self._dtype = torch_dtype(config.precision)
         try:
             self._processor: Any = AutoProcessor.from_pretrained(
                 str(model.path), local_files_only=True
@@ -95,3 +93,6 @@ class TransformersCaptioner:
             )
             for row in new
         ]
+
+
+TRANSFORMERS = Backend(make=TransformersCaptioner)

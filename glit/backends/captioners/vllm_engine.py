@@ -8,12 +8,11 @@ from typing import Any
 
 from PIL import Image
 
-from glit.backends.protocols import RawCaption
+from glit.backends.base import Backend
+from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
-from glit.config import CaptionConfig
 from glit.errors import MissingExtraError, RunError
 from glit.images import Pixels
-from glit.records import CaptionKind
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives and dies with its worker
@@ -32,9 +31,8 @@ class VllmCaptioner:
     left no two alike.
     """
 
-    kind: CaptionKind = "vllm"
-
-    def __init__(self, config: CaptionConfig, model: Resolved, prompt: str) -> None:
+    def __init__(self, config: CaptionerConfig, model: Resolved, prompt: str) -> None:
+        config = VLLM.settled(config)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         try:
@@ -77,8 +75,7 @@ def _message(image: Pixels, prompt: str) -> dict[str, Any]:
     return {"role": "user", "content": [picture, {"type": "text", "text": prompt}]}
 
 
-def _engine_arguments(config: CaptionConfig, model: Resolved) -> dict[str, Any]:
-    import torch
+def _engine_arguments(config: CaptionerConfig, model: Resolved) -> dict[str, Any]:
     from transformers import AutoConfig
 
     loaded = AutoConfig.from_pretrained(str(model.path), local_files_only=True)
@@ -92,12 +89,13 @@ def _engine_arguments(config: CaptionConfig, model: Resolved) -> dict[str, Any]:
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
         "seed": 0,
+        "dtype": config.precision,
     }
-    if config.precision != "auto":
-        arguments["dtype"] = config.precision
-    if torch.cuda.is_available() and config.device in ("auto", "cuda"):
+    if config.device == "cuda":
         arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
     else:
         arguments |= {"enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
-        arguments.setdefault("dtype", "float32")
     return arguments
+
+
+VLLM = Backend(make=VllmCaptioner, keeps_process=False)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from glit.backends.device import pick_device, pick_dtype, require_torch
+from glit.backends.base import Backend
+from glit.backends.device import pick_device, require_torch, torch_dtype
 from glit.backends.matchers.crops import CropSpec, cut_crops
+from glit.backends.protocols import MatcherConfig
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import Resolved
-from glit.config import MatchConfig
 from glit.errors import WeightsError
 from glit.geometry import Boxes
 from glit.images import Pixels
@@ -21,7 +22,8 @@ from glit.images import Pixels
 class ClipMatcher:
     """``CLIPModel`` of any size. Embeddings are projected and L2-normalised, in float32."""
 
-    def __init__(self, config: MatchConfig, model: Resolved) -> None:
+    def __init__(self, config: MatcherConfig, model: Resolved) -> None:
+        config = CLIP.settled(config)
         self._torch = require_torch("the matcher")
         from transformers import CLIPModel
 
@@ -30,7 +32,7 @@ class ClipMatcher:
 
         self._batch_size = config.batch_size
         self._device = pick_device(config.device)
-        self.dtype = pick_dtype(config.precision, self._device)
+        self.dtype = torch_dtype(config.precision)
         try:
             loaded: Any = CLIPModel.from_pretrained(
                 str(model.path), local_files_only=True, dtype=self.dtype
@@ -48,7 +50,7 @@ class ClipMatcher:
 
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
-    ) -> list[Float[np.ndarray, "R D"]]:
+    ) -> list[Float[np.ndarray, "_ _"]]:
         """See :class:`glit.backends.protocols.Matcher`; crops of several images share a batch."""
         counts = [len(each) for each in boxes]
         crops = self._torch.cat(
@@ -112,3 +114,6 @@ def _crop_spec(path: str, side: int) -> CropSpec:
     except OSError as error:
         raise WeightsError(f"{path}: it holds no preprocessor_config.json ({error})") from error
     return CropSpec(side=side, mean=tuple(processor.image_mean), std=tuple(processor.image_std))
+
+
+CLIP = Backend(make=ClipMatcher)

@@ -1,45 +1,19 @@
-"""Object detectors and segmenters that propose regions."""
+"""Where regions come from. Every backend is made of ``(config, model)``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from glit.backends.base import Backend
+from glit.backends.proposers.grid import GRID
+from glit.backends.proposers.sa1b import SA1B
+from glit.backends.proposers.sam import SAM
+from glit.backends.proposers.yolo import YOLO
+from glit.backends.proposers.yolos import YOLOS
 
-from glit.backends.protocols import Detector, RegionReader
-from glit.backends.weights import Resolved
-
-
-def _yolos(config: Any, model: Resolved) -> Detector:
-    from glit.backends.proposers.yolos import YolosDetector
-
-    return YolosDetector(config, model)
-
-
-def _yolo(config: Any, model: Resolved) -> Detector:
-    from glit.backends.proposers.yolo import YoloDetector
-
-    return YoloDetector(config, model)
-
-
-def _sam(config: Any, model: Resolved) -> Detector:
-    from glit.backends.proposers.sam import SamDetector
-
-    return SamDetector(config, model)
-
-
-DETECTORS: dict[str, Callable[[Any, Resolved], Detector]] = {
-    "yolos": _yolos,
-    "yolo": _yolo,
-    "sam": _sam,
+PROPOSERS: dict[str, Backend] = {
+    "yolos": YOLOS,
+    "yolo": YOLO,
+    "sam": SAM,
+    "sa1b": SA1B,
+    "grid": GRID,
 }
-"""Backend name -> maker; each imports its engine only when it is made."""
-
-
-def _sa1b(config: Any) -> RegionReader:
-    from glit.backends.proposers.sa1b import Sa1bReader
-
-    return Sa1bReader(config)
-
-
-READERS: dict[str, Callable[[Any], RegionReader]] = {"sa1b": _sa1b}
-"""Backend name -> maker, for backends that need no model because the regions are there already."""
+"""By the name that ``propose.backend`` takes; none imports its engine before it is made."""

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.geometry import Boxes
-from glit.records import Box, Region, RegionSource
+from glit.records import Box, Region
 
 
 def make_regions(
@@ -16,7 +16,7 @@ def make_regions(
     *,
     width: int,
     height: int,
-    source: RegionSource,
+    source: str,
 ) -> list[Region]:
     """Detections as regions: cut to the frame, best score first, empty boxes left out.
 

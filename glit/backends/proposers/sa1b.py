@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.proposers.regions import make_regions
-from glit.config import ProposeConfig
+from glit.backends.protocols import ProposerConfig
+from glit.backends.weights import Resolved
 from glit.records import Region
 from glit.rle import read_rle, rle_area, rle_box
 
@@ -43,9 +45,7 @@ class Sa1bReader:
     may be larger or smaller than the image, as when images were made smaller after download.
     """
 
-    suffix: ClassVar[str] = ".json"
-
-    def __init__(self, config: ProposeConfig) -> None:
+    def __init__(self, config: ProposerConfig, model: Resolved | None = None) -> None:
         self._config = config
 
     def read(self, text: str, *, width: int, height: int) -> list[Region]:
@@ -129,3 +129,13 @@ def _check_shape(mask: Mask, *, width: int, height: int) -> None:
             f"masks of a picture of {mask.width} x {mask.height} pixels, "
             f"the image has {width} x {height}"
         )
+
+
+SA1B = Backend(
+    make=Sa1bReader,
+    reads="file",
+    beside=".json",
+    measures_area=True,
+    needs_model=False,
+    process_bytes=PLAIN_BYTES,
+)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from glit.backends.device import pick_device, pick_dtype, require_torch
+from glit.backends.base import Backend
+from glit.backends.device import pick_device, require_torch, torch_dtype
 from glit.backends.proposers.regions import make_regions
+from glit.backends.protocols import ProposerConfig
 from glit.backends.sam.model import MaskThresholds, load_checkpoint, load_sam
 from glit.backends.weights import Resolved
-from glit.config import ProposeConfig
+from glit.config import need
 from glit.errors import MissingExtraError, WeightsError
 from glit.images import Pixels
 from glit.records import Region
@@ -35,29 +37,29 @@ class SamDetector:
     counts here, not its box. The score of a region is SAM's predicted IoU.
     """
 
-    def __init__(self, config: ProposeConfig, model: Resolved) -> None:
+    def __init__(self, config: ProposerConfig, model: Resolved) -> None:
         require_torch("propose.backend = 'sam'")
+        config = SAM.settled(config)
+        _check(config, model)
         try:
             from glit.backends.packed import pack_linears
             from glit.backends.sam.automatic import AutomaticMasks
 
-            sam, thresholds = _load(config, model)
+            sam, thresholds = _load(model)
         except ImportError as error:
             raise MissingExtraError(
                 "segment-anything", extra="sam", needed_for="propose.backend = 'sam'"
             ) from error
         self._config = config
         device = pick_device(config.device)
-        # a mask is a comparison at every pixel: bfloat16 moves one box in five
-        precision = "float32" if config.precision == "auto" else config.precision
         sam = sam.to(device)
-        if precision == "float32" and not (config.exact_masks or config.compile):
+        if config.precision == "float32" and not (config.exact_masks or config.compile):
             pack_linears(sam.image_encoder)
         self.masks = AutomaticMasks(
             sam,
             thresholds,
             exact=config.exact_masks,
-            dtype=pick_dtype(precision, device),
+            dtype=torch_dtype(config.precision),
             compiled=config.compile,
         )
 
@@ -96,13 +98,36 @@ def shrink_large(image: Pixels) -> Pixels:
     return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.LANCZOS))
 
 
-def _load(config: ProposeConfig, model: Resolved) -> tuple[Sam, MaskThresholds]:
+def _load(model: Resolved) -> tuple[Sam, MaskThresholds]:
     if model.path.is_dir():
         sam, _, thresholds = load_sam(model.path)
         return sam, thresholds
-    if not config.allow_pickle:
+    return load_checkpoint(model.path), MaskThresholds()
+
+
+def _check(config: ProposerConfig, model: Resolved | None) -> None:
+    if config.exact_masks:
+        need(
+            config.precision in ("auto", "float32"),
+            f"[propose] precision: found {config.precision!r}, but exact_masks are float32; "
+            "leave one of the two out",
+        )
+        need(
+            not config.compile,
+            "[propose] compile: exact_masks run segment-anything as it is; "
+            "leave one of the two out",
+        )
+    if model is not None and not model.path.is_dir() and not config.allow_pickle:
         raise WeightsError(
             f"model {model.name!r}: segment-anything checkpoints are pickles; if you trust the "
             "file, set propose.allow_pickle = true (it is still read without running code)"
         )
-    return load_checkpoint(model.path), MaskThresholds()
+
+
+SAM = Backend(
+    make=SamDetector,
+    measures_area=True,
+    auto_precision={},  # a mask is a comparison at every pixel: bfloat16 moves one box in five
+    process_bytes=1_900_000_000,  # maps at 1024 pixels, however small the weights
+    check=_check,
+)

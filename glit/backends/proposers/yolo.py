@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from glit.backends.base import Backend
 from glit.backends.device import pick_device
 from glit.backends.proposers.regions import make_regions
+from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
-from glit.config import ProposeConfig
 from glit.errors import MissingExtraError, WeightsError
 from glit.images import Pixels
 from glit.records import Region
@@ -21,7 +22,8 @@ from glit.records import Region
 class YoloDetector:
     """An ultralytics detection model. Its checkpoints are pickles, so it must be allowed."""
 
-    def __init__(self, config: ProposeConfig, model: Resolved) -> None:
+    def __init__(self, config: ProposerConfig, model: Resolved) -> None:
+        _check(config, model)
         os.environ.setdefault("YOLO_CONFIG_DIR", tempfile.mkdtemp(prefix="glit-yolo-"))
         os.environ.setdefault("YOLO_AUTOINSTALL", "false")
         try:
@@ -30,11 +32,6 @@ class YoloDetector:
             raise MissingExtraError(
                 "ultralytics", extra="yolo", needed_for="propose.backend = 'yolo'"
             ) from error
-        if not config.allow_pickle:
-            raise WeightsError(
-                f"model {model.name!r}: ultralytics checkpoints are pickles and can run code; "
-                "if you trust the file, set propose.allow_pickle = true"
-            )
         self._config = config
         self._device = str(pick_device(config.device))
         try:
@@ -75,3 +72,15 @@ class YoloDetector:
             max_det=max(300, self._config.max_regions),
             verbose=False,
         )
+
+
+def _check(config: ProposerConfig, model: Resolved | None) -> None:
+    if model is not None and not config.allow_pickle:
+        raise WeightsError(
+            f"model {model.name!r}: ultralytics checkpoints are pickles and can run code; "
+            "if you trust the file, set propose.allow_pickle = true"
+        )
+
+
+# ultralytics computes in float32 wherever it runs, unless told otherwise, which it is not here
+YOLO = Backend(make=YoloDetector, auto_precision={}, check=_check)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from glit.backends.device import pick_device, pick_dtype, require_torch
+from glit.backends.base import Backend
+from glit.backends.device import pick_device, require_torch, torch_dtype
 from glit.backends.proposers.regions import make_regions
+from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
-from glit.config import ProposeConfig
 from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.records import Region
@@ -21,7 +22,8 @@ from glit.records import Region
 class YolosDetector:
     """``YolosForObjectDetection`` with its image processor."""
 
-    def __init__(self, config: ProposeConfig, model: Resolved) -> None:
+    def __init__(self, config: ProposerConfig, model: Resolved) -> None:
+        config = YOLOS.settled(config)
         self._torch = require_torch("propose.backend = 'yolos'")
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
@@ -30,7 +32,7 @@ class YolosDetector:
 
         self._config = config
         self._device = pick_device(config.device)
-        self._dtype = pick_dtype(config.precision, self._device)
+        self._dtype = torch_dtype(config.precision)
         try:
             self.processor: Any = YolosImageProcessor.from_pretrained(
                 str(model.path), local_files_only=True
@@ -104,3 +106,6 @@ class YolosDetector:
             height=image.shape[0],
             source="yolos",
         )
+
+
+YOLOS = Backend(make=YolosDetector)

@@ -10,10 +10,10 @@ import numpy as np
 from PIL import Image
 
 from glit.backends.device import pick_device
+from glit.backends.protocols import ProposerConfig
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.job import XYXY, Job
 from glit.bench.lism_flism.operations import YOLOS, sam_image, yolos_image
-from glit.config import ProposeConfig
 from glit.geometry import area_ratio_mask, grid_boxes
 from glit.records import Sample
 
@@ -59,7 +59,7 @@ class SamMasks:
             sam, _, thresholds = load_sam(path)
         else:
             sam, thresholds = load_checkpoint(path), MaskThresholds()
-        self._config: ProposeConfig = job.recipe.propose
+        self._config: ProposerConfig = job.recipe.propose
         self._num_points = thresholds.points_per_side**2
         self.model: Any = sam.to(pick_device(job.device))
         self._generator = SamAutomaticMaskGenerator(
@@ -109,7 +109,7 @@ class YolosBoxes:
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
         path = str(job.proposer.path)
-        self._config: ProposeConfig = job.recipe.propose
+        self._config: ProposerConfig = job.recipe.propose
         self._device = pick_device(job.device)
         self._processor: Any = YolosImageProcessor.from_pretrained(path, local_files_only=True)
         loaded: Any = YolosForObjectDetection.from_pretrained(path, local_files_only=True)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from glit.images import Pixels
 from glit.records import Drop, Sample
-from glit.stages.base import ImageSource
+from glit.stages.image_source import ImageSource
 from glit.storage import Store
 
 
@@ -41,7 +41,7 @@ class TimedSource(ImageSource):
         """Seconds a stage stood still for the next image."""
 
     def load(self, sample: Sample) -> Pixels | Drop:
-        """See :meth:`glit.stages.base.ImageSource.load`."""
+        """See :meth:`glit.stages.image_source.ImageSource.load`."""
         started = time.perf_counter()
         try:
             return super().load(sample)
@@ -50,7 +50,7 @@ class TimedSource(ImageSource):
                 self.busy_s += time.perf_counter() - started
 
     def each(self, samples: Sequence[Sample]) -> Iterator[Pixels | Drop]:
-        """See :meth:`glit.stages.base.ImageSource.each`."""
+        """See :meth:`glit.stages.image_source.ImageSource.each`."""
         images = super().each(samples)
         while True:
             started = time.perf_counter()

@@ -10,7 +10,7 @@ import numpy as np
 from glit.backends.protocols import Detector
 from glit.geometry import Boxes, area_ratio_mask, grid_boxes, iou
 from glit.images import Pixels
-from glit.records import Box, Region, RegionSource
+from glit.records import Box, Region
 
 _MAX_IOU = 0.8  # below what a propose stage calls a near-duplicate
 _AREAS = (0.011, 0.79)
@@ -67,10 +67,10 @@ def rectangles(width: int, height: int, boxes: Boxes) -> list[np.ndarray]:
 class FixedDetector:
     """Runs the real detector in full, then hands on fixed boxes instead of its answer."""
 
-    def __init__(self, detector: Detector, *, number: int, source: RegionSource) -> None:
+    def __init__(self, detector: Detector, *, number: int, source: str) -> None:
         self._detector = detector
         self._number = number
-        self._source: RegionSource = source
+        self._source = source
         self.num_proposed = 0
         """What the real detector gave, so far."""
 

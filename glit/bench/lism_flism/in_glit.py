@@ -1,4 +1,4 @@
-"""LISM and FLISM by glit's own stages, in this process: propose, match, pack.
+"""LISM and FLISM by glit's own stages, in this process: propose, score, pair, pack.
 
 What a build does besides is left out on both sides: ingest (which decodes every image once to
 check it), captions, sentences, and the tables between the stages.
@@ -7,30 +7,28 @@ check it), captions, sentences, and the tables between the stages.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from glit.backends.device import pick_device, pick_dtype
-from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers import DETECTORS
+from glit.backends.device import pick_device
 from glit.backends.protocols import Detector, Matcher
 from glit.backends.tokenizer import tokenizer_hash
 from glit.bench.lism_flism.clock import TimedSource
 from glit.bench.lism_flism.fixed import FixedDetector
 from glit.bench.lism_flism.job import CROP, XYXY, Batch, Facts, Job, Result
 from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
-from glit.build.stage_task import prepare_process
+from glit.executors.process import prepare_own_process
 from glit.geometry import Boxes
 from glit.images import Pixels
-from glit.records import Drop, Region, RegionSource, Sample
+from glit.records import Drop, Region, Sample
 from glit.schema import dataset_schema
 from glit.stages.base import Outcome
-from glit.stages.match import MatchStage
-from glit.stages.pack import write_file
-from glit.stages.propose import ProposeStage
+from glit.stages.pack import PackConfig, write_file
+from glit.stages.pair import PairConfig, PairStage
+from glit.stages.propose import DetectRegions, ProposeConfig
+from glit.stages.score import ScoreConfig, ScoreStage
 
 
 class _CountingDetector:
@@ -55,7 +53,7 @@ class _TimedMatcher:
 
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
-    ) -> list[Float[np.ndarray, "R D"]]:
+    ) -> list[Float[np.ndarray, "_ _"]]:
         started = time.perf_counter()
         try:
             return self._matcher.embed_regions(images, boxes)
@@ -72,19 +70,25 @@ class InGlit:
     def __init__(self, job: Job) -> None:
         import torch
 
-        prepare_process()
+        prepare_own_process()
         torch.set_num_threads(job.threads)
         self._job = job
-        config = job.recipe.propose
-        made = DETECTORS[config.backend.removesuffix("+grid")](config, job.proposer)
+        config, matching = job.recipe.of(ProposeConfig), job.recipe.of(ScoreConfig)
+        proposer, matcher = DetectRegions.backend(config), ScoreStage.backend(matching)
+        config, matching = proposer.settled(config), matcher.settled(matching)
+        self._precisions = {CROP: matching.precision}
+        parts = (YOLOS,) if job.column.method == "flism" else (SAM_ENCODER, SAM_DECODER)
+        self._precisions |= dict.fromkeys(parts, config.precision)
+        made = proposer.make(config, job.proposer)
         self._detector = (
             _CountingDetector(made)
             if job.num_fixed is None
             else FixedDetector(made, number=job.num_fixed, source=_source(job))
         )
-        self._matcher = _TimedMatcher(ClipMatcher(job.recipe.match, job.matcher))
-        self._propose = ProposeStage(config, self._detector)
-        self._match = MatchStage(job.recipe.match, self._matcher)
+        self._matcher = _TimedMatcher(matcher.make(matching, job.matcher))
+        self._propose = DetectRegions(config, self._detector)
+        self._score = ScoreStage(matching, self._matcher)
+        self._pair = PairStage(job.recipe.of(PairConfig).make_rule())
         tokenizer = {
             "name": job.matcher.name,
             "sha256": tokenizer_hash(job.matcher.path),
@@ -94,19 +98,12 @@ class InGlit:
 
     def facts(self) -> Facts:
         """The rates of matrix products in the models' precisions, measured now."""
-        device, job = pick_device(self._job.device), self._job
-        precisions = {CROP: _name(job.recipe.match.precision, device)}
-        if job.column.method == "flism":
-            precisions[YOLOS] = _name(job.recipe.propose.precision, device)
-        else:
-            wanted = job.recipe.propose.precision
-            of_sam = "float32" if wanted == "auto" else wanted  # as SamDetector has it
-            precisions |= {SAM_ENCODER: of_sam, SAM_DECODER: of_sam}
+        device = pick_device(self._job.device)
         measured = {
-            name: matrix_rate(device, name, job.matrix_side)
-            for name in sorted(set(precisions.values()))
+            name: matrix_rate(device, name, self._job.matrix_side)
+            for name in sorted(set(self._precisions.values()))
         }
-        return Facts(rates={part: measured[name] for part, name in precisions.items()})
+        return Facts(rates={part: measured[name] for part, name in self._precisions.items()})
 
     def run(self, batch: Batch) -> Result:
         """All images of a batch as one chunk."""
@@ -115,12 +112,12 @@ class InGlit:
         started = time.perf_counter()
         proposed = list(self._propose.process(batch.samples, source))
         at_match, waited = time.perf_counter(), source.wait_s
-        matched = list(self._match.process(_good(proposed), source))
+        scored = _good(self._score.process(_good(proposed), source))
+        good = _good(self._pair.process(scored, source))
         at_write = time.perf_counter()
-        good = _good(matched)
         self._job.scratch.mkdir(parents=True, exist_ok=True)
         path = self._job.scratch / "train-00000-of-00001.parquet"
-        pack = self._job.recipe.pack
+        pack = self._job.recipe.of(PackConfig)
         write_file(good, path, images=batch.images, config=pack, schema=self._schema)
         ended = time.perf_counter()
         encode = self._matcher.seconds
@@ -140,15 +137,11 @@ class InGlit:
         )
 
 
-def _source(job: Job) -> RegionSource:
+def _source(job: Job) -> str:
     return "sam" if job.column.method == "lism" else "yolos"
 
 
-def _name(precision: str, device: Any) -> str:
-    return str(pick_dtype(precision, device)).removeprefix("torch.")
-
-
-def _good(outcomes: Sequence[Outcome]) -> list[Sample]:
+def _good(outcomes: Iterable[Outcome]) -> list[Sample]:
     return [outcome for outcome in outcomes if not isinstance(outcome, Drop)]
 
 
@@ -162,9 +155,9 @@ def _choices(
 
 
 def _chosen(sample: Sample) -> tuple[XYXY | None, ...]:
-    assert sample.regions is not None and sample.matches is not None
+    assert sample.regions is not None and sample.pairs is not None
     boxes: list[XYXY | None] = [None] * len(sample.sentences or ())
-    for pair in sample.matches.pairs:
+    for pair in sample.pairs:
         if not pair.global_wins:
             boxes[pair.sentence] = sample.regions[pair.region].box.xyxy
     return tuple(boxes)

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from glit.backends.weights import Resolved
 from glit.bench.lism_flism.job import XYXY, Batch
 from glit.build.listing import entries, find_source
-from glit.config import IngestConfig, SplitConfig
 from glit.errors import InputError
 from glit.records import Caption, Sample
 from glit.scenes import write_scenes
-from glit.stages.ingest import ingest
+from glit.stages.ingest import IngestConfig, ingest
+from glit.stages.split import SplitConfig
 from glit.storage import Store
 
 SEED = 2_000_000
@@ -150,7 +150,7 @@ def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Ba
         config: how to cut.
     """
     from glit.backends.tokenizer import TextTokenizer
-    from glit.stages.base import ImageSource
+    from glit.stages.image_source import ImageSource
     from glit.stages.split import SplitStage
 
     stage = SplitStage(config, TextTokenizer(matcher.path))

@@ -131,7 +131,7 @@ class Job:
 
     column: Column
     recipe: Recipe
-    """Its propose, match and pack tables count."""
+    """Its propose, score, pair and pack tables count."""
     proposer: Resolved
     matcher: Resolved
     batch: Batch

@@ -23,7 +23,7 @@ RECIPES: dict[Weights, dict[Method, str]] = {
     "random": {"lism": "lism", "flism": "flism"},
     "manifest": {"lism": "lism", "flism": "flism"},
 }
-"""The recipes whose propose and match settings are measured."""
+"""The recipes whose propose and score settings are measured."""
 
 SHARE_PASSING = 0.68
 """Share of SAM's masks that pass its threshold of predicted IoU (0.88); random weights are
@@ -49,7 +49,7 @@ def find_models(weights: Weights, device: str) -> Models:
     Raises:
         WeightsError: one of them is not at hand.
     """
-    settings = [f"propose.device={device}", f"match.device={device}"]
+    settings = [f"propose.device={device}", f"score.device={device}"]
     recipes: dict[Method, Recipe] = {
         method: load_recipe(name, overrides=settings) for method, name in RECIPES[weights].items()
     }
@@ -59,14 +59,14 @@ def find_models(weights: Weights, device: str) -> Models:
     return Models(
         recipes=recipes,
         proposers=proposers,
-        matcher=_at_hand(recipes["flism"].match.model),
+        matcher=_at_hand(recipes["flism"].score.model),
     )
 
 
 def at_hand() -> bool:
     """Whether the models of the papers' recipes are on this machine."""
     recipes = [load_recipe(name) for name in RECIPES["manifest"].values()]
-    names = {recipe.propose.model for recipe in recipes} | {recipes[0].match.model}
+    names = {recipe.propose.model for recipe in recipes} | {recipes[0].score.model}
     return all(is_here(name) or _published_file(name).is_file() for name in names)
 
 
@@ -110,7 +110,7 @@ def make_random(
         vocabulary=_VOCABULARY,
         embedding_rows=sizes.embedding_rows,
     )
-    settings = [f"propose.device={device}", f"match.device={device}"]
+    settings = [f"propose.device={device}", f"score.device={device}"]
     recipes: dict[Method, Recipe] = {
         method: load_recipe(name, overrides=settings) for method, name in RECIPES["random"].items()
     }

@@ -77,7 +77,7 @@ class ColumnReport:
     images_per_s: Spread
     regions_per_image: float
     crops_per_image: float
-    """Regions, and for LISM the whole image."""
+    """Regions, and for LISM the whole image; glit always scores it."""
     proposed_per_image: float
     """What the proposer itself gave, before filters or fixed regions."""
     num_dropped: int
@@ -209,7 +209,7 @@ def column_report(
     number = passes[0].num_images
     last = passes[-1]
     regions = last.result.num_regions / number
-    crops = regions + (column.method == "lism")
+    crops = regions + (column.method == "lism" or column.in_glit)
     total = [each.result.total_s / number for each in passes]
     return ColumnReport(
         column=column,

@@ -1,11 +1,8 @@
-"""Captions the user brings: a file keyed by path, or ``NAME.txt`` beside the image.
-
-A caption file is read once, streamed into a Parquet table sorted by path, and looked up by
-chunk, so ten million captions cost no memory in the workers.
-"""
+"""The user's caption file, read once and streamed into a Parquet table sorted by path."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -13,72 +10,20 @@ import os
 import posixpath
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from glit.backends.captioners.brought import BroughtCaptions
 from glit.errors import InputError
-from glit.records import Drop
-from glit.stages.base import ImageSource
 
 PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
 TEXT_KEYS = ("caption", "text")
 _SCHEMA = pa.schema([("path", pa.string()), ("caption", pa.string()), ("line", pa.int64())])
 _BATCH = 16_384
-csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BroughtCaptions:
-    """Looks captions up by image path; picklable."""
-
-    name: str
-    """The caption file's name, or ``sidecar``."""
-    table: str
-    """The sorted table, or empty for side-car files."""
-
-    def find(self, paths: Sequence[str], images: ImageSource) -> list[str | Drop]:
-        """The caption of every path, or why there is none."""
-        if not self.table:
-            return [_sidecar(path, images) for path in paths]
-        if not paths:
-            return []
-        path = pc.field("path")
-        wanted = ds.dataset(self.table, format="parquet").to_table(
-            filter=(path >= min(paths)) & (path <= max(paths))
-        )
-        rows: dict[str, dict[str, int]] = {}
-        for row in wanted.to_pylist():
-            rows.setdefault(row["path"], {}).setdefault(row["caption"], row["line"])
-        return [self._choose(path, rows.get(path, {})) for path in paths]
-
-    def _choose(self, path: str, captions: dict[str, int]) -> str | Drop:
-        if not captions:
-            return Drop(reason="no_caption", message=f"{self.name} has no row for {path}")
-        if len(captions) > 1:
-            lines = ", ".join(str(line) for line in sorted(captions.values()))
-            return Drop(
-                reason="ambiguous_caption",
-                message=f"{self.name} has {len(captions)} different captions (rows {lines})",
-            )
-        return next(iter(captions))
-
-
-def _sidecar(path: str, images: ImageSource) -> str | Drop:
-    beside = posixpath.splitext(path)[0] + ".txt"
-    try:
-        text = images.text(beside)
-    except (OSError, UnicodeDecodeError) as error:
-        return Drop(reason="no_caption", message=f"{beside} cannot be read: {error}")
-    if text is None:
-        return Drop(reason="no_caption", message=f"there is no {posixpath.basename(beside)}")
-    return text.strip()
 
 
 def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions, str]:
@@ -180,10 +125,28 @@ def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
 
 def _csv(file: Path) -> Iterator[tuple[int, dict]]:
     with file.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.DictReader(stream)
+        number = 1
         try:
-            yield from enumerate(csv.DictReader(stream), start=2)
+            while True:
+                with _long_fields():  # for one row: the limit is the whole process's
+                    row = next(rows, None)
+                if row is None:
+                    return
+                number += 1
+                yield number, row
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{file}: not valid CSV in UTF-8 ({error})") from error
+
+
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """Fields of any length, where Python's csv refuses those over 131,072 characters."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _parquet(file: Path) -> Iterator[tuple[int, dict]]:

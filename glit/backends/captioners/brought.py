@@ -1,0 +1,87 @@
+"""Captions that are there already: in the user's file, or as ``NAME.txt`` beside the image.
+
+The user's file was sorted by path into a table (:mod:`glit.build.user_captions`), so ten million
+captions cost no memory in the workers.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from glit.backends.base import PLAIN_BYTES, Backend
+from glit.backends.protocols import ReadText
+from glit.records import Drop
+
+SUFFIX = ".txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroughtCaptions:
+    """Captions of a file, by image path; picklable."""
+
+    name: str
+    """The caption file's name."""
+    table: str
+    """The sorted table."""
+
+    def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
+        """See :class:`glit.backends.protocols.CaptionLookup`."""
+        if not paths:
+            return []
+        path = pc.field("path")
+        wanted = ds.dataset(self.table, format="parquet").to_table(
+            filter=(path >= min(paths)) & (path <= max(paths))
+        )
+        rows: dict[str, dict[str, int]] = {}
+        for row in wanted.to_pylist():
+            rows.setdefault(row["path"], {}).setdefault(row["caption"], row["line"])
+        return [self._choose(path, rows.get(path, {})) for path in paths]
+
+    def _choose(self, path: str, captions: dict[str, int]) -> str | Drop:
+        if not captions:
+            return Drop(reason="no_caption", message=f"{self.name} has no row for {path}")
+        if len(captions) > 1:
+            lines = ", ".join(str(line) for line in sorted(captions.values()))
+            return Drop(
+                reason="ambiguous_caption",
+                message=f"{self.name} has {len(captions)} different captions (rows {lines})",
+            )
+        return next(iter(captions))
+
+
+class SidecarCaptions:
+    """Captions in text files beside the images."""
+
+    name = "sidecar"
+
+    def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
+        """See :class:`glit.backends.protocols.CaptionLookup`."""
+        return [self._read(posixpath.splitext(path)[0] + SUFFIX, read_text) for path in paths]
+
+    def _read(self, beside: str, read_text: ReadText) -> str | Drop:
+        try:
+            text = read_text(beside)
+        except (OSError, UnicodeDecodeError) as error:
+            return Drop(reason="no_caption", message=f"{beside} cannot be read: {error}")
+        if text is None:
+            return Drop(reason="no_caption", message=f"there is no {posixpath.basename(beside)}")
+        return text.strip()
+
+
+def _provided(brought: BroughtCaptions) -> BroughtCaptions:
+    return brought
+
+
+PROVIDED = Backend(make=_provided, reads="nothing", needs_model=False, process_bytes=PLAIN_BYTES)
+SIDECAR = Backend(
+    make=lambda _: SidecarCaptions(),
+    reads="file",
+    beside=SUFFIX,
+    needs_model=False,
+    process_bytes=PLAIN_BYTES,
+)

@@ -1,0 +1,142 @@
+"""What became of every image of a chunk: written by workers, read by the driver to publish.
+
+A row stands for an image that is no duplicate: shipped, or dropped at the first stage that did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.backends.base import PLAIN_BYTES
+from glit.build.listing import Chunk
+from glit.build.stage_task import disk_error
+from glit.build.work import Work
+from glit.executors.protocols import Tally
+from glit.parquet import write_parquet
+from glit.schema import DROPS_SCHEMA
+from glit.stages import STAGES
+
+_LAST = tuple(STAGES)[-1]
+_READERS = 8
+_SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
+"""``stage`` is null for a shipped image."""
+
+
+def ledger_name(work: Work, chunk: Chunk) -> str:
+    """Path of a chunk's ledger, named as the last stage's table is."""
+    folder, _, file = work.table(_LAST, chunk).partition("/")
+    return f"ledger{folder.removeprefix(_LAST)}/{file}"
+
+
+def missing_ledgers(work: Work, chunks: list[Chunk]) -> list[Chunk]:
+    """The chunks whose ledger is not there yet."""
+    folder = ledger_name(work, chunks[0]).partition("/")[0] if chunks else ""
+    names = work.store.names(folder)
+    return [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerTask:
+    """Writes the ledgers of chunks whose tables are all there."""
+
+    work: Work
+    name: str = "ledger"
+    uses_gpu: bool = False
+    keeps_process: bool = True
+    memory_bytes: int = PLAIN_BYTES
+
+    def open(self) -> LedgerWorker:
+        return LedgerWorker(self.work)
+
+
+class LedgerWorker:
+    """See :class:`glit.executors.protocols.Worker`."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Tally:
+        """Write a chunk's ledger."""
+        rows = list(self._rows(unit))
+        try:
+            with self._work.store.atomic(ledger_name(self._work, unit)) as temporary:
+                write_parquet(pa.Table.from_pylist(rows, schema=_SCHEMA), temporary)
+        except OSError as error:
+            raise disk_error(error, self._work.store.root) from error
+        return Tally(rows=len(rows))
+
+    def probe(self, unit: Chunk, start: int, stop: int) -> None:
+        """See :class:`glit.executors.protocols.Worker`; no sample is touched."""
+
+    def size(self, unit: Chunk) -> int:
+        """See :class:`glit.executors.protocols.Worker`."""
+        return 0
+
+    def _rows(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
+        skip = set(chunk.skip)
+        later = {stage: self._work.outcomes(stage, chunk) for stage in STAGES}
+        for number, row in enumerate(self._work.ingest_rows(chunk)):
+            if number in skip:
+                continue
+            known = {key: row[key] for key in ("sample_id", "source_path", "num_bytes")}
+            stage, drop = "ingest", row["drop"]
+            for name in STAGES:
+                if drop is not None:
+                    break
+                stage, drop = name, later[name][row["sample_id"]]
+            yield known if drop is None else {**known, "stage": stage, **drop}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What publishing needs to know of all chunks."""
+
+    sizes: list[np.ndarray]
+    """Per chunk the encoded bytes of every shipped image, in order."""
+    drops: pa.Table
+    """Rows of ``drops.parquet``."""
+    content: str
+    """A hash of what is shipped; names the folder of half packed files."""
+
+    @property
+    def num_shipped(self) -> int:
+        return sum(map(len, self.sizes))
+
+    def drops_by_reason(self) -> dict[str, int]:
+        """How many were dropped, by ``stage/reason``, sorted."""
+        stages, reasons = (self.drops[name].to_pylist() for name in ("stage", "reason"))
+        counted = Counter(f"{s}/{r}" for s, r in zip(stages, reasons, strict=True))
+        return dict(sorted(counted.items()))
+
+
+def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
+    """All ledgers of a finished flow, in the order of the chunks."""
+
+    def one(chunk: Chunk) -> pa.Table:
+        with work.store.local_copy(ledger_name(work, chunk)) as path:
+            return pq.read_table(path)
+
+    sizes: list[np.ndarray] = []
+    drops: list[pa.Table] = []
+    content = hashlib.sha256()
+    with ThreadPoolExecutor(_READERS) as pool:
+        for chunk, table in zip(chunks, pool.map(one, chunks), strict=True):
+            kept = table.filter(table["stage"].is_null())
+            sizes.append(kept["num_bytes"].to_numpy())
+            drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
+            content.update(work.table(_LAST, chunk).encode())
+            content.update("".join(kept["sample_id"].to_pylist()).encode())
+    return Ledger(
+        sizes=sizes,
+        drops=pa.concat_tables(drops).cast(DROPS_SCHEMA),
+        content=content.hexdigest()[:12],
+    )

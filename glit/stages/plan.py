@@ -1,0 +1,69 @@
+"""What a build is told: a recipe, and the plan that it becomes once its models are found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from glit.backends.captioners.brought import BroughtCaptions
+from glit.backends.weights import Resolved
+from glit.config import as_table
+
+ConfigT = TypeVar("ConfigT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that decides what a build produces; one table a step of the flow."""
+
+    name: str
+    about: str = ""
+    tables: Mapping[str, Any]
+    """The configuration of every step, by its name."""
+
+    def __getattr__(self, step: str) -> Any:
+        """``recipe.propose`` is the table of propose."""
+        if step != "tables" and step in self.tables:
+            return self.tables[step]
+        raise AttributeError(step)
+
+    def of(self, kind: type[ConfigT]) -> ConfigT:
+        """The table of this class."""
+        return next(table for table in self.tables.values() if type(table) is kind)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for the manifest."""
+        tables = {name: as_table(table) for name, table in self.tables.items()}
+        return {"name": self.name, "about": self.about, **tables}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A recipe with its models found, its device and precisions decided, its prompt read.
+
+    Made once, by :func:`glit.build.plan.make_plan`, and carried to every worker. Picklable.
+    """
+
+    recipe: Recipe
+    """As the user wrote it."""
+    configs: Mapping[str, Any]
+    """The recipe's tables by step, ``auto`` in device and precision settled."""
+    models: Mapping[str, Resolved]
+    """By role: captioner, tokenizer, proposer, matcher."""
+    prompt: str
+    """What captioners are asked."""
+    brought: BroughtCaptions | None = None
+    """The user's captions."""
+    captions_sha256: str = ""
+    """Of the table they were sorted into."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """By step: a hash of all that decides its results."""
+
+    def config(self, kind: type[ConfigT]) -> ConfigT:
+        """The settled table of this class."""
+        return next(table for table in self.configs.values() if type(table) is kind)
+
+    def folder(self, step: str) -> str:
+        """Name of a step's folder of tables."""
+        return f"{step}-{self.fingerprints[step]}"

@@ -1,0 +1,79 @@
+import numpy as np
+
+from glit.records import Box, Drop, Region, Sample, Sentence
+from glit.stages.score import ScoreConfig, ScoreStage
+
+
+class Directions:
+    """A matcher whose embeddings are known: the box's left edge and the sentence's number."""
+
+    def embed_regions(self, images, boxes):
+        if any(image.sum() == 0 for image in images):
+            raise RuntimeError("black")
+        return [np.eye(8, dtype=np.float32)[each[:, 0].astype(int)] for each in boxes]
+
+    def embed_sentences(self, sentences):
+        rows = np.eye(8, dtype=np.float32)[[int(s) for s in sentences]]
+        rows[[s == "7" for s in sentences]] = np.nan
+        return rows
+
+
+class Pictures:
+    def each(self, samples):
+        yield from (np.full((4, 4, 3), s.num_bytes, np.uint8) for s in samples)
+
+
+def make(texts, lefts, value=1):
+    sentences = tuple(
+        Sentence(
+            text=t,
+            char_start=0,
+            char_end=1,
+            token_start=1,
+            token_end=2,
+            in_window=True,
+            truncated=False,
+        )
+        for t in texts
+    )
+    regions = tuple(
+        Region(box=Box(x0=x, y0=0, x1=x + 1, y1=1), score=1, label="", source="yolos")
+        for x in lefts
+    )
+    return Sample(
+        sample_id="0" * 64, source_path="x", width=8, height=8, num_bytes=value,
+        sentences=sentences, regions=regions,
+    )  # fmt: skip
+
+
+def run(samples, **config):
+    return list(
+        ScoreStage(ScoreConfig(batch_size=3, **config), Directions()).process(samples, Pictures())
+    )
+
+
+def test_every_sample_gets_its_own_rows_whatever_the_batches():
+    samples = [make(["1", "2"], [2, 1, 0]), make(["0"], [0]), make(["3", "0"], [3, 0])]
+    found = [outcome.scores.similarity.tolist() for outcome in run(samples)]
+    assert found == [[[0, 1, 0], [1, 0, 0]], [[1]], [[1, 0], [0, 1]]]
+
+
+def test_the_whole_image_is_scored_as_well():
+    """Its left edge is 0, so its embedding here is that of sentence 0."""
+    (outcome,) = run([make(["0", "1"], [1, 2])])
+    assert outcome.scores.similarity.tolist() == [[0, 0], [1, 0]]
+    assert outcome.scores.image_similarity.tolist() == [1, 0]
+
+
+def test_nan_and_broken_images_become_drops_and_nothing_shifts():
+    outcomes = run(
+        [make(["1"], [1]), make(["7"], [1]), make(["1"], [1], value=0), make(["2"], [2])]
+    )
+    assert [getattr(o, "reason", "") for o in outcomes] == ["", "not_finite", "model_error", ""]
+    assert isinstance(outcomes[1], Drop)
+
+
+def test_scores_come_back_from_their_row():
+    (outcome,) = run([make(["1", "2"], [2, 1, 0])])
+    row = ScoreStage.row(outcome)
+    assert ScoreStage.with_row(make(["1", "2"], [2, 1, 0]), row).scores == outcome.scores
