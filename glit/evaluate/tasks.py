@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -47,18 +48,20 @@ def robustness(
     """Recall@K with a false sentence in the middle of every caption, and the loss (Table XVII).
 
     Without ``false_sentences`` (by image number) each is a sentence of another image's caption,
-    drawn by the seed. ``drop`` is the mean loss of R@1 over both directions.
+    drawn by the seed. ``drop`` is the mean loss of R@1 over both directions, whatever
+    ``recall_at`` asks for.
     """
     texts, owner = _all_captions(collection)
     image_ND = _whole_images(embedder, collection)
-    clean = _recalls(image_ND, embedder.texts(texts), texts, owner, config)
+    with_first = dataclasses.replace(config, recall_at=(1, *config.recall_at))
+    clean = _recalls(image_ND, embedder.texts(texts), texts, owner, with_first)
     wrong_texts = with_false_sentences(collection, seed=config.seed, given=false_sentences)
-    wrong = _recalls(image_ND, embedder.texts(wrong_texts), texts, owner, config)
-    first = f"recall@{min(config.recall_at)}"
-    drop = [clean[f"{way}_{first}"] - wrong[f"{way}_{first}"] for way in _WAYS]
+    wrong = _recalls(image_ND, embedder.texts(wrong_texts), texts, owner, with_first)
+    drop = [clean[f"{way}_recall@1"] - wrong[f"{way}_recall@1"] for way in _WAYS]
+    asked = [f"{way}_recall@{k}" for way in _WAYS for k in config.recall_at]
     return {
-        **clean,
-        **{f"wrong_{name}": value for name, value in wrong.items()},
+        **{name: clean[name] for name in asked},
+        **{f"wrong_{name}": wrong[name] for name in asked},
         "drop": float(np.mean(drop)),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ from transformers import CLIPModel
 
 from glit.clip.text_window import stretch_model
 from glit.errors import InputError, RecipeError, WeightsError
-from glit.evaluate.collection import DatasetCollection, open_collection
+from glit.evaluate.collection import AnnotatedCollection, DatasetCollection, open_collection
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import load_embedder
+from glit.evaluate.readers import AnnotatedImage
 from glit.evaluate.report import Result, markdown, write_results
 from glit.evaluate.run import evaluate
-from glit.evaluate.tasks import retrieval, with_false_sentences
+from glit.evaluate.tasks import retrieval, robustness, with_false_sentences
 from glit.images import decode
 
 CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
@@ -158,6 +160,40 @@ def test_robustness_reports_the_drop(tiny_clip, make_dataset, tmp_path) -> None:
     given.write_text(json.dumps(rows[0]))
     with pytest.raises(InputError, match=r"no false sentence for 9 of 10 images \(first: 1\)"):
         evaluate("robustness", [str(tiny_clip)], dataset, CONFIG, false_sentences=given)
+
+
+class SetByHand:
+    """An embedder whose image i is the i-th axis, and whose texts lie where a test puts them."""
+
+    def __init__(self, axis_of_text: dict[str, int]) -> None:
+        self.axis_of_text = axis_of_text
+        self.axes = torch.eye(len(axis_of_text))
+
+    def ahead(self, work, items):
+        return items
+
+    def images(self, numbers) -> torch.Tensor:
+        return self.axes[list(numbers)]
+
+    def texts(self, texts) -> torch.Tensor:
+        return self.axes[[self.axis_of_text[text] for text in texts]]
+
+
+def test_the_drop_is_of_recall_at_1_whatever_is_asked() -> None:
+    """Three captions at their images; with a false sentence, two of them at the next one."""
+    images = [AnnotatedImage(path=Path(f"{i}.jpg"), captions=(f"Image {i}.",)) for i in range(3)]
+    collection = AnnotatedCollection("three", images, lambda text: [(0, len(text))])
+    right = {f"Image {i}.": i for i in range(3)}
+    wrong = {"No. Image 0.": 0, "No. Image 1.": 2, "No. Image 2.": 1}
+    false = dict.fromkeys(range(3), "No.")
+    embedder: Any = SetByHand(right | wrong)
+    for ks in ((3,), (3, 1)):
+        found = robustness(embedder, collection, config(recall_at=ks), false_sentences=false)
+        assert found["drop"] == pytest.approx(2 / 3)
+        ways = ("image_retrieval_recall", "text_retrieval_recall")
+        names = [f"{way}@{k}" for way in ways for k in ks]
+        assert list(found) == [*names, *(f"wrong_{name}" for name in names), "drop"]
+        assert found["wrong_image_retrieval_recall@3"] == 1
 
 
 def test_caption_quality_over_a_sample(tiny_clip, make_dataset) -> None:
