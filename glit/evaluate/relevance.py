@@ -56,3 +56,32 @@ def by_text(
         [other for index in own for other in texts_of[texts[index]]] for own in of_image
     )
     return text_to_image, image_to_text
+
+
+def joint_relevance(
+    texts: Sequence[str], sample: Sequence[int]
+) -> tuple[list[str], Relevance, Relevance]:
+    """Relevance of a joint set, whose item i is image i and text i of ``sample[i]``.
+
+    Returns the distinct texts, which are the gallery of the images and the queries for them; the
+    right ones of every image, which are all texts of its sample; and the right images of every
+    distinct text, which are all images of the samples that have it. Without equal texts this is
+    GOAL's relevance.
+
+    >>> texts, t4i, i4t = joint_relevance(["A", "B", "x", "x"], [0, 1, 0, 1])
+    >>> texts, t4i.item.tolist(), i4t.item.tolist()
+    (['A', 'B', 'x'], [0, 2, 1, 2, 0, 2, 1, 2], [0, 2, 1, 3, 0, 1, 2, 3])
+    """
+    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    images_of: dict[int, list[int]] = {}
+    texts_of: dict[int, list[int]] = {}
+    samples_with: list[set[int]] = [set() for _ in number]
+    for image, (text, owner) in enumerate(zip(texts, sample, strict=True)):
+        images_of.setdefault(owner, []).append(image)
+        texts_of.setdefault(owner, []).append(number[text])
+        samples_with[number[text]].add(owner)
+    texts_for_image = Relevance.of(texts_of[owner] for owner in sample)
+    images_for_text = Relevance.of(
+        [image for owner in owners for image in images_of[owner]] for owners in samples_with
+    )
+    return list(number), texts_for_image, images_for_text

@@ -20,7 +20,7 @@ from glit.evaluate.encode import Embedder
 from glit.evaluate.localisation import centre_inside, chance, first_hit
 from glit.evaluate.precision import average_precision, best_items
 from glit.evaluate.recall import first_hit_rank, recall_at
-from glit.evaluate.relevance import Relevance, by_text
+from glit.evaluate.relevance import by_text, joint_relevance
 
 Metrics = dict[str, float]
 """Shares between 0 and 1 under CLIP_benchmark's names: ``image_retrieval`` finds the image of a
@@ -69,9 +69,9 @@ def robustness(
 def joint_map(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
     """mAP@K both ways over whole images and best regions together (GOAL Tables 3 and 4).
 
-    The gallery holds every image and the crop of its best pair, every caption and the sentence of
-    its best pair. For a whole or a local query both texts (or both images) of its sample are
-    right; equal texts stand for each other, and as text queries they are asked once.
+    The galleries hold every image and the crop of its best pair, every caption and the sentence of
+    its best pair, each distinct text once. For a whole or a local query both texts (or both
+    images) of its sample are right; a text of several samples is right for the images of all.
     """
     need_pairs(collection, "joint-map")
     chosen = [(i, None) for i in range(len(collection.captions))]
@@ -87,40 +87,19 @@ def joint_map(embedder: Embedder, collection: Collection, config: EvaluateConfig
         [*chosen, *local],
     )
     image_ND = embedder.images(pixels)
-    asked, texts_for_image, images_for_text = joint_relevance(texts, sample)
-    text_ND = embedder.texts(texts)
+    distinct, texts_for_image, images_for_text = joint_relevance(texts, sample)
+    text_UD = embedder.texts(distinct)
     k, chunk = config.precision_at, config.chunk_size
+    text_query = average_precision(best_items(text_UD, image_ND, k=k, chunk=chunk), images_for_text)
     image_query = average_precision(
-        best_items(image_ND, text_ND, k=k, chunk=chunk), texts_for_image
-    )
-    text_query = average_precision(
-        best_items(text_ND[asked], image_ND, k=k, chunk=chunk), images_for_text
+        best_items(image_ND, text_UD, k=k, chunk=chunk), texts_for_image
     )
     return {
         f"image_retrieval_map@{k}": float(text_query.mean()),
         f"text_retrieval_map@{k}": float(image_query.mean()),
+        "pairs": float(len(local)),
+        "distinct_texts": float(len(distinct)),
     }
-
-
-def joint_relevance(texts: list[str], sample: list[int]) -> tuple[list[int], Relevance, Relevance]:
-    """Right answers in the joint set, item i being image i and text i of ``sample[i]``.
-
-    Returns the text numbers that are asked (the first of equal ones), the right texts of every
-    image, and the right images of every asked text.
-    """
-    items_of_sample: dict[int, list[int]] = {}
-    items_of_text: dict[str, list[int]] = {}
-    for index, (text, owner) in enumerate(zip(texts, sample, strict=True)):
-        items_of_sample.setdefault(owner, []).append(index)
-        items_of_text.setdefault(text, []).append(index)
-    texts_for_image = Relevance.of(
-        [j for i in items_of_sample[owner] for j in items_of_text[texts[i]]] for owner in sample
-    )
-    asked = [items[0] for items in items_of_text.values()]
-    images_for_text = Relevance.of(
-        [j for i in items for j in items_of_sample[sample[i]]] for items in items_of_text.values()
-    )
-    return asked, texts_for_image, images_for_text
 
 
 def localize(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:

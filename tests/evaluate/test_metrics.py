@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from glit.evaluate.localisation import centre_inside, chance, first_hit
 from glit.evaluate.precision import average_precision, best_items
 from glit.evaluate.recall import first_hit_rank, recall_at
-from glit.evaluate.relevance import Relevance, by_text
-from glit.evaluate.tasks import joint_relevance
+from glit.evaluate.relevance import Relevance, by_text, joint_relevance
 
 
 def as_embeddings(similarity: list[list[float]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -99,21 +98,55 @@ def test_best_items_in_blocks(seed: int, chunk: int) -> None:
     assert np.array_equal(found, np.argsort(-matrix, axis=1)[:, :3])
 
 
+def right(relevance: Relevance) -> list[list[int]]:
+    return [part.tolist() for part in np.split(relevance.item, relevance.start[1:-1])]
+
+
 def test_joint_relevance() -> None:
     """Two samples with whole (0, 1) and local (2, 3) items; both local sentences are equal."""
-    asked, texts, images = joint_relevance(["A", "B", "x", "x"], [0, 1, 0, 1])
-    assert asked == [0, 1, 2]
-    assert [texts.item[texts.start[i] : texts.start[i + 1]].tolist() for i in range(4)] == [
-        [0, 2, 3],
-        [1, 2, 3],
-        [0, 2, 3],
-        [1, 2, 3],
-    ]
-    assert [images.item[images.start[i] : images.start[i + 1]].tolist() for i in range(3)] == [
-        [0, 2],
-        [1, 3],
-        [0, 1, 2, 3],
-    ]
+    texts, for_image, for_text = joint_relevance(["A", "B", "x", "x"], [0, 1, 0, 1])
+    assert texts == ["A", "B", "x"]
+    assert right(for_image) == [[0, 2], [1, 2], [0, 2], [1, 2]]
+    assert right(for_text) == [[0, 2], [1, 3], [0, 1, 2, 3]]
+
+
+def test_a_caption_that_is_its_own_sentence_is_one_text() -> None:
+    texts, for_image, for_text = joint_relevance(["A", "B", "A"], [0, 1, 0])
+    assert texts == ["A", "B"]
+    assert right(for_image) == [[0], [1], [0]]
+    assert right(for_text) == [[0, 2], [1]]
+
+
+def mean_precision(query, gallery, relevance: Relevance, k: int = 10) -> float:
+    return float(average_precision(best_items(query, gallery, k=k), relevance).mean())
+
+
+def as_published(similarity: np.ndarray, sample: list[int], k: int = 10) -> float:
+    """GOAL's mean of precisions with the owners put right: one query and one item a row."""
+    total = 0.0
+    for query, row in enumerate(similarity):
+        wanted = {i for i, owner in enumerate(sample) if owner == sample[query]}
+        hits, score = 0, 0.0
+        for rank, item in enumerate(np.argsort(-row, kind="stable")[:k], start=1):
+            if item in wanted:
+                hits += 1
+                score += hits / rank
+        total += score / len(wanted)
+    return total / len(similarity)
+
+
+@given(wholes=st.integers(1, 9), seed=st.integers(0, 999))
+def test_the_joint_set_without_copies_is_the_published_measure(wholes: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    sample = [*range(wholes), *generator.choice(wholes, size=int(generator.integers(1, 9)))]
+    similarity = generator.permutation(len(sample) ** 2).reshape(len(sample), -1).astype(np.float32)
+    texts, for_image, for_text = joint_relevance([f"text {i}" for i in range(len(sample))], sample)
+    assert len(texts) == len(sample)
+    image, text = as_embeddings(similarity.tolist())
+    assert mean_precision(image, text, for_image) == pytest.approx(as_published(similarity, sample))
+    assert mean_precision(text, image, for_text) == pytest.approx(
+        as_published(similarity.T, sample)
+    )
 
 
 def test_patch_centres_inside_a_box() -> None:

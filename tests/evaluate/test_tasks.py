@@ -21,8 +21,9 @@ from glit.evaluate.encode import load_embedder
 from glit.evaluate.readers import AnnotatedImage
 from glit.evaluate.report import Result, markdown, write_results
 from glit.evaluate.run import evaluate
-from glit.evaluate.tasks import retrieval, robustness, with_false_sentences
+from glit.evaluate.tasks import joint_map, retrieval, robustness, with_false_sentences
 from glit.images import decode
+from glit.train.source import LocalPair
 
 CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
 
@@ -30,6 +31,35 @@ CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1,
 def config(**changes) -> EvaluateConfig:
     values = {"batch_size": 4, "num_workers": 2, "device": "cpu", "recall_at": (1, 5)}
     return EvaluateConfig(**{**values, **changes})
+
+
+class SetByHand:
+    """An embedder of known places: a vector for every text, whole image and region."""
+
+    def __init__(self, texts: dict[str, list[float]], wholes, regions=()) -> None:
+        self.text_of = texts
+        self.whole_of = wholes
+        self.region_of = regions
+
+    def ahead(self, work, items):
+        return map(work, items)
+
+    def whole(self, collection, index: int) -> list[float]:
+        return self.whole_of[index]
+
+    def region(self, collection, index: int, pair) -> list[float]:
+        return self.region_of[index]
+
+    def images(self, pixels) -> torch.Tensor:
+        return torch.tensor(list(pixels))
+
+    def texts(self, texts) -> torch.Tensor:
+        return torch.tensor([self.text_of[text] for text in texts])
+
+
+def three_images() -> AnnotatedCollection:
+    images = [AnnotatedImage(path=Path(f"{i}.jpg"), captions=(f"Image {i}.",)) for i in range(3)]
+    return AnnotatedCollection("three", images, lambda text: [(0, len(text))])
 
 
 @torch.no_grad()
@@ -102,10 +132,33 @@ def test_sentence_average(tiny_clip, make_dataset) -> None:
     torch.testing.assert_close(found[1], wanted)
 
 
-def test_joint_map_of_a_perfect_and_of_a_random_model(tiny_clip, make_dataset) -> None:
+def test_joint_map_counts_equal_texts_once() -> None:
+    """Two samples whose regions share a sentence; similarities of image and text set by hand.
+
+    Images 0 and 1 are whole, 2 and 3 regions. Every image finds "same" first, the other's caption
+    second and its own third: (1 + 2/3) / 2. With a copy of "same" in the gallery it would be
+    (1 + 1 + 3/4) / 3.
+    """
+    collection: Any = three_images()
+    collection.captions = [("A",), ("B",)]
+    pair = LocalPair(sentence="same", token_span=(0, 0), box_xyxy=(0, 0, 9, 9), similarity=0.3)
+    collection.pairs = lambda index: (pair,)
+    own, other, same = 0.1, 0.2, 0.3
+    embedder: Any = SetByHand(
+        {"A": [1.0, 0, 0], "B": [0, 1.0, 0], "same": [0, 0, 1.0]},
+        wholes=[[own, other, same], [other, own, same]],
+        regions=[[own, other, same], [other, own, same]],
+    )
+    found = joint_map(embedder, collection, config())
+    assert found["text_retrieval_map@10"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (found["pairs"], found["distinct_texts"]) == (2, 3)
+
+
+def test_joint_map_of_a_random_model(tiny_clip, make_dataset) -> None:
     found = evaluate("joint-map", [str(tiny_clip)], str(make_dataset(8)), CONFIG)[0].metrics
-    assert set(found) == {"image_retrieval_map@10", "text_retrieval_map@10"}
-    assert all(0 < value < 1 for value in found.values())
+    maps = [found.pop(f"{way}_retrieval_map@10") for way in ("image", "text")]
+    assert all(0 < value < 1 for value in maps)
+    assert found["pairs"] == 8 and 8 < found["distinct_texts"] <= 16
 
 
 def test_localize_whole_image_regions_always_hit(tiny_clip, make_dataset) -> None:
@@ -162,33 +215,15 @@ def test_robustness_reports_the_drop(tiny_clip, make_dataset, tmp_path) -> None:
         evaluate("robustness", [str(tiny_clip)], dataset, CONFIG, false_sentences=given)
 
 
-class SetByHand:
-    """An embedder whose image i is the i-th axis, and whose texts lie where a test puts them."""
-
-    def __init__(self, axis_of_text: dict[str, int]) -> None:
-        self.axis_of_text = axis_of_text
-        self.axes = torch.eye(len(axis_of_text))
-
-    def ahead(self, work, items):
-        return items
-
-    def images(self, numbers) -> torch.Tensor:
-        return self.axes[list(numbers)]
-
-    def texts(self, texts) -> torch.Tensor:
-        return self.axes[[self.axis_of_text[text] for text in texts]]
-
-
 def test_the_drop_is_of_recall_at_1_whatever_is_asked() -> None:
     """Three captions at their images; with a false sentence, two of them at the next one."""
-    images = [AnnotatedImage(path=Path(f"{i}.jpg"), captions=(f"Image {i}.",)) for i in range(3)]
-    collection = AnnotatedCollection("three", images, lambda text: [(0, len(text))])
-    right = {f"Image {i}.": i for i in range(3)}
-    wrong = {"No. Image 0.": 0, "No. Image 1.": 2, "No. Image 2.": 1}
+    axes = torch.eye(3).tolist()
+    right = {f"Image {i}.": axes[i] for i in range(3)}
+    wrong = {f"No. Image {i}.": axes[j] for i, j in enumerate((0, 2, 1))}
     false = dict.fromkeys(range(3), "No.")
-    embedder: Any = SetByHand(right | wrong)
+    embedder: Any = SetByHand(right | wrong, axes)
     for ks in ((3,), (3, 1)):
-        found = robustness(embedder, collection, config(recall_at=ks), false_sentences=false)
+        found = robustness(embedder, three_images(), config(recall_at=ks), false_sentences=false)
         assert found["drop"] == pytest.approx(2 / 3)
         ways = ("image_retrieval_recall", "text_retrieval_recall")
         names = [f"{way}@{k}" for way in ways for k in ks]
