@@ -124,9 +124,7 @@ def open_collection(
         return DatasetCollection(source, config)
     from glit.stages.split import make_splitter
 
-    found = read_annotations(kind, Path(source), images=images, split=split)
-    if config.limit:
-        found = found[: config.limit]
+    found = read_annotations(kind, Path(source), images=images, split=split, limit=config.limit)
     return AnnotatedCollection(kind, found, make_splitter(config.splitter, "en"))
 
 

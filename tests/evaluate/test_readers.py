@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glit.errors import InputError
-from glit.evaluate.readers import READERS, read_annotations
+from glit.evaluate.collection import open_collection
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.readers import READERS, files, read_annotations
 
 
 def touch(path: Path) -> Path:
@@ -168,6 +173,86 @@ def test_iiw_by_key_and_by_image(tmp_path: Path) -> None:
         ("Of DCI.",),
         ("Generated only.",),
     ]
+
+
+def conversations(number: int) -> list[dict]:
+    return [
+        {
+            "id": f"{i:012}",
+            "image": f"sam/images/sa_{i}.jpg",
+            "conversations": [
+                {"from": "human", "value": "What is this?\n<image>"},
+                {"from": "gpt", "value": f'Caption {i}. It has [brackets], "quotes" and {{}}.'},
+            ],
+        }
+        for i in range(number)
+    ]
+
+
+def test_the_limit_comes_before_images_are_looked_for(tmp_path: Path) -> None:
+    """Three of five images are there; the first three are asked for, then four."""
+    source = tmp_path / "share-captioner_coco_lcs_sam_1246k_1107.json"
+    source.write_text(json.dumps(conversations(5)))
+    for i in range(3):
+        touch(tmp_path / "sam/images" / f"sa_{i}.jpg")
+    for limit in (1, 3):
+        collection = open_collection(str(source), EvaluateConfig(limit=limit), kind="sharegpt4v")
+        assert [c[0][:10] for c in collection.captions] == [f"Caption {i}." for i in range(limit)]
+    for limit, wanted in ((4, "1 of 4"), (0, "2 of 5")):
+        with pytest.raises(InputError, match=rf"{wanted} images are missing \(first: .*sa_3.jpg\)"):
+            open_collection(str(source), EvaluateConfig(limit=limit), kind="sharegpt4v")
+
+
+def test_images_without_a_caption_do_not_count_for_the_limit(tmp_path: Path) -> None:
+    entries = conversations(3)
+    entries[0]["conversations"][1]["value"] = " "
+    source = tmp_path / "share.json"
+    source.write_text(json.dumps(entries))
+    touch(tmp_path / "sam/images/sa_1.jpg")
+    kept = read_annotations("sharegpt4v", source, images=None, split="test", limit=1)
+    assert [image.path.name for image in kept] == ["sa_1.jpg"]
+
+
+def test_a_long_array_is_read_no_further_than_asked(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "CHUNK", 100)
+    source = tmp_path / "share.json"
+    source.write_text(json.dumps(conversations(9), indent=1)[:-300])
+    touch(tmp_path / "sam/images/sa_0.jpg")
+    kept = read_annotations("sharegpt4v", source, images=None, split="test", limit=1)
+    assert kept[0].captions == ('Caption 0. It has [brackets], "quotes" and {}.',)
+    with pytest.raises(InputError, match="not the sharegpt4v annotations as published"):
+        read_annotations("sharegpt4v", source, images=None, split="test")
+
+
+@given(
+    values=st.lists(st.dictionaries(st.text(max_size=3), st.text() | st.integers(), max_size=3)),
+    indent=st.sampled_from([None, 0, 2]),
+    chunk=st.integers(1, 30),
+)
+def test_an_array_in_pieces_is_the_array(
+    values: list[dict], indent: int | None, chunk: int
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK", chunk)
+        path = Path(folder) / "x.json"
+        path.write_text(json.dumps(values, indent=indent, ensure_ascii=False), encoding="utf-8")
+        assert list(files.json_array(path)) == values
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[", '[{"a": 1}', '[{"a": 1},', "[{} {}]", "[{},]"])
+def test_what_is_no_array_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(ValueError):
+        list(files.json_array(path))
+
+
+def test_a_line_separator_inside_a_caption_ends_no_line(tmp_path: Path) -> None:
+    row = {"split": "test", "image_file": "test_00000.jpg", "description": "One\u2028two."}
+    source = tmp_path / "docci_descriptions.jsonlines"
+    source.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    touch(tmp_path / "images/test_00000.jpg")
+    assert list(found("docci", source).values()) == [("One\u2028two.",)]
 
 
 def test_missing_images_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""What the readers share: their record, JSON read no further than asked, names of image files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+
+CHUNK = 1 << 20
+"""Characters of a JSON array read at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotatedImage:
+    """An image file and its captions."""
+
+    path: Path
+    """The image file; nobody has looked whether it is there."""
+
+    captions: tuple[str, ...]
+    """Without surrounding white space, none of them empty; may be no caption at all."""
+
+
+def annotated(path: Path, captions: Iterable[str]) -> AnnotatedImage:
+    """A record with the captions that say something."""
+    stripped = (caption.strip() for caption in captions)
+    return AnnotatedImage(path=path, captions=tuple(caption for caption in stripped if caption))
+
+
+def with_suffix(path: Path) -> Path:
+    """The image file of a name that may lack its suffix."""
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return path
+    candidates = [path.with_name(path.name + suffix) for suffix in IMAGE_SUFFIXES]
+    return next((c for c in candidates if c.is_file()), candidates[0])
+
+
+def load_json(path: Path) -> Any:
+    """A small file of JSON."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Entries of a file with one JSON value a line."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.strip():
+                yield json.loads(line)
+
+
+def json_array(path: Path) -> Iterator[Any]:
+    """Entries of a file that is one JSON array of objects, read no further than asked.
+
+    ShareGPT4V's captions are one array of 1.2 million entries; its first thousand are in the first
+    megabytes. Raises ValueError where the text is not such an array.
+    """
+    decoder = json.JSONDecoder()
+    with path.open(encoding="utf-8") as file:
+        text, at = "", 0
+
+        def upcoming() -> str:
+            """The next character that is not white space, ``text[at]``; "" at the end."""
+            nonlocal text, at
+            while True:
+                while at < len(text) and text[at] in " \t\r\n":
+                    at += 1
+                if at < len(text):
+                    return text[at]
+                text, at = file.read(CHUNK), 0
+                if not text:
+                    return ""
+
+        if upcoming() != "[":
+            raise ValueError("wanted a JSON array")
+        at += 1
+        if upcoming() == "]":
+            return
+        while True:
+            upcoming()
+            try:
+                entry, at = decoder.raw_decode(text, at)
+            except json.JSONDecodeError:  # cut off, unless nothing follows
+                more = file.read(max(CHUNK, len(text) - at))
+                if not more:
+                    raise
+                text, at = text[at:] + more, 0
+                continue
+            yield entry
+            mark = upcoming()
+            if mark == "]":
+                return
+            if mark != ",":
+                raise ValueError(f"wanted , or ] after an entry, found {mark!r}")
+            at += 1
