@@ -33,7 +33,12 @@ FormatOption = Annotated[
 ImagesOption = Annotated[
     Path | None, typer.Option("--images", help="The image folder of the annotations.")
 ]
-SplitOption = Annotated[str, typer.Option("--split", help="Part of the annotations.")]
+SplitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--split", help="Part of the annotations, or several: test+qual_test. Without it, test."
+    ),
+]
 RecipeOption = Annotated[
     str | None, typer.Option("-r", "--recipe", help="A recipe with an [evaluate] table.")
 ]
@@ -51,7 +56,7 @@ def _run(
     compare: list[str] | None,
     kind: str,
     images: Path | None,
-    split: str,
+    split: str | None,
     recipe: str | None,
     overrides: list[str] | None,
     as_json: bool,
@@ -101,7 +106,7 @@ def retrieval_command(
     compare: CompareOption = None,
     kind: FormatOption = "glit",
     images: ImagesOption = None,
-    split: SplitOption = "test",
+    split: SplitOption = None,
     recipe: RecipeOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
@@ -133,7 +138,9 @@ def joint_map_command(
     as_json: JsonOption = False,
 ) -> None:
     """Retrieval mAP@10 over whole images and best regions together."""
-    _run("joint-map", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json)
+    _run(
+        "joint-map", model, dataset, output, compare, "glit", None, None, recipe, overrides, as_json
+    )
 
 
 @eval_app.command("localize")
@@ -147,7 +154,9 @@ def localize_command(
     as_json: JsonOption = False,
 ) -> None:
     """Whether the patches most like a sentence lie in its region."""
-    _run("localize", model, dataset, output, compare, "glit", None, "", recipe, overrides, as_json)
+    _run(
+        "localize", model, dataset, output, compare, "glit", None, None, recipe, overrides, as_json
+    )
 
 
 @eval_app.command("robustness")
@@ -158,7 +167,7 @@ def robustness_command(
     compare: CompareOption = None,
     kind: FormatOption = "glit",
     images: ImagesOption = None,
-    split: SplitOption = "test",
+    split: SplitOption = None,
     false_sentences: Annotated[
         Path | None,
         typer.Option(
@@ -194,7 +203,7 @@ def caption_quality_command(
     compare: CompareOption = None,
     kind: FormatOption = "glit",
     images: ImagesOption = None,
-    split: SplitOption = "test",
+    split: SplitOption = None,
     recipe: RecipeOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,

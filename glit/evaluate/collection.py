@@ -117,15 +117,21 @@ def open_collection(
     *,
     kind: str = "glit",
     images: Path | None = None,
-    split: str = "test",
+    split: str | None = None,
 ) -> Collection:
     """Open what ``source`` names: a glit dataset, or annotations of a known format."""
     if kind == "glit":
+        if images is not None or split is not None:
+            raise InputError(
+                f"{source}: --images and --split belong to annotations of another --format; for a "
+                "glit dataset that stores images by path, set evaluate.image_root"
+            )
         return DatasetCollection(source, config)
     from glit.stages.split import make_splitter
 
     found = read_annotations(kind, Path(source), images=images, split=split, limit=config.limit)
-    return AnnotatedCollection(kind, found, make_splitter(config.splitter, "en"))
+    name = kind if split is None else f"{kind} {split}"
+    return AnnotatedCollection(name, found, make_splitter(config.splitter, "en"))
 
 
 def need_pairs(collection: Collection, task: str) -> None:

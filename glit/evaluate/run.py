@@ -22,7 +22,7 @@ def evaluate(
     *,
     kind: str = "glit",
     images: Path | None = None,
-    split: str = "test",
+    split: str | None = None,
     false_sentences: Path | None = None,
     report: Callable[[Result], None] | None = None,
 ) -> list[Result]:
@@ -35,7 +35,7 @@ def evaluate(
         config: settings.
         kind: ``glit``, or the format of the annotations.
         images: image folder of the annotations.
-        split: part of the annotations.
+        split: parts of the annotations, several joined by ``+``.
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
         report: called with every result as it comes.
 

@@ -22,7 +22,7 @@ def touch(path: Path) -> Path:
     return path
 
 
-def found(name: str, source: Path, images: Path | None = None, split: str = "test") -> dict:
+def found(name: str, source: Path, images: Path | None = None, split: str | None = None) -> dict:
     return {
         str(image.path): image.captions
         for image in read_annotations(name, source, images=images, split=split)
@@ -35,8 +35,13 @@ def lines(path: Path, rows: list[dict]) -> Path:
     return path
 
 
-def test_docci(tmp_path: Path) -> None:
-    source = lines(
+@pytest.fixture()
+def docci(tmp_path: Path) -> Path:
+    """DOCCI in small: one image of training, two of the test, one of the qualification test."""
+    parts = ["train", "test", "qual_dev", "qual_test", "test"]
+    for i, split in enumerate(parts):
+        touch(tmp_path / "images" / f"{split}_0000{i}.jpg")
+    return lines(
         tmp_path / "docci_descriptions.jsonlines",
         [
             {
@@ -45,36 +50,65 @@ def test_docci(tmp_path: Path) -> None:
                 "image_file": f"{split}_0000{i}.jpg",
                 "description": f"Description {split} {i}.",
             }
-            for i, split in enumerate(["train", "test", "qual_test", "test"])
+            for i, split in enumerate(parts)
         ],
     )
-    for i in (1, 3):
-        touch(tmp_path / "images" / f"test_0000{i}.jpg")
-    assert found("docci", source) == {
-        str(tmp_path / "images/test_00001.jpg"): ("Description test 1.",),
-        str(tmp_path / "images/test_00003.jpg"): ("Description test 3.",),
+
+
+def test_docci(docci: Path) -> None:
+    assert found("docci", docci) == {
+        str(docci.parent / "images/test_00001.jpg"): ("Description test 1.",),
+        str(docci.parent / "images/test_00004.jpg"): ("Description test 4.",),
     }
 
 
-def test_dci_takes_the_long_caption_and_leaves_out_images_without_one(tmp_path: Path) -> None:
+def test_parts_together(docci: Path) -> None:
+    both = found("docci", docci, split="test+qual_test")
+    assert list(both.values()) == [
+        ("Description test 1.",),
+        ("Description qual_test 3.",),
+        ("Description test 4.",),
+    ]
+    assert both == found("docci", docci, split="qual_test+test+test")
+    collection = open_collection(str(docci), EvaluateConfig(), kind="docci", split="test+qual_test")
+    assert collection.name == "docci test+qual_test"
+    with pytest.raises(InputError, match="no part 'qual-test'; known are train, test, qual_dev"):
+        found("docci", docci, split="test+qual-test")
+
+
+@pytest.fixture()
+def dci(tmp_path: Path) -> Path:
+    """DCI in small: two images of training, one of validation, one of the test."""
     root = tmp_path / "densely_captioned_images"
-    for i, extra in enumerate(["Long one.", "", "Long three."]):
+    for i, extra in enumerate(["Long 0.", "", "Long 2.", "Long 3."]):
         values = {
             "image": f"sa_{i}.jpg",
-            "short_caption": "Short.",
+            "short_caption": f"Short {i}.",
+            "mask_data": {"0": {"idx": "0", "caption": "Of a mask.", "parent": -1}},
+            "mask_keys": ["0"],
             "extra_caption": extra,
-            "mask_data": {},
         }
-        path = root / "annotations" / f"sa_{i}_annotation.json"
+        path = root / "annotations" / f"11295{i}-data.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
         touch(root / "photos" / f"sa_{i}.jpg")
-    assert list(found("dci", root).values()) == [("Long one.",), ("Long three.",)]
-    (root / "splits.json").write_text(
-        json.dumps({"train": ["sa_0_annotation.json"], "test": ["sa_2_annotation.json"]})
-    )
-    assert list(found("dci", root).values()) == [("Long three.",)]
-    assert len(found("dci", root, split="all")) == 2
+    names = [f"11295{i}-data.json" for i in range(4)]
+    parts = {"train": names[:2], "valid": names[2:3], "test": names[3:]}
+    (root / "splits.json").write_text(json.dumps(parts))
+    return root
+
+
+def test_dci_takes_the_long_caption_and_leaves_out_images_without_one(dci: Path) -> None:
+    assert list(found("dci", dci).values()) == [("Long 3.",)]
+    assert list(found("dci", dci, split="test+train").values()) == [("Long 0.",), ("Long 3.",)]
+    for split in ("all", "train+valid+test"):
+        every = found("dci", dci, split=split)
+        assert list(every.values()) == [("Long 0.",), ("Long 2.",), ("Long 3.",)]
+    with pytest.raises(InputError, match="no part 'val'; known are train, valid, test, all"):
+        found("dci", dci, split="val")
+    (dci / "splits.json").unlink()
+    with pytest.raises(InputError, match=r"not the dci annotations as published .*splits.json"):
+        found("dci", dci)
 
 
 def test_urban1k_in_numeric_order(tmp_path: Path) -> None:
@@ -112,20 +146,32 @@ def test_coco_as_published(tmp_path: Path) -> None:
     assert list(found("coco", source, images).values()) == [("a", "b"), ("c",)]
 
 
-@pytest.mark.parametrize(("name", "filepath"), [("coco", "val2014"), ("flickr30k", None)])
-def test_karpathy_splits(tmp_path: Path, name: str, filepath: str | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [("coco", ["train", "restval", "val", "test"]), ("flickr30k", ["train", "val", "test"])],
+)
+def test_karpathy_splits(tmp_path: Path, name: str, parts: list[str]) -> None:
+    """COCO's files sit in the folder of their year, Flickr's directly in the image folder."""
+    folder = "val2014" if name == "coco" else ""
     entries = []
-    for i, split in enumerate(["train", "test"]):
+    for i, split in enumerate(parts):
         entry = {
             "filename": f"{i}.jpg",
+            "imgid": i,
+            "sentids": [2 * i, 2 * i + 1],
             "split": split,
-            "sentences": [{"raw": f"{split} {i}."}, {"raw": "second"}],
+            "sentences": [{"raw": f"{split} {i}.", "tokens": [split]}, {"raw": "second"}],
         }
-        entries.append({**entry, "filepath": filepath} if filepath else entry)
+        entries.append({**entry, "filepath": folder, "cocoid": i} if folder else entry)
+        touch(tmp_path / "images" / folder / f"{i}.jpg")
     source = tmp_path / f"dataset_{name}.json"
     source.write_text(json.dumps({"images": entries, "dataset": name}))
-    image = touch(tmp_path / "images" / (filepath or "") / "1.jpg")
-    assert found(name, source, tmp_path / "images") == {str(image): ("test 1.", "second")}
+    images, last = tmp_path / "images", len(parts) - 1
+    test = {str(images / folder / f"{last}.jpg"): (f"test {last}.", "second")}
+    assert found(name, source, images) == test
+    assert list(found(name, source, images, "val+test").values())[1:] == list(test.values())
+    with pytest.raises(InputError, match=f"no part 'dev'; known are {', '.join(parts)}"):
+        found(name, source, images, "dev")
 
 
 def test_flickr30k_token_file(tmp_path: Path) -> None:
@@ -209,7 +255,7 @@ def test_images_without_a_caption_do_not_count_for_the_limit(tmp_path: Path) -> 
     source = tmp_path / "share.json"
     source.write_text(json.dumps(entries))
     touch(tmp_path / "sam/images/sa_1.jpg")
-    kept = read_annotations("sharegpt4v", source, images=None, split="test", limit=1)
+    kept = read_annotations("sharegpt4v", source, images=None, split=None, limit=1)
     assert [image.path.name for image in kept] == ["sa_1.jpg"]
 
 
@@ -218,10 +264,10 @@ def test_a_long_array_is_read_no_further_than_asked(tmp_path: Path, monkeypatch)
     source = tmp_path / "share.json"
     source.write_text(json.dumps(conversations(9), indent=1)[:-300])
     touch(tmp_path / "sam/images/sa_0.jpg")
-    kept = read_annotations("sharegpt4v", source, images=None, split="test", limit=1)
+    kept = read_annotations("sharegpt4v", source, images=None, split=None, limit=1)
     assert kept[0].captions == ('Caption 0. It has [brackets], "quotes" and {}.',)
     with pytest.raises(InputError, match="not the sharegpt4v annotations as published"):
-        read_annotations("sharegpt4v", source, images=None, split="test")
+        read_annotations("sharegpt4v", source, images=None, split=None)
 
 
 @given(
@@ -253,6 +299,26 @@ def test_a_line_separator_inside_a_caption_ends_no_line(tmp_path: Path) -> None:
     source.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
     touch(tmp_path / "images/test_00000.jpg")
     assert list(found("docci", source).values()) == [("One\u2028two.",)]
+
+
+def test_annotations_without_parts_refuse_a_split(tmp_path: Path) -> None:
+    for name, file, text in (
+        ("coco", "captions_val2017.json", '{"images": [], "annotations": []}'),
+        ("flickr30k", "results_20130124.token", "1.jpg#0\tA dog .\n"),
+        ("sharegpt4v", "share.json", "[]"),
+        ("urban1k", "Urban1k/caption/1.txt", "Caption."),
+    ):
+        source = touch(tmp_path / file)
+        source.write_text(text)
+        source = tmp_path / "Urban1k" if name == "urban1k" else source
+        with pytest.raises(InputError, match="'test': these annotations have no parts"):
+            found(name, source, tmp_path, "test")
+
+
+def test_a_glit_dataset_has_neither_parts_nor_an_image_folder(tmp_path: Path) -> None:
+    for option in ({"split": "test"}, {"images": tmp_path}):
+        with pytest.raises(InputError, match="--images and --split belong to annotations"):
+            open_collection(str(tmp_path), EvaluateConfig(), **option)
 
 
 def test_missing_images_are_refused(tmp_path: Path) -> None:

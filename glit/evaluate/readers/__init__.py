@@ -15,7 +15,7 @@ from glit.errors import InputError
 from glit.evaluate.readers import long_captions, short_captions
 from glit.evaluate.readers.files import AnnotatedImage
 
-Reader = Callable[[Path, Path | None, str], Iterator[AnnotatedImage]]
+Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
 
 READERS: dict[str, Reader] = {
     "docci": long_captions.docci,
@@ -30,7 +30,7 @@ READERS: dict[str, Reader] = {
 
 
 def read_annotations(
-    name: str, annotations: Path, *, images: Path | None, split: str, limit: int = 0
+    name: str, annotations: Path, *, images: Path | None, split: str | None, limit: int = 0
 ) -> list[AnnotatedImage]:
     """Read a dataset's annotations; images without any caption are left out.
 
@@ -38,11 +38,12 @@ def read_annotations(
         name: one of READERS.
         annotations: file or folder as published.
         images: folder with the images; where the format has its own folder, that is the default.
-        split: which part; ignored by formats without parts.
+        split: which parts, several joined by ``+``; None for all, or for ``test`` where the format
+            has parts.
         limit: only the first captioned images, 0 for all; the others need not be there.
 
-    Raises InputError when the files are not of that format, nothing is left, or an image is
-    missing (a smaller gallery would give better figures).
+    Raises InputError when the files are not of that format, there is no such part, nothing is left,
+    or an image is missing (a smaller gallery would give better figures).
     """
     if name not in READERS:
         raise InputError(f"--format {name!r}: known formats are glit, {', '.join(READERS)}")
@@ -58,7 +59,8 @@ def read_annotations(
         ) from error
     if not kept:
         raise InputError(
-            f"{annotations}: no captioned image in split {split!r}; check --split and --format"
+            f"{annotations}: no captioned image{f' in {split}' if split else ''}; check --split "
+            "and --format"
         )
     missing = [image.path for image in kept if not image.path.is_file()]
     if missing:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glit.errors import InputError
+
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
 CHUNK = 1 << 20
@@ -29,6 +31,25 @@ def annotated(path: Path, captions: Iterable[str]) -> AnnotatedImage:
     """A record with the captions that say something."""
     stripped = (caption.strip() for caption in captions)
     return AnnotatedImage(path=path, captions=tuple(caption for caption in stripped if caption))
+
+
+def chosen_parts(split: str | None, known: Iterable[str], *, default: str = "test") -> set[str]:
+    """The parts that ``split`` names, several joined by ``+``.
+
+    Raises InputError for a part that is not known: it would be left out of the gallery unseen.
+    """
+    known = list(known)
+    parts = (split or default).split("+")
+    for part in parts:
+        if part not in known:
+            raise InputError(f"--split {split!r}: no part {part!r}; known are {', '.join(known)}")
+    return set(parts)
+
+
+def no_parts(split: str | None) -> None:
+    """Refuse a split where the annotations know none, so that nobody takes the whole for a part."""
+    if split is not None:
+        raise InputError(f"--split {split!r}: these annotations have no parts; leave --split out")
 
 
 def with_suffix(path: Path) -> Path:

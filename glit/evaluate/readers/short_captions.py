@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from glit.evaluate.readers.files import AnnotatedImage, annotated, load_json
+from glit.evaluate.readers.files import AnnotatedImage, annotated, chosen_parts, load_json, no_parts
 
 
-def coco(annotations: Path, images: Path | None, split: str) -> Iterator[AnnotatedImage]:
+def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
     """``captions_val2014.json`` as COCO ships it, or Karpathy's ``dataset_coco.json``."""
     values = load_json(annotations)
     folder = images or annotations.parent
     if "annotations" not in values:
-        yield from _karpathy(values, folder, split)
+        yield from _karpathy(
+            values, folder, chosen_parts(split, ("train", "restval", "val", "test"))
+        )
         return
+    no_parts(split)
     captions: dict[int, list[str]] = {}
     for entry in values["annotations"]:
         captions.setdefault(entry["image_id"], []).append(entry["caption"])
@@ -23,12 +26,16 @@ def coco(annotations: Path, images: Path | None, split: str) -> Iterator[Annotat
         yield annotated(folder / entry["file_name"], captions.get(entry["id"], []))
 
 
-def flickr30k(annotations: Path, images: Path | None, split: str) -> Iterator[AnnotatedImage]:
+def flickr30k(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
     """Karpathy's ``dataset_flickr30k.json``, or ``results_20130124.token`` (no splits)."""
     folder = images or annotations.parent
     if annotations.suffix == ".json":
-        yield from _karpathy(load_json(annotations), folder, split)
+        parts = chosen_parts(split, ("train", "val", "test"))
+        yield from _karpathy(load_json(annotations), folder, parts)
         return
+    no_parts(split)
     captions: dict[str, list[str]] = {}
     with annotations.open(encoding="utf-8") as file:
         for line in file:
@@ -39,9 +46,9 @@ def flickr30k(annotations: Path, images: Path | None, split: str) -> Iterator[An
         yield annotated(folder / name, texts)
 
 
-def _karpathy(values: dict[str, Any], folder: Path, split: str) -> Iterator[AnnotatedImage]:
-    """Images of a Karpathy split; COCO's sit in ``filepath``, Flickr's directly in the folder."""
+def _karpathy(values: dict[str, Any], folder: Path, parts: set[str]) -> Iterator[AnnotatedImage]:
+    """Images of Karpathy's parts; COCO's sit in ``filepath``, Flickr's directly in the folder."""
     for entry in values["images"]:
-        if entry["split"] == split:
+        if entry["split"] in parts:
             path = folder / entry.get("filepath", "") / entry["filename"]
             yield annotated(path, [sentence["raw"] for sentence in entry["sentences"]])
