@@ -28,7 +28,9 @@ CompareOption = Annotated[
 ]
 FormatOption = Annotated[
     str,
-    typer.Option("--format", help="glit, docci, dci, urban1k, coco, flickr30k, sharegpt4v or iiw."),
+    typer.Option(
+        "--format", help="glit, docci, dci, dci-full, urban1k, coco, flickr30k, sharegpt4v or iiw."
+    ),
 ]
 ImagesOption = Annotated[
     Path | None, typer.Option("--images", help="The image folder of the annotations.")

@@ -111,6 +111,15 @@ def test_dci_takes_the_long_caption_and_leaves_out_images_without_one(dci: Path)
         found("dci", dci)
 
 
+def test_dci_full_is_both_captions_of_every_image(dci: Path) -> None:
+    assert list(found("dci-full", dci, split="all").values()) == [
+        ("Short 0.\nLong 0.",),
+        ("Short 1.",),
+        ("Short 2.\nLong 2.",),
+        ("Short 3.\nLong 3.",),
+    ]
+
+
 def test_urban1k_in_numeric_order(tmp_path: Path) -> None:
     for i in (10, 2, 1):
         touch(tmp_path / "image" / f"{i}.jpg")
@@ -321,6 +330,35 @@ def test_a_glit_dataset_has_neither_parts_nor_an_image_folder(tmp_path: Path) ->
             open_collection(str(tmp_path), EvaluateConfig(), **option)
 
 
+@pytest.fixture()
+def imageinwords(tmp_path: Path) -> Path:
+    """The three parts people wrote, one image each, beside one that was generated."""
+    for part, row in {
+        "IIW-400": {"image/key": "aar_test_04600", "IIW": "Of AAR.", "objects": []},
+        "DCI_Test": {"image": "sa_1545038.jpg", "ex_id": "113029-data.json", "IIW": "Of DCI."},
+        "DOCCI_Test": {"image": "test_00731", "DOCCI": "Older.", "IIW": "Of DOCCI."},
+        "LocNar_Eval": {"image/key": "000a1249af2bc5f0", "IIW-P5B": "Generated."},
+    }.items():
+        lines(tmp_path / "datasets" / part / "data.jsonl", [row])
+    return tmp_path / "datasets"
+
+
+def test_iiw_together_and_in_parts(imageinwords: Path, tmp_path: Path) -> None:
+    images = tmp_path / "IIW"
+    placed = ["docci/test_00731.jpg", "docci_aar/aar_test_04600.jpg", "dci/sa_1545038.jpg"]
+    for name in placed:
+        touch(images / name)
+    captions = [("Of DOCCI.",), ("Of AAR.",), ("Of DCI.",)]
+    together = found("iiw", imageinwords, images)
+    assert together == dict(zip((str(images / name) for name in placed), captions, strict=True))
+    assert list(found("iiw", imageinwords, images, "IIW-400").values()) == captions[1:2]
+    for name in placed:
+        touch(tmp_path / "flat" / Path(name).name)
+    assert list(found("iiw", imageinwords, tmp_path / "flat").values()) == captions
+    with pytest.raises(InputError, match="no part 'LocNar_Eval'; known are DOCCI_Test, IIW-400"):
+        found("iiw", imageinwords, images, "LocNar_Eval")
+
+
 def test_missing_images_are_refused(tmp_path: Path) -> None:
     for i in (1, 2):
         (tmp_path / "caption").mkdir(exist_ok=True)
@@ -343,4 +381,13 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_reader_is_tried_here() -> None:
-    assert set(READERS) == {"docci", "dci", "urban1k", "coco", "flickr30k", "sharegpt4v", "iiw"}
+    assert set(READERS) == {
+        "docci",
+        "dci",
+        "dci-full",
+        "urban1k",
+        "coco",
+        "flickr30k",
+        "sharegpt4v",
+        "iiw",
+    }

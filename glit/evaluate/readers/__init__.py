@@ -20,6 +20,7 @@ Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
 READERS: dict[str, Reader] = {
     "docci": long_captions.docci,
     "dci": long_captions.dci,
+    "dci-full": long_captions.dci_full,
     "urban1k": long_captions.urban1k,
     "coco": short_captions.coco,
     "flickr30k": short_captions.flickr30k,
@@ -39,7 +40,7 @@ def read_annotations(
         annotations: file or folder as published.
         images: folder with the images; where the format has its own folder, that is the default.
         split: which parts, several joined by ``+``; None for all, or for ``test`` where the format
-            has parts.
+            has parts (ImageInWords: all).
         limit: only the first captioned images, 0 for all; the others need not be there.
 
     Raises InputError when the files are not of that format, there is no such part, nothing is left,
