@@ -29,8 +29,13 @@ CompareOption = Annotated[
 FormatOption = Annotated[
     str,
     typer.Option(
-        "--format", help="glit, docci, dci, dci-full, urban1k, coco, flickr30k, sharegpt4v or iiw."
+        "--format",
+        help="glit, docci, dci, dci-full, urban1k, coco, flickr30k, sharegpt4v, iiw, goal or "
+        "goal-joint.",
     ),
+]
+JointFormatOption = Annotated[
+    str, typer.Option("--format", help="glit, or goal-joint for a joint set of GOAL.")
 ]
 ImagesOption = Annotated[
     Path | None, typer.Option("--images", help="The image folder of the annotations.")
@@ -135,13 +140,15 @@ def joint_map_command(
     dataset: SourceArgument,
     output: OutputOption = None,
     compare: CompareOption = None,
+    kind: JointFormatOption = "glit",
+    images: ImagesOption = None,
     recipe: RecipeOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Retrieval mAP@10 over whole images and best regions together."""
     _run(
-        "joint-map", model, dataset, output, compare, "glit", None, None, recipe, overrides, as_json
+        "joint-map", model, dataset, output, compare, kind, images, None, recipe, overrides, as_json
     )
 
 

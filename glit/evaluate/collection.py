@@ -111,6 +111,22 @@ class AnnotatedCollection:
         raise AssertionError(f"size of image {index}: annotation files carry no pairs")
 
 
+class JointCollection(AnnotatedCollection):
+    """Whole images, and the segments that a joint set has of them as image files.
+
+    ``joint-map`` measures over both; the other measurements see the whole images.
+    """
+
+    def __init__(self, name: str, images: Sequence[AnnotatedImage], split: Split) -> None:
+        super().__init__(name, images, split)
+        segments = [(i, segment) for i, image in enumerate(images) for segment in image.segments]
+        files = [AnnotatedImage(path=s.path, captions=(s.sentence,)) for _, s in segments]
+        self.joint = AnnotatedCollection(name, [*images, *files], split)
+        """The whole images, then the segments."""
+        self.sample = [*range(len(images)), *(i for i, _ in segments)]
+        """Which whole image each image of ``joint`` belongs to."""
+
+
 def open_collection(
     source: str,
     config: EvaluateConfig,
@@ -131,7 +147,8 @@ def open_collection(
 
     found = read_annotations(kind, Path(source), images=images, split=split, limit=config.limit)
     name = kind if split is None else f"{kind} {split}"
-    return AnnotatedCollection(name, found, make_splitter(config.splitter, "en"))
+    collection = JointCollection if any(i.segments for i in found) else AnnotatedCollection
+    return collection(name, found, make_splitter(config.splitter, "en"))
 
 
 def need_pairs(collection: Collection, task: str) -> None:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glit.errors import InputError
-from glit.evaluate.collection import Collection, need_pairs
+from glit.evaluate.collection import Collection, JointCollection, need_pairs
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import Embedder
 from glit.evaluate.localisation import centre_inside, chance, first_hit
@@ -73,6 +73,29 @@ def joint_map(embedder: Embedder, collection: Collection, config: EvaluateConfig
     its best pair, each distinct text once. For a whole or a local query both texts (or both
     images) of its sample are right; a text of several samples is right for the images of all.
     """
+    texts, sample, image_ND = _joint_set(embedder, collection)
+    distinct, texts_for_image, images_for_text = joint_relevance(texts, sample)
+    text_UD = embedder.texts(distinct)
+    k, chunk = config.precision_at, config.chunk_size
+    text_query = average_precision(best_items(text_UD, image_ND, k=k, chunk=chunk), images_for_text)
+    image_query = average_precision(
+        best_items(image_ND, text_UD, k=k, chunk=chunk), texts_for_image
+    )
+    return {
+        f"image_retrieval_map@{k}": float(text_query.mean()),
+        f"text_retrieval_map@{k}": float(image_query.mean()),
+        "pairs": float(len(texts) - len(collection.captions)),
+        "distinct_texts": float(len(distinct)),
+    }
+
+
+def _joint_set(
+    embedder: Embedder, collection: Collection
+) -> tuple[list[str], list[int], Float[Tensor, "n d"]]:
+    """Texts, numbers of their samples and embeddings of their images: whole ones, then regions."""
+    if isinstance(collection, JointCollection):
+        texts, _ = _all_captions(collection.joint)
+        return texts, collection.sample, _whole_images(embedder, collection.joint)
     need_pairs(collection, "joint-map")
     chosen = [(i, None) for i in range(len(collection.captions))]
     local = [(i, pairs[0]) for i, _ in chosen if (pairs := collection.pairs(i))]
@@ -86,20 +109,7 @@ def joint_map(embedder: Embedder, collection: Collection, config: EvaluateConfig
         ),
         [*chosen, *local],
     )
-    image_ND = embedder.images(pixels)
-    distinct, texts_for_image, images_for_text = joint_relevance(texts, sample)
-    text_UD = embedder.texts(distinct)
-    k, chunk = config.precision_at, config.chunk_size
-    text_query = average_precision(best_items(text_UD, image_ND, k=k, chunk=chunk), images_for_text)
-    image_query = average_precision(
-        best_items(image_ND, text_UD, k=k, chunk=chunk), texts_for_image
-    )
-    return {
-        f"image_retrieval_map@{k}": float(text_query.mean()),
-        f"text_retrieval_map@{k}": float(image_query.mean()),
-        "pairs": float(len(local)),
-        "distinct_texts": float(len(distinct)),
-    }
+    return texts, sample, embedder.images(pixels)
 
 
 def localize(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:

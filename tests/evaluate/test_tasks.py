@@ -15,10 +15,15 @@ from transformers import CLIPModel
 
 from glit.clip.text_window import stretch_model
 from glit.errors import InputError, RecipeError, WeightsError
-from glit.evaluate.collection import AnnotatedCollection, DatasetCollection, open_collection
+from glit.evaluate.collection import (
+    AnnotatedCollection,
+    DatasetCollection,
+    JointCollection,
+    open_collection,
+)
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import load_embedder
-from glit.evaluate.readers import AnnotatedImage
+from glit.evaluate.readers.files import AnnotatedImage, Segment
 from glit.evaluate.report import Result, markdown, write_results
 from glit.evaluate.run import evaluate
 from glit.evaluate.tasks import joint_map, retrieval, robustness, with_false_sentences
@@ -159,6 +164,61 @@ def test_joint_map_of_a_random_model(tiny_clip, make_dataset) -> None:
     maps = [found.pop(f"{way}_retrieval_map@10") for way in ("image", "text")]
     assert all(0 < value < 1 for value in maps)
     assert found["pairs"] == 8 and 8 < found["distinct_texts"] <= 16
+
+
+def test_joint_map_of_a_published_joint_set() -> None:
+    """Whole images A and B, a segment of each; precisions worked out by hand.
+
+    Image to text: 5/6, 1, 3/4 and 1/2; text to image: 5/6, 1, 5/6 and 1/2.
+    """
+    images = [
+        AnnotatedImage(
+            path=Path(f"{name}.jpg"),
+            captions=(name,),
+            segments=(Segment(path=Path(f"{name}.png"), sentence=name.lower()),),
+        )
+        for name in "AB"
+    ]
+    collection = JointCollection("joint", images, lambda text: [(0, len(text))])
+    assert collection.captions == [("A",), ("B",)]
+    similarities = [  # of images A, B and segments a, b to texts A, B, a, b
+        [0.40, 0.30, 0.20, 0.12],
+        [0.05, 0.40, 0.15, 0.30],
+        [0.10, 0.20, 0.40, 0.35],
+        [0.35, 0.32, 0.25, 0.10],
+    ]
+    axes = torch.eye(4).tolist()
+    embedder: Any = SetByHand(dict(zip("ABab", axes, strict=True)), similarities)
+    found = joint_map(embedder, collection, config())
+    assert found["text_retrieval_map@10"] == pytest.approx((5 / 6 + 1 + 3 / 4 + 1 / 2) / 4)
+    assert found["image_retrieval_map@10"] == pytest.approx((5 / 6 + 1 + 5 / 6 + 1 / 2) / 4)
+    assert (found["pairs"], found["distinct_texts"]) == (2, 4)
+
+
+def test_a_joint_set_from_its_files(tiny_clip, tmp_path) -> None:
+    rows = []
+    for i in range(3):
+        colour = (80 * i, 10, 200 - 60 * i)
+        whole = tmp_path / "photos" / f"sa_{i}.jpg"
+        segment = tmp_path / f"sa_{i}.jpg_results" / f"sa_{i}_max_{i}.png"
+        for path, size in ((whole, (40, 30)), (segment, (9, 7))):
+            path.parent.mkdir(exist_ok=True)
+            Image.new("RGB", size, colour).save(path)
+        rows.insert(i, {"filename": f"../{whole}", "caption": f"A red house. It has {i} doors."})
+        score = {"caption": f"It has {i} doors", "similarity_score": 20.5}
+        rows.append({"filename": f"../x/{segment.parent.name}/{segment.name}", **score})
+    source = tmp_path / "DCI_test_joint_sim_max_11.json"
+    source.write_text(json.dumps(rows))
+    options = {"kind": "goal-joint", "images": tmp_path}
+    found = evaluate("joint-map", [str(tiny_clip)], str(source), CONFIG, **options)[0]
+    assert found.dataset == "goal-joint"
+    assert (found.metrics["pairs"], found.metrics["distinct_texts"]) == (3, 6)
+    assert all(0 < value <= 1 for name, value in found.metrics.items() if "@" in name)
+    collection = open_collection(str(source), CONFIG, **options)
+    assert len(collection.captions) == 3 and collection.pairs(0) == ()
+    source.write_text(json.dumps(rows[:3]))
+    with pytest.raises(InputError, match="goal: no image has a local pair, which joint-map"):
+        evaluate("joint-map", [str(tiny_clip)], str(source), CONFIG, kind="goal", images=tmp_path)
 
 
 def test_localize_whole_image_regions_always_hit(tiny_clip, make_dataset) -> None:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from glit.errors import InputError
-from glit.evaluate.readers import long_captions, short_captions
+from glit.evaluate.readers import goal, long_captions, short_captions
 from glit.evaluate.readers.files import AnnotatedImage
 
 Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
@@ -26,6 +26,8 @@ READERS: dict[str, Reader] = {
     "flickr30k": short_captions.flickr30k,
     "sharegpt4v": long_captions.sharegpt4v,
     "iiw": long_captions.iiw,
+    "goal": goal.goal,
+    "goal-joint": goal.goal_joint,
 }
 """Formats by the name ``--format`` takes."""
 
@@ -63,10 +65,11 @@ def read_annotations(
             f"{annotations}: no captioned image{f' in {split}' if split else ''}; check --split "
             "and --format"
         )
-    missing = [image.path for image in kept if not image.path.is_file()]
+    paths = [path for image in kept for path in (image.path, *(s.path for s in image.segments))]
+    missing = [path for path in paths if not path.is_file()]
     if missing:
         raise InputError(
-            f"{annotations}: {len(missing)} of {len(kept)} images are missing (first: "
+            f"{annotations}: {len(missing)} of {len(paths)} images are missing (first: "
             f"{missing[0]}); give their folder with --images"
         )
     return kept

@@ -17,6 +17,17 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A part of an image that was published as an image of its own."""
+
+    path: Path
+    """The image file."""
+
+    sentence: str
+    """The sentence of the caption that describes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotatedImage:
     """An image file and its captions."""
 
@@ -26,11 +37,20 @@ class AnnotatedImage:
     captions: tuple[str, ...]
     """Without surrounding white space, none of them empty; may be no caption at all."""
 
+    segments: tuple[Segment, ...] = ()
+    """What a joint set holds of the image besides itself; elsewhere nothing."""
 
-def annotated(path: Path, captions: Iterable[str]) -> AnnotatedImage:
+
+def annotated(
+    path: Path, captions: Iterable[str], segments: Iterable[Segment] = ()
+) -> AnnotatedImage:
     """A record with the captions that say something."""
     stripped = (caption.strip() for caption in captions)
-    return AnnotatedImage(path=path, captions=tuple(caption for caption in stripped if caption))
+    return AnnotatedImage(
+        path=path,
+        captions=tuple(caption for caption in stripped if caption),
+        segments=tuple(segments),
+    )
 
 
 def chosen_parts(split: str | None, known: Iterable[str], *, default: str = "test") -> set[str]:
