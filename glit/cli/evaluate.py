@@ -93,7 +93,8 @@ def _run(
         print(json.dumps([result.as_dict() for result in results]))
     else:
         headings, rows = table(results)
-        shown = Table(title=f"{task} on {results[0].dataset}")
+        console.print(results[0].title, soft_wrap=True)
+        shown = Table()
         shown.add_column("")
         for row in rows:  # a column for each model: measurements have many figures
             shown.add_column(Path(row[0]).name, justify="right", overflow="fold")

@@ -22,9 +22,18 @@ class Result:
     task: str
     model: str
     dataset: str
+    num_images: int
+    num_captions: int
     metrics: dict[str, float]
     settings: dict[str, Any]
     """The configuration they were measured with."""
+
+    @property
+    def title(self) -> str:
+        """What was measured on how much: a wrong gallery is seen by its size."""
+        return (
+            f"{self.task} on {self.dataset}: {self.num_images} images, {self.num_captions} captions"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """CLIP_benchmark's keys, and our settings beside them."""
@@ -33,6 +42,8 @@ class Result:
             "model": self.model,
             "pretrained": self.model,
             "task": CLIP_BENCHMARK_TASKS.get(self.task, self.task),
+            "num_images": self.num_images,
+            "num_captions": self.num_captions,
             "metrics": self.metrics,
             "language": "en",
             "settings": self.settings,
@@ -74,7 +85,7 @@ def markdown(results: Sequence[Result]) -> str:
     """A Markdown table; shares in per cent."""
     headings, rows = table(results)
     lines = [
-        f"{results[0].task} on {results[0].dataset}",
+        results[0].title,
         "",
         "| " + " | ".join(headings) + " |",
         "|" + " --- |" + " ---: |" * (len(headings) - 1),

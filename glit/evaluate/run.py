@@ -53,6 +53,8 @@ def evaluate(
             task=task,
             model=model,
             dataset=collection.name,
+            num_images=len(collection.captions),
+            num_captions=sum(map(len, collection.captions)),
             metrics=measure(embedder, collection, config),
             settings={**dataclasses.asdict(config), "fit": embedder.fit},
         )

@@ -337,6 +337,7 @@ def test_models_side_by_side_and_on_disk(tiny_clip, make_dataset, tmp_path) -> N
     assert len(set(paths)) == 3
     values = json.loads(paths[1].read_text())
     assert set(values) >= {"dataset", "model", "pretrained", "task", "metrics", "language"}
+    assert (values["num_images"], values["num_captions"]) == (5, 5)
     assert values["task"] == "zeroshot_retrieval"
     assert values["metrics"] == results[0].metrics
     table = paths[0].read_text().splitlines()
@@ -348,11 +349,15 @@ def test_markdown_of_a_result() -> None:
     result = Result(
         task="robustness",
         model="m",
-        dataset="d",
+        dataset="docci test",
+        num_images=5000,
+        num_captions=25010,
         metrics={"image_retrieval_recall@1": 0.5, "drop": 0.0289, "mean_cosine": 0.24341},
         settings={},
     )
-    assert markdown([result]).splitlines()[-1] == "| m | 50.00 | 2.89 | 0.2434 |"
+    lines = markdown([result]).splitlines()
+    assert lines[0] == "robustness on docci test: 5000 images, 25010 captions"
+    assert lines[-1] == "| m | 50.00 | 2.89 | 0.2434 |"
 
 
 def test_models_and_settings_that_cannot_be(tmp_path: Path, make_dataset) -> None:
