@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from glit.backends.tokenizer import TextTokenizer
 from glit.resources import mini_model
-from glit.sentences import split_at_dots
+from glit.sentences import make_splitter
 from glit.spans import locate, token_spans
-from glit.stages.split import SplitConfig, SplitStage, make_splitter
+from glit.stages.split import SplitConfig, SplitStage
 
 
 @pytest.fixture(scope="module")
@@ -138,20 +138,6 @@ def test_locate_takes_repeated_pieces_in_order_and_refuses_strangers():
         locate(["xy"], "ab")
 
 
-def test_bare_dots_cut_decimals_as_the_papers_scripts_do():
-    text = "A 1.5 m dog... It sat."
-    assert [text[a:b] for a, b in split_at_dots(text)] == ["A 1.", "5 m dog.", "It sat."]
-
-
-@pytest.mark.parametrize("splitter", ["sentencex", "dot"])
-@given(text=st.text(max_size=200))
-@settings(max_examples=150, deadline=None)
-def test_spans_are_ordered_trimmed_and_inside(splitter, text):
-    spans = make_splitter(splitter, "en")(text)
-    assert all(text[a:b] == text[a:b].strip() != "" for a, b in spans)
-    assert all(b <= c for (_, b), (c, _) in pairwise(spans))
-
-
 def stage(tokenizer, **options) -> SplitStage:
     return SplitStage(SplitConfig(**options), tokenizer)
 
@@ -184,34 +170,3 @@ def test_real_captions_are_covered_but_for_whitespace(tokenizer):
         kept = "".join("".join(s.text.split()) for s in sentences)
         assert left == kept
         assert sentences[-1].token_end == len(tokenizer.encode([text])[0]) + 1
-
-
-def test_punkt_with_its_english_model(monkeypatch):
-    import fetched
-    import nltk
-
-    monkeypatch.setattr(nltk.data, "path", [str(fetched.punkt_data())])
-    text = "Dr. Smith has a 1.5 m ladder. It leans on the wall."
-    spans = make_splitter("punkt", "en")(text)
-    assert [text[a:b] for a, b in spans] == [
-        "Dr. Smith has a 1.5 m ladder.",
-        "It leans on the wall.",
-    ]
-
-
-def test_punkt_without_its_data_says_what_to_do(monkeypatch):
-    import nltk
-
-    from glit.errors import UserError
-
-    monkeypatch.setattr(nltk.data, "path", [])
-    with pytest.raises(UserError, match="punkt_tab on a connected machine, or use 'sentencex'"):
-        make_splitter("punkt", "en")
-
-
-@pytest.mark.parametrize(
-    "text", ["Vitamin C\xa0. Next.", "Plan B\u3000. Yes.", "I\xa0.", "A\u2009. B."]
-)
-def test_unusual_spaces_do_not_upset_the_splitter(text):
-    spans = make_splitter("sentencex", "en")(text)
-    assert spans and all(text[a:b].strip() for a, b in spans)

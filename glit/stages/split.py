@@ -47,7 +47,7 @@ class SplitStage(Stage):
     """Sentences of every caption."""
 
     name = "split"
-    version = 2
+    version = 3
     needs = ("caption",)
     config = SplitConfig
     columns = (("sentences", pa.list_(SENTENCE)),)
