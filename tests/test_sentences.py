@@ -1,5 +1,7 @@
+import json
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 from glit.errors import UserError
 from glit.sentences import make_splitter, repair, split_at_dots
 from glit.spans import Span, locate
+
+CHECKED = Path(__file__).parent / "data" / "sentences.jsonl"
 
 # a bar stands where a sentence ends
 MENDED = {
@@ -129,6 +133,17 @@ def test_only_english_is_repaired_and_the_bare_dot_never():
     assert cut(text, make_splitter("sentencex", "de")(text)) == [text]
     decimal = "It is 1. 5 m high."
     assert cut(decimal, make_splitter("dot", "en")(decimal)) == ["It is 1.", "5 m high."]
+
+
+def test_checked_captions():
+    """Sentences of real captions; two end without any mark, and nothing tells them apart."""
+    split = make_splitter("sentencex", "en")
+    wrong = []
+    for row in map(json.loads, CHECKED.open(encoding="utf-8")):
+        text = "".join(row["sentences"])
+        if cut(text, split(text)) != [sentence.strip() for sentence in row["sentences"]]:
+            wrong.append(row["id"])
+    assert wrong == ["docci-2028", "docci-4826"]
 
 
 PIECES = st.sampled_from(
