@@ -1,9 +1,66 @@
 """glit: region-grounded long-caption datasets, built, measured and learned from.
 
-Importing the package loads no model library: torch, ray and vllm are imported by the
-backends and executors that need them, when they need them.
+Importing the package loads nothing heavy: Arrow, torch, ray and vllm are imported by what needs
+them, when it needs them.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# First the folders, then the functions of the same names: the import system binds a folder's name
+# once, so glit.build stays the function, and `from glit.build import run` still finds the folder.
+import glit.build
+import glit.evaluate
+import glit.train  # noqa: F401 - see above
+from glit.api import build, evaluate, open_dataset, train, verify
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset as Dataset
+    from glit.dataset.row import Row as Row
+    from glit.errors import GlitError as GlitError
+    from glit.recipe import load_recipe as load_recipe
+    from glit.records import Box as Box
+    from glit.records import Caption as Caption
+    from glit.records import Pair as Pair
+    from glit.records import Region as Region
+    from glit.records import Sentence as Sentence
+
 __version__ = "0.1.0"
+
+_LATER = {
+    "Dataset": "glit.dataset.reader",
+    "Row": "glit.dataset.row",
+    "GlitError": "glit.errors",
+    "load_recipe": "glit.recipe",
+    "Box": "glit.records",
+    "Caption": "glit.records",
+    "Pair": "glit.records",
+    "Region": "glit.records",
+    "Sentence": "glit.records",
+}
+"""Names that are imported when they are first asked for."""
+
+__all__ = [
+    "Box",
+    "Caption",
+    "Dataset",
+    "GlitError",
+    "Pair",
+    "Region",
+    "Row",
+    "Sentence",
+    "build",
+    "evaluate",
+    "load_recipe",
+    "open_dataset",
+    "train",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'glit' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -89,6 +89,14 @@ def read_tables(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> d
     return tables
 
 
+def overridden_tables(overrides: typing.Sequence[str]) -> dict[str, Any]:
+    """The raw tables that ``table.key=value`` strings make by themselves."""
+    tables: dict[str, Any] = {}
+    for override in overrides:
+        _apply_override(tables, override, known_tables())
+    return tables
+
+
 def _read_with_bases(name_or_path: str, *, seen: tuple[str, ...]) -> dict[str, Any]:
     path = _find(name_or_path)
     if str(path) in seen:

@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 SCHEMA_VERSION = 2
-"""Of the datasets written now. Version 1, which is still read, has no ``image_similarity``."""
+"""Of the datasets written now."""
+READABLE_VERSIONS = (1, 2)
+"""Version 1 has no ``image_similarity``."""
 META_SCHEMA_VERSION = b"glit.schema_version"
 META_TOKENIZER = b"glit.tokenizer"
 META_HUGGINGFACE = b"huggingface"
@@ -118,13 +120,8 @@ def stage_schema(columns: Columns) -> pa.Schema:
 
 
 def dataset_columns(version: int) -> pa.Schema:
-    """The columns of a dataset of a schema version.
-
-    Raises:
-        ValueError: there is no such version.
-    """
-    if version not in (1, SCHEMA_VERSION):
-        raise ValueError(f"schema version {version}, want 1 or {SCHEMA_VERSION}")
+    """The columns of a dataset of one of the versions that can be read."""
+    assert version in READABLE_VERSIONS, version
     added = () if version == SCHEMA_VERSION else ("image_similarity",)
     return pa.schema([field for field in DATASET_SCHEMA if field.name not in added])
 

@@ -8,6 +8,7 @@ renamed; on object stores a finished upload is what makes the object appear.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -70,6 +71,14 @@ class Store:
                 return file.read()
         data: Any = self._fs.cat_file(self.full(path))
         return data
+
+    def open(self, path: str) -> Any:
+        """A file opened for reading bytes.
+
+        Raises:
+            OSError: the file is missing or cannot be read.
+        """
+        return self._fs.open(self.full(path), "rb")
 
     def exists(self, path: str) -> bool:
         return self._fs.exists(self.full(path))
@@ -178,6 +187,11 @@ class Store:
             return Entry(path=path, size=-1, stamp="")
         stamp = str(info.get("ETag") or info.get("mtime") or info.get("LastModified") or "")
         return Entry(path=path, size=int(info.get("size") or 0), stamp=stamp)
+
+
+def to_json(value: Any) -> bytes:
+    """Stable, readable JSON."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def _open(root: str) -> tuple[fsspec.AbstractFileSystem, str]:

@@ -10,11 +10,13 @@ from typing import Any
 from glit.build.listing import Chunk
 from glit.build.stage_task import disk_error
 from glit.build.work import Work
+from glit.dataset.manifest import describe_file
 from glit.errors import RunError
 from glit.executors.protocols import Tally
 from glit.records import Sample
 from glit.schema import dataset_schema
-from glit.stages.pack import DataFile, PackConfig, describe_file, to_json, write_file
+from glit.stages.pack import DataFile, PackConfig, write_file
+from glit.storage import to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

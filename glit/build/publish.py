@@ -15,7 +15,7 @@ from glit.build.pack_task import PackTask, PackUnit, descriptions
 from glit.build.stage_task import disk_error
 from glit.build.work import Work
 from glit.dataset.card import dataset_card
-from glit.dataset.manifest import MANIFEST, Counts, make_manifest
+from glit.dataset.manifest import MANIFEST, Counts, describe_file, make_manifest
 from glit.errors import RunError
 from glit.executors.protocols import Executor
 from glit.parquet import write_parquet
@@ -23,9 +23,9 @@ from glit.progress import StageProgress
 from glit.schema import DUPLICATES_SCHEMA
 from glit.stages import FLOW
 from glit.stages.dedup import Duplicate
-from glit.stages.pack import DataFile, PackConfig, cut_files, describe_file, to_json
+from glit.stages.pack import DataFile, PackConfig, cut_files
 from glit.stages.plan import Plan
-from glit.storage import Store
+from glit.storage import Store, to_json
 
 PUBLISHED = "published.sha256"
 """In the work folder: which images the finished dataset was built from."""

@@ -26,9 +26,8 @@ from glit.progress import StageProgress
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import IngestConfig
-from glit.stages.pack import to_json
 from glit.stages.plan import Plan, Recipe
-from glit.storage import Store
+from glit.storage import Store, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,13 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     Raises:
         GlitError: see the one line it carries; what is done stays done.
     """
-    source = find_source(request.images)
     dataset = Store(request.output)
+    if not dataset.is_local:
+        raise UserError(
+            f"{request.output}: datasets are built in local folders only so far; build into a "
+            "folder and copy it there"
+        )
+    source = find_source(request.images)
     work_store = Store(f"{request.output}/work")
     with locked(work_store):
         plan = _plan(request, source, work_store, executor.device)

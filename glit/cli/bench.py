@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+
+from glit.cli.options import local_folder
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
 
@@ -24,7 +25,7 @@ def _bench() -> None:
 
 @bench_app.command("lism-flism")
 def lism_flism_command(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder for the results.")],
     images: Annotated[
         str | None, typer.Argument(help="A folder of photographs; without it, scenes are drawn.")
     ] = None,
@@ -51,8 +52,9 @@ def lism_flism_command(
     from glit.bench.lism_flism.run import Request, run
     from glit.bench.lism_flism.show import print_report
 
+    folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
-    check_writable(output)
+    check_writable(folder)
     request = Request(
         images=images,
         weights=weights or _default_weights(console, device),
@@ -62,7 +64,7 @@ def lism_flism_command(
     )
     with _progress(console) as progress:
         report = run(request, progress)
-    paths = write_report(report, output)
+    paths = write_report(report, folder)
     if as_json:
         print(json.dumps(report.as_dict()))
         return

@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from glit.errors import StoppedError
-from glit.executors.protocols import Executor
+from glit.cli.options import JsonOption, RecipeOption, local_folder
+from glit.executors import ExecutorName, open_executor
 
-ExecutorName = Literal["ray", "local"]
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-
-@contextlib.contextmanager
-def open_executor(name: ExecutorName, workers: int | None = None) -> Iterator[Executor]:
-    """The named executor, closed afterwards whatever happens."""
-    executor: Any
-    if name == "ray":
-        from glit.errors import MissingExtraError
-
-        try:
-            from glit.executors.on_ray import RayExecutor
-        except ImportError as error:
-            raise MissingExtraError("ray", extra="ray", needed_for="--executor ray") from error
-        executor = RayExecutor(num_workers=workers)
-    else:
-        from glit.executors.local import LocalExecutor
-
-        executor = LocalExecutor()
-    try:
-        yield executor
-    except KeyboardInterrupt as error:
-        raise StoppedError(
-            "stopped; what is done is kept, the same command goes on from here"
-        ) from error
-    finally:
-        executor.close()
 
 
 def build_command(
     images: Annotated[str, typer.Argument(help="A folder, a glob, or a list file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The dataset's folder.")],
-    recipe: Annotated[
-        str | None, typer.Option("-r", "--recipe", help="A built-in recipe's name, or a TOML file.")
-    ] = None,
+    output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder.")],
+    recipe: RecipeOption = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="table.key=value, as often as you like.")
     ] = None,
@@ -73,6 +41,7 @@ def build_command(
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
 
+    folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
     name = recipe or _default_recipe(console, captions is not None)
     settings = list(overrides or [])
@@ -80,19 +49,20 @@ def build_command(
         settings = ["caption.backend=provided", *settings]
     request = BuildRequest(
         images=images,
-        output=str(output),
+        output=str(folder),
         recipe=load_recipe(name, overrides=settings),
         captions=None if captions is None else str(captions),
         limit=limit,
         replace=replace,
     )
+    own_process(executor)
     with open_executor(executor) as runner, StageProgress(console) as progress:
         manifest = build(request, runner, progress)
-    _report(manifest, output, console, as_json=as_json)
+    _report(manifest, folder, console, as_json=as_json)
 
 
 def retry_command(
-    dataset: Annotated[Path, typer.Argument(help="The dataset's folder.")],
+    dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
     stage: Annotated[str | None, typer.Option("--stage", help="Only drops of this stage.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
     executor: ExecutorOption = "ray",
@@ -102,17 +72,28 @@ def retry_command(
     from glit.build.retry import retry
     from glit.progress import StageProgress
 
+    folder = local_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
+    own_process(executor)
     with open_executor(executor) as runner, StageProgress(console) as progress:
-        manifest = retry(str(dataset), runner, progress, stage=stage, reason=reason)
-    _report(manifest, dataset, console, as_json=as_json)
+        manifest = retry(str(folder), runner, progress, stage=stage, reason=reason)
+    _report(manifest, folder, console, as_json=as_json)
+
+
+def own_process(executor: ExecutorName) -> None:
+    """A command has its process to itself, so stages in it may keep what malloc had."""
+    if executor == "local":
+        from glit.executors.process import keep_freed_memory
+
+        keep_freed_memory()
 
 
 def _default_recipe(console: Console, has_captions: bool) -> str:
     """``flism`` on a machine with a GPU and its weights at hand, else ``mini``, said aloud."""
+    from glit.backends.device import best_device
     from glit.backends.weights import is_here
 
-    if _has_gpu():
+    if best_device() == "cuda":
         wanted = ["yolos-base", "clip-vit-b-16", *([] if has_captions else ["llava-next-7b"])]
         if all(is_here(name) for name in wanted):
             return "captions" if has_captions else "flism"
@@ -121,14 +102,6 @@ def _default_recipe(console: Console, has_captions: bool) -> str:
         "glit's procedural scenes; for photographs choose -r laptop or -r flism."
     )
     return "mini"
-
-
-def _has_gpu() -> bool:
-    try:
-        import torch
-    except ImportError:
-        return False
-    return torch.cuda.is_available()
 
 
 def _report(manifest: dict[str, Any], dataset: Path, console: Console, *, as_json: bool) -> None:

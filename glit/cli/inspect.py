@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.build import JsonOption
+from glit.cli.options import JsonOption, local_folder
 
-DatasetArgument = Annotated[Path, typer.Argument(help="The dataset's folder.")]
+DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200
 
 
@@ -22,7 +21,7 @@ def status_command(dataset: DatasetArgument, as_json: JsonOption = False) -> Non
     """What is done, pending and dropped, per stage."""
     from glit.build.status import status
 
-    found = status(str(dataset))
+    found = status(dataset)
     if as_json:
         print(json.dumps(found))
         return
@@ -52,16 +51,16 @@ def verify_command(dataset: DatasetArgument, as_json: JsonOption = False) -> Non
     from glit.dataset.verify import verify
     from glit.storage import Store
 
-    breaches = list(islice(verify(str(dataset)), _MOST_LINES))
+    breaches = list(islice(verify(dataset), _MOST_LINES))
     if as_json:
-        print(json.dumps({"dataset": str(dataset), "ok": not breaches, "breaches": breaches}))
+        print(json.dumps({"dataset": dataset, "ok": not breaches, "breaches": breaches}))
     else:
         for breach in breaches:
             print(breach)
         if len(breaches) == _MOST_LINES:
             print(f"(stopped after {_MOST_LINES} breaches)")
         if not breaches:
-            manifest = read_manifest(Store(str(dataset)))
+            manifest = read_manifest(Store(dataset))
             files = len(manifest["files"])
             print(f"{dataset}: {manifest['counts']['shipped']} samples in {files} files, all well")
     if breaches:
@@ -76,7 +75,7 @@ def query_command(
     """DuckDB over the dataset's files."""
     from glit.dataset.query import query
 
-    found = query(str(dataset), sql)
+    found = query(dataset, sql)
     if as_json:
         rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
         print(json.dumps(rows, default=str))
@@ -88,5 +87,5 @@ def clean_command(dataset: DatasetArgument) -> None:
     """Remove the resumable state (work/); a finished dataset stays."""
     from glit.build.clean import clean
 
-    freed = clean(str(dataset))
+    freed = clean(str(local_folder(dataset)))
     print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

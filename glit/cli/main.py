@@ -26,7 +26,7 @@ app.command("query")(inspect.query_command)
 app.command("clean")(inspect.clean_command)
 app.add_typer(bench.bench_app, name="bench")
 app.command("train")(train.train_command)
-app.add_typer(evaluate.eval_app, name="eval")
+app.command("eval")(evaluate.eval_command)
 app.command("scenes")(scenes.scenes_command)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from glit.cli.options import local_folder
 from glit.errors import UserError
 
 
 def scenes_command(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder to write to.")],
     num: Annotated[int, typer.Option("-n", "--num", min=1, help="How many scenes.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="First seed; see docs/scenes.md.")] = 0,
     level: Annotated[
@@ -28,9 +28,10 @@ def scenes_command(
     """Procedural scenes with long captions and ground truth."""
     from glit.scenes import write_scenes
 
+    folder = local_folder(output)
     try:
         write_scenes(
-            output,
+            folder,
             num=num,
             seed=seed,
             level=level,
@@ -39,5 +40,5 @@ def scenes_command(
             masks=masks,
         )
     except OSError as error:
-        raise UserError(f"{output}: cannot write there ({error.strerror or error})") from error
-    print(f"{num} scenes: {output}/images, {output}/captions.jsonl, {output}/ground_truth.parquet")
+        raise UserError(f"{folder}: cannot write there ({error.strerror or error})") from error
+    print(f"{num} scenes: {folder}/images, {folder}/captions.jsonl, {folder}/ground_truth.parquet")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from glit.cli.options import RecipeOption, local_folder
+
 
 def train_command(
     dataset: Annotated[str, typer.Argument(help="A finished dataset.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The run's folder.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option("-r", "--recipe", help="A built-in recipe's name, or a TOML file."),
-    ] = None,
+    output: Annotated[str, typer.Option("-o", "--output", help="The run's folder.")],
+    recipe: RecipeOption = None,
     objective: Annotated[
         str | None, typer.Option("--objective", help="clip, local, global+local, fast-goal, ...")
     ] = None,
@@ -24,7 +22,8 @@ def train_command(
         list[str] | None, typer.Option("--set", help="train.key=value, as often as you like.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
+        bool,
+        typer.Option("--resume", help="Go on from the run's last checkpoint, with its settings."),
     ] = False,
     ray_workers: Annotated[
         int,
@@ -33,19 +32,10 @@ def train_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
 ) -> None:
     """Fine-tune CLIP on a dataset; under torchrun, on several processes."""
-    from transformers.utils import logging
+    from glit.cli.quiet import quiet_libraries
 
-    from glit.recipe import load_table
-    from glit.train.launch import train_on_ray
-    from glit.train.loop import train
-
-    logging.disable_progress_bar()
+    run = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
-    name = recipe or _default_recipe(console)
-    settings = list(overrides or [])
-    if objective is not None:
-        settings = [f"train.objective={objective}", *settings]
-    config = load_table("train", name, overrides=settings)
 
     def report(line: dict[str, float | int | str]) -> None:
         if as_json:
@@ -53,16 +43,26 @@ def train_command(
         else:
             console.print(_progress_line(line))
 
-    if ray_workers:
-        result = train_on_ray(config, dataset, output, num_workers=ray_workers, resume=resume)
-    else:
-        result = train(config, dataset, output, resume=resume, report=report)
+    with quiet_libraries("glit train"):
+        from glit.train.launch import train_on_ray
+        from glit.train.loop import train
+        from glit.train.run_file import config_of
+
+        if recipe is None and not resume:
+            recipe = _default_recipe(console)
+        config = config_of(
+            run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume
+        )
+        if ray_workers:
+            result = train_on_ray(config, dataset, run, num_workers=ray_workers, resume=resume)
+        else:
+            result = train(config, dataset, run, resume=resume, report=report)
     if result.interrupted:
         console.print(
             f"stopped after step {result.step} of {result.total_steps}; go on with --resume"
         )
         raise typer.Exit(130)
-    console.print(f"trained {result.step} steps; the model is in {output / 'last'}")
+    console.print(f"trained {result.step} steps; the model is in {run / 'last'}", soft_wrap=True)
 
 
 def _default_recipe(console: Console) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import glit
 from glit.errors import DatasetError, UserError
-from glit.schema import SCHEMA_VERSION
+from glit.rules import RULES
+from glit.rules.argmax import Argmax
+from glit.rules.lism import Lism
+from glit.rules.protocol import Rule
+from glit.schema import READABLE_VERSIONS, SCHEMA_VERSION
 from glit.storage import Store
 
 MANIFEST = "manifest.json"
@@ -94,9 +100,35 @@ def read_manifest(store: Store) -> dict[str, Any]:
         manifest = json.loads(store.read(MANIFEST))
     except ValueError as error:
         raise DatasetError(f"{store.root}/{MANIFEST}: not valid JSON ({error})") from error
-    if manifest.get("format") != "glit" or manifest.get("schema_version") != SCHEMA_VERSION:
+    if manifest.get("format") != "glit" or manifest.get("schema_version") not in READABLE_VERSIONS:
         raise DatasetError(
             f"{store.root}/{MANIFEST}: schema version {manifest.get('schema_version')!r}, "
-            f"this glit reads {SCHEMA_VERSION}"
+            f"this glit reads {' and '.join(map(str, READABLE_VERSIONS))}"
         )
     return manifest
+
+
+def rule_of(manifest: dict[str, Any]) -> Rule:
+    """The rule that chose a dataset's pairs, with its options.
+
+    Raises:
+        DatasetError: this glit does not have it.
+    """
+    if manifest["schema_version"] == 1:
+        return Lism() if manifest["recipe"]["match"]["global_competes"] else Argmax()
+    options = dict(manifest["recipe"]["pair"])
+    name = options.pop("rule")
+    try:
+        return RULES[name](**options)
+    except (KeyError, TypeError) as error:
+        raise DatasetError(
+            f"manifest.json: pairs by the rule {name!r} with {options or 'no options'}, which this "
+            f"glit does not have (it has {', '.join(RULES)})"
+        ) from error
+
+
+def describe_file(path: Path, rows: int) -> dict[str, Any]:
+    """What the manifest says of a file."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"rows": rows, "bytes": path.stat().st_size, "sha256": digest}

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.dataset.manifest import Counts, read_manifest
+from glit import rows
+from glit.dataset.manifest import Counts, describe_file, read_manifest, rule_of
 from glit.errors import DatasetError
 from glit.images import ImageError, decode
-from glit.records import REASONS
-from glit.schema import DATASET_SCHEMA, META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER
-from glit.stages.pack import describe_file
+from glit.records import REASONS, Scores
+from glit.rules.protocol import Rule
+from glit.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER, dataset_columns
 from glit.storage import Store
 
 _MAX_FILE_BYTES = 500 << 20
@@ -37,11 +38,16 @@ def verify(output: str) -> Iterator[str]:
     yield from _check_balance(manifest)
     yield from _check_files(dataset, manifest)
     yield from _check_ledgers(dataset, manifest)
+    try:
+        rule = rule_of(manifest)
+    except DatasetError as error:
+        yield str(error)
+        return
     seen: dict[str, str] = {}
     for name in sorted(manifest["files"]):
         if name.startswith("data/") and dataset.exists(name):
             with dataset.local_copy(name) as path:
-                yield from _check_data_file(name, path, manifest, seen)
+                yield from _check_data_file(name, path, manifest, rule, seen)
 
 
 def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
@@ -94,7 +100,7 @@ def _check_ledgers(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _check_data_file(
-    name: str, path: Path, manifest: dict[str, Any], seen: dict[str, str]
+    name: str, path: Path, manifest: dict[str, Any], rule: Rule, seen: dict[str, str]
 ) -> Iterator[str]:
     try:
         file = pq.ParquetFile(path)
@@ -102,7 +108,7 @@ def _check_data_file(
         yield f"{name}: not a readable Parquet file ({error})"
         return
     schema = file.schema_arrow
-    if not schema.remove_metadata().equals(DATASET_SCHEMA):
+    if not schema.remove_metadata().equals(dataset_columns(manifest["schema_version"])):
         yield f"{name}: its columns are not those of the schema"
         return
     metadata = schema.metadata or {}
@@ -118,15 +124,19 @@ def _check_data_file(
         size = file.metadata.row_group(index).total_byte_size
         if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:
             yield f"{name}: row group {index} has {size} bytes, groups stay under 100 MB"
-        yield from _check_rows(name, file.read_row_group(index).to_pylist(), manifest, seen)
+        yield from _check_rows(name, file.read_row_group(index).to_pylist(), manifest, rule, seen)
 
 
 def _check_rows(
-    name: str, rows: list[dict[str, Any]], manifest: dict[str, Any], seen: dict[str, str]
+    name: str,
+    found: list[dict[str, Any]],
+    manifest: dict[str, Any],
+    rule: Rule,
+    seen: dict[str, str],
 ) -> Iterator[str]:
     with ThreadPoolExecutor(2) as pool:
-        sizes = list(pool.map(_image_size, rows))
-    for row, size in zip(rows, sizes, strict=True):
+        sizes = list(pool.map(_image_size, found))
+    for row, size in zip(found, sizes, strict=True):
         where = f"{name}: {row['source_path']}"
         if row["sample_id"] in seen:
             yield f"{where}: the same sample as {seen[row['sample_id']]}"
@@ -135,7 +145,8 @@ def _check_rows(
             yield f"{where}: {size}"
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
-        yield from (f"{where}: {breach}" for breach in row_breaches(row, manifest["tokenizer"]))
+        breaches = row_breaches(row, manifest["tokenizer"], rule)
+        yield from (f"{where}: {breach}" for breach in breaches)
 
 
 def _image_size(row: dict[str, Any]) -> tuple[int, int] | str | None:
@@ -149,8 +160,14 @@ def _image_size(row: dict[str, Any]) -> tuple[int, int] | str | None:
     return pixels.shape[1], pixels.shape[0]
 
 
-def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with the text, the boxes and the pairs of one row."""
+def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any], rule: Rule) -> Iterator[str]:
+    """What is wrong with the text, the boxes and the pairs of one row.
+
+    Args:
+        row: of a data file, as plain values.
+        tokenizer: the manifest's.
+        rule: the one that the manifest names; pairs must be what it makes of the scores.
+    """
     sentences, regions = row["sentences"], row["regions"]
     if not (sentences and regions):
         yield f"{len(sentences)} sentences and {len(regions)} regions, at least one of each is due"
@@ -158,12 +175,17 @@ def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any]) -> Iterator[str
     yield from _sentence_breaches(row["caption"], sentences, tokenizer["context"])
     width, height = row["width"], row["height"]
     slack = 1e-3 * max(width, height)
+    boxes_are_good = True
     for index, r in enumerate(regions):
         inside = r["x0"] >= 0 and r["y0"] >= 0 and r["x1"] <= width + slack
         if not (inside and r["y1"] <= height + slack and r["x0"] < r["x1"] and r["y0"] < r["y1"]):
             box = (r["x0"], r["y0"], r["x1"], r["y1"])
             yield f"region {index}: box {box} is empty or leaves the {width}x{height} image"
-    yield from _pair_breaches(row)
+            boxes_are_good = False
+    of_scores = list(_score_breaches(row))
+    yield from of_scores
+    if boxes_are_good and not of_scores:
+        yield from _pair_breaches(row, rule)
 
 
 def _sentence_breaches(
@@ -182,24 +204,44 @@ def _sentence_breaches(
             yield f"sentence {index}: in_window is wrong"
 
 
-def _pair_breaches(row: dict[str, Any]) -> Iterator[str]:
-    sentences, regions, pairs = row["sentences"], row["regions"], row["pairs"]
-    if len(row["similarity"]) != len(sentences) * len(regions):
-        yield (
-            f"similarity has {len(row['similarity'])} values, "
-            f"not {len(sentences)} sentences x {len(regions)} regions"
-        )
+def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
+    sentences, regions = len(row["sentences"]), len(row["regions"])
+    wanted = {"similarity": sentences * regions, "image_similarity": sentences}
+    for name, number in wanted.items():
+        if name not in row:
+            continue
+        values = np.array(row[name], dtype=np.float32)
+        if len(values) != number:
+            of = f"{sentences} sentences and {regions} regions"
+            yield f"{name} has {len(values)} values, not {number} for {of}"
+        elif not np.isfinite(values).all() or np.abs(values).max() > 1 + _SIMILARITY_SLACK:
+            yield f"{name} holds values that are no cosines"
+
+
+def _pair_breaches(row: dict[str, Any], rule: Rule) -> Iterator[str]:
+    """Where the pairs are not those that the rule makes of the scores, the best first."""
+    number = len(row["sentences"])
+    known = "image_similarity" in row
+    whole = row["image_similarity"] if known else np.full(number, -1)
+    scores = Scores(
+        similarity=np.array(row["similarity"], dtype=np.float32).reshape(number, -1),
+        image_similarity=np.array(whole, dtype=np.float32),
+    )
+    wanted = [rows.pair_row(pair) for pair in rule(scores, tuple(map(rows.region, row["regions"])))]
+    found = row["pairs"]
+    if not known:  # version 1 does not say where the whole image won: that, it is believed
+        wins = {pair["sentence"]: pair["global_wins"] for pair in found}
+        wanted = [{**p, "global_wins": wins.get(p["sentence"], False)} for p in wanted]
+        wanted.sort(key=lambda p: (p["global_wins"], -p["similarity"], p["sentence"]))
+    if len(found) != len(wanted):
+        yield f"{len(found)} pairs, the rule gives {len(wanted)}"
         return
-    matrix = np.array(row["similarity"], dtype=np.float32).reshape(len(sentences), len(regions))
-    if not np.isfinite(matrix).all() or np.abs(matrix).max() > 1 + _SIMILARITY_SLACK:
-        yield "similarity holds values that are no cosines"
-    if sorted(pair["sentence"] for pair in pairs) != list(range(len(sentences))):
-        yield "pairs do not name every sentence once"
-        return
-    for index, pair in enumerate(pairs):
-        best = matrix[pair["sentence"]]
-        if pair["region"] != int(best.argmax()) or pair["similarity"] != best.max():
-            yield f"pair {index}: not the best region of sentence {pair['sentence']}"
-    order = [(pair["global_wins"], -pair["similarity"]) for pair in pairs]
-    if order != sorted(order):
-        yield "pairs are not in order, the best first"
+    for index, (pair, due) in enumerate(zip(found, wanted, strict=True)):
+        if pair != due:
+            yield f"pair {index}: {_in_words(pair)}, the rule gives {_in_words(due)}"
+            return
+
+
+def _in_words(pair: dict[str, Any]) -> str:
+    wins = " (the whole image wins)" if pair["global_wins"] else ""
+    return f"sentence {pair['sentence']} with region {pair['region']} at {pair['similarity']}{wins}"

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from glit.dataset.local_pairs import COLUMNS, LocalPair, local_pairs
+from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.readers import AnnotatedImage, read_annotations
 from glit.spans import Span
-from glit.train.source import LocalPair, RowGroupCache, Shards
 
 Split = Callable[[str], list[Span]]
 """Character spans of a text's sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A caption with its sentences."""
+
+    text: str
+    sentences: tuple[Span, ...]
+    """Character spans."""
+
+    @property
+    def pieces(self) -> list[str]:
+        """The sentences' texts; the whole text where there is none."""
+        return [self.text[start:end] for start, end in self.sentences] or [self.text]
 
 
 class Collection(Protocol):
@@ -21,6 +37,9 @@ class Collection(Protocol):
 
     name: str
     """For tables and files."""
+
+    names: list[str]
+    """Of the images, for messages."""
 
     captions: list[tuple[str, ...]]
     """Captions of every image."""
@@ -42,35 +61,45 @@ class Collection(Protocol):
         ...
 
 
+_COLUMNS = ("source_path", "caption", "width", "height", *COLUMNS)
+
+
 class DatasetCollection:
     """A glit dataset; captions and pairs in memory, images read as they are needed."""
 
-    def __init__(self, dataset: str, config: EvaluateConfig) -> None:
-        shards = Shards(dataset, image_root=config.image_root)
-        self.name = Path(dataset.rstrip("/")).name
-        self.shards = shards
+    def __init__(self, path: str, config: EvaluateConfig) -> None:
+        dataset = Dataset(path, image_root=config.image_root)
+        self.name = Path(path.rstrip("/")).name
         self.captions: list[tuple[str, ...]] = []
+        self.names: list[str] = []
         self._sentences: list[list[Span]] = []
         self._pairs: list[tuple[LocalPair, ...]] = []
         self._sizes: list[tuple[int, int]] = []
         self._places: list[tuple[int, int]] = []
-        self._groups = RowGroupCache(shards, capacity=4)
-        for group in range(len(shards.row_groups)):
-            rows = shards.read(group, images=False)
-            for index in range(len(rows)):
+        self._groups = RowGroupCache(dataset, capacity=4, columns=("image", "source_path"))
+        for number in range(len(dataset.places)):
+            group = dataset.row_group(
+                number, columns=("source_path", "caption", "width", "height", *COLUMNS)
+            )
+            for row in range(len(group)):
                 if config.limit and len(self.captions) == config.limit:
                     return
-                row = rows[index]
-                self.captions.append((row.caption,))
-                self._sentences.append(list(row.sentences))
-                self._pairs.append(row.pairs)
-                self._sizes.append((row.width, row.height))
-                self._places.append((group, index))
+                self.captions.append((group.value("caption", row),))
+                self.names.append(group.value("source_path", row))
+                self._sentences.append(
+                    [
+                        (sentence.char_start, sentence.char_end)
+                        for sentence in group.sentences_of(row)
+                    ]
+                )
+                self._pairs.append(local_pairs(group, row))
+                self._sizes.append((group.value("width", row), group.value("height", row)))
+                self._places.append((number, row))
 
     def image(self, index: int) -> bytes:
         """The encoded image file."""
         group, row = self._places[index]
-        return self._groups.get(group)[row].image
+        return self._groups.get(group).image(row)
 
     def sentences(self, index: int) -> list[list[Span]]:
         """The dataset's own sentence spans."""
@@ -91,6 +120,7 @@ class AnnotatedCollection:
     def __init__(self, name: str, images: Sequence[AnnotatedImage], split: Split) -> None:
         self.name = name
         self._paths = [image.path for image in images]
+        self.names = [image.path.name for image in images]
         self.captions = [image.captions for image in images]
         self._split = split
 
@@ -143,12 +173,22 @@ def open_collection(
                 "glit dataset that stores images by path, set evaluate.image_root"
             )
         return DatasetCollection(source, config)
-    from glit.stages.split import make_splitter
+    from glit.sentences import make_splitter
 
     found = read_annotations(kind, Path(source), images=images, split=split, limit=config.limit)
     name = kind if split is None else f"{kind} {split}"
     collection = JointCollection if any(i.segments for i in found) else AnnotatedCollection
     return collection(name, found, make_splitter(config.splitter, "en"))
+
+
+def all_captions(collection: Collection) -> tuple[list[Text], list[int]]:
+    """Every caption with its sentences, and the number of the image it belongs to."""
+    texts, owner = [], []
+    for index, captions in enumerate(collection.captions):
+        for caption, spans in zip(captions, collection.sentences(index), strict=True):
+            texts.append(Text(text=caption, sentences=tuple(spans)))
+            owner.append(index)
+    return texts, owner
 
 
 def need_pairs(collection: Collection, task: str) -> None:

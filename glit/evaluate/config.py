@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+from glit.config import Choice
 from glit.errors import RecipeError
 
+if TYPE_CHECKING:
+    from glit.evaluate.scorers.protocol import Scorer
+
 FitChoice = Literal["model", "resize", "centre-crop"]
-TextChoice = Literal["caption", "sentence-average"]
 PairChoice = Literal["best", "all"]
 DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
 Splitter = Literal["sentencex", "punkt", "dot"]
+
+
+def _scorers() -> Mapping[str, type[Scorer]]:
+    from glit.evaluate.scorers import SCORERS  # they bring torch
+
+    return SCORERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +34,15 @@ class EvaluateConfig:
     image_fit: FitChoice = "model"
     """``model`` fits images as the model's preprocessor says; or ``resize``, ``centre-crop``."""
 
-    text: TextChoice = "caption"
-    """``sentence-average`` embeds every sentence by itself and averages (Table XV's baseline)."""
+    scorer: str = "cosine"
+    """How ``retrieval`` and ``robustness`` compare an image with a text: ``cosine`` of both;
+    ``sentence-average`` embeds every sentence by itself and averages (Table XV's baseline);
+    ``sentence-patches`` takes every sentence with its best patch."""
+
+    options: Any = None
+    """The scorer itself, with its keys; None takes their defaults."""
+
+    choice: ClassVar[Choice] = Choice(key="scorer", options=_scorers)
 
     splitter: Splitter = "sentencex"
     """Cuts captions of annotation files into sentences; datasets bring their own."""
@@ -52,7 +69,7 @@ class EvaluateConfig:
     """Folder the dataset was built from; needed only when it stores images by path."""
 
     batch_size: int = 64
-    """Images, or rows of packed texts, encoded at once."""
+    """Images, or rows of texts, encoded at once."""
 
     chunk_size: int = 4096
     """Side of the similarity blocks; memory grows with its square, results do not change."""
@@ -69,7 +86,6 @@ class EvaluateConfig:
     def __post_init__(self) -> None:
         for name, kind in (
             ("image_fit", FitChoice),
-            ("text", TextChoice),
             ("localize_pairs", PairChoice),
             ("splitter", Splitter),
             ("device", DeviceChoice),
@@ -89,3 +105,16 @@ class EvaluateConfig:
             values = getattr(self, name)
             if not values or min(values) < 1:
                 raise RecipeError(f"evaluate.{name} = {values}: wanted numbers of 1 or more")
+
+    def make_scorer(self) -> Scorer:
+        """The scorer with its keys.
+
+        Raises:
+            RecipeError: there is none of that name.
+        """
+        known = _scorers()
+        if self.scorer not in known:
+            raise RecipeError(
+                f"evaluate.scorer = {self.scorer!r}: wanted one of {', '.join(known)}"
+            )
+        return self.options or known[self.scorer]()

@@ -6,38 +6,44 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from glit.backends.device import pick_device
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip import ImageFit
-from glit.clip.encoder import DualEncoder
+from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_clip, read_preprocessing
 from glit.clip.preprocess import crop, fit_boxes, fit_image
 from glit.clip.text_rows import lay_out
 from glit.clip.text_window import stretch_model
-from glit.errors import GlitError, InputError
+from glit.dataset.local_pairs import LocalPair
+from glit.errors import GlitError, InputError, RunError
 from glit.evaluate.collection import Collection
 from glit.evaluate.config import EvaluateConfig
 from glit.images import decode
 from glit.train.setup import find_model
-from glit.train.source import LocalPair
 
 T = TypeVar("T")
 R = TypeVar("R")
+Picture = tuple[int, LocalPair | None]
+"""An image of a collection by its number, and the pair whose region of it is meant; None for the
+whole image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedder:
-    """A CLIP model ready to embed."""
+    """A CLIP model ready to embed. What is not finite is an error: it would rank anything first."""
 
     name: str
     """As the user named it."""
-    encoder: DualEncoder
+    checkpoint: str
+    """Which checkpoint of a run it is; empty where it is none."""
+    encoder: ClipEncoder
     tokenizer: TextTokenizer
     fit: ImageFit
     context: int
@@ -47,42 +53,62 @@ class Embedder:
 
     @torch.inference_mode()
     def texts(self, texts: Sequence[str]) -> Float[Tensor, "t d"]:
-        """Embeddings of texts; equal texts are encoded once, and packed by length."""
+        """Embeddings of texts; equal texts are encoded once, those of a length together.
+
+        Raises:
+            RunError: an embedding is not finite; names the model and the text.
+        """
         different = list(dict.fromkeys(texts))
         ids = self.tokenizer.encode_closed(different, context=self.context)
         by_length = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-        found = torch.empty(len(ids), self.encoder.clip.text_projection.out_features)
+        found = torch.empty(len(ids), self.encoder.width)
         for group in _token_groups(by_length, ids, self.batch_size * self.context):
-            packed = lay_out([ids[i] for i in group], pad_id=self.tokenizer.end_id)
-            _, embedding = self.encoder.encode_texts(packed.to(self.device))
+            rows = lay_out([ids[i] for i in group], pad_id=self.tokenizer.end_id)
+            _, embedding = self.encoder.encode_texts(rows.to(self.device))
             found[group] = embedding.cpu()
+        self._check(found, [f"the text {text[:60]!r}" for text in different])
         place = {text: i for i, text in enumerate(different)}
         return found[[place[text] for text in texts]]
 
-    @torch.inference_mode()
-    def images(self, pixels: Iterable[UInt8[Tensor, "3 s s"]]) -> Float[Tensor, "v d"]:
-        """Embeddings of fitted images."""
-        found = [
-            self.encoder.encode_images(torch.stack(batch).to(self.device))[1].cpu()
-            for batch in _batches(pixels, self.batch_size)
-        ]
-        return torch.cat(found)
+    def wholes(self, collection: Collection) -> list[Picture]:
+        """Every whole image of a collection."""
+        return [(index, None) for index in range(len(collection.captions))]
 
     @torch.inference_mode()
-    def patches(self, pixels: Sequence[UInt8[Tensor, "3 s s"]]) -> Float[Tensor, "v p d"]:
-        """Every patch token, projected and normalised like a pooled one."""
-        batch = torch.stack(list(pixels)).to(self.device)
-        tokens, _ = self.encoder.encode_images(batch, num_tokens=len(batch))
-        return self.encoder.project_patches(tokens).cpu()
+    def images(self, collection: Collection, pictures: Sequence[Picture]) -> Float[Tensor, "v d"]:
+        """Embeddings of whole images and regions.
 
-    def whole(self, collection: Collection, index: int) -> UInt8[Tensor, "3 s s"]:
-        """A whole image, fitted."""
-        return fit_image(_decoded(collection, index), side=self.encoder.side, fit=self.fit)
+        Raises:
+            InputError: an image cannot be decoded.
+            RunError: an embedding is not finite; names the model and the image.
+        """
+        pixels = self._ahead(lambda picture: self._fitted(collection, picture), pictures)
+        found = torch.cat(
+            [
+                self.encoder.encode_images(torch.stack(batch).to(self.device))[1].cpu()
+                for batch in _batches(pixels, self.batch_size)
+            ]
+        )
+        self._check(found, [f"image {collection.names[index]}" for index, _ in pictures])
+        return found
 
-    def region(self, collection: Collection, index: int, pair: LocalPair) -> UInt8[Tensor, "3 s s"]:
-        """The crop of a pair, fitted."""
-        image = crop(_decoded(collection, index), np.array(pair.box_xyxy))
-        return fit_image(image, side=self.encoder.side, fit=self.fit)
+    def patches(
+        self, collection: Collection, numbers: Sequence[int]
+    ) -> Iterator[Float[Tensor, "v p d"]]:
+        """Every patch token of whole images, projected and normalised like a pooled one; a
+        ``batch_size`` of images at a time.
+
+        Raises: as :meth:`images`.
+        """
+        pixels = self._ahead(lambda number: self._fitted(collection, (number, None)), numbers)
+        for start in range(0, len(numbers), self.batch_size):
+            some = numbers[start : start + self.batch_size]
+            batch = torch.stack([next(pixels) for _ in some]).to(self.device)
+            with torch.inference_mode():
+                tokens, _ = self.encoder.encode_images(batch, num_tokens=len(batch))
+                found = self.encoder.project_patches(tokens).cpu()
+            self._check(found.flatten(1), [f"image {collection.names[number]}" for number in some])
+            yield found
 
     def box(self, collection: Collection, index: int, pair: LocalPair) -> Float[np.ndarray, 4]:
         """A pair's region in pixels of the model's square."""
@@ -90,7 +116,25 @@ class Embedder:
         box = np.array([pair.box_xyxy], dtype=np.float64)
         return fit_boxes(box, width=width, height=height, side=self.encoder.side, fit=self.fit)[0]
 
-    def ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    def _fitted(self, collection: Collection, picture: Picture) -> UInt8[Tensor, "3 s s"]:
+        """The whole image or the region as the model's square."""
+        index, pair = picture
+        image = _decoded(collection, index)
+        if pair is not None:
+            image = crop(image, np.array(pair.box_xyxy))
+        return fit_image(image, side=self.encoder.side, fit=self.fit)
+
+    def _check(self, found: Float[Tensor, "n x"], names: Sequence[str]) -> None:
+        good_N = found.isfinite().all(dim=1)
+        if not bool(good_N.all()):
+            first = int((~good_N).int().argmax())
+            raise RunError(
+                f"model {self.name}: its embedding of {names[first]} is not finite "
+                f"({int((~good_N).sum())} of {len(good_N)} are not), so nothing it would be "
+                "measured on means anything; are the weights damaged?"
+            )
+
+    def _ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """``map`` by threads, in order, a few batches ahead of whoever consumes it."""
         if self.num_workers == 0:
             yield from map(work, items)
@@ -104,20 +148,27 @@ class Embedder:
                 yield future.result()
 
 
-def load_embedder(name: str, config: EvaluateConfig) -> Embedder:
-    """Load a model by name: a built-in one, a folder, a run of ``glit train``, or a hub id."""
-    folder = find_model(name)
-    preprocessing = read_preprocessing(folder)
-    model = load_clip(folder)
+def load_embedder(
+    name: str, config: EvaluateConfig, *, checkpoint: Literal["best", "last"] = "best"
+) -> Embedder:
+    """Load a model by name: a built-in one, a folder, a run of ``glit train``, or a hub id.
+
+    Args:
+        name: of the model.
+        config: settings.
+        checkpoint: which one of a run.
+    """
+    found = find_model(name, checkpoint)
+    preprocessing = read_preprocessing(found.folder)
+    model = load_clip(found.folder)
     stretch_model(model, config.context)
-    device = _device(config.device)
-    encoder = DualEncoder(
-        model.eval(), mean=preprocessing.mean, std=preprocessing.std, needs_tokens=False
-    )
+    device = pick_device(config.device)
+    encoder = ClipEncoder(model.eval(), mean=preprocessing.mean, std=preprocessing.std)
     return Embedder(
         name=name,
+        checkpoint=found.checkpoint,
         encoder=encoder.to(device),
-        tokenizer=TextTokenizer(folder),
+        tokenizer=TextTokenizer(found.folder),
         fit=preprocessing.fit if config.image_fit == "model" else config.image_fit,
         context=config.context,
         batch_size=config.batch_size,
@@ -133,14 +184,6 @@ def _decoded(collection: Collection, index: int) -> UInt8[np.ndarray, "h w 3"]:
         raise InputError(
             f"{collection.name}: image {index} cannot be decoded ({error}); mend or leave it out"
         ) from error
-
-
-def _device(choice: str) -> torch.device:
-    if choice != "auto":
-        return torch.device(choice)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -1,11 +1,11 @@
 """Recall@K in blocks: 100,000 queries against 100,000 items in a few hundred megabytes.
 
-Shapes: Q queries, G gallery items, D embedding width. Embeddings are L2-normalised.
+Shapes: Q queries, C gallery items of a block, M relevant items of all queries together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -14,62 +14,68 @@ from torch import Tensor
 
 from glit.evaluate.relevance import Relevance
 
+Block = Callable[[slice, slice], Float[Tensor, "q c"]]
+"""Scores of some queries (their numbers) against some gallery items, higher for a better fit."""
+
 
 def first_hit_rank(
-    query_QD: Float[Tensor, "q d"],
-    gallery_GD: Float[Tensor, "g d"],
-    relevance: Relevance,
-    *,
-    chunk: int = 4096,
+    block: Block, *, num_gallery: int, relevance: Relevance, chunk: int = 4096
 ) -> Int[np.ndarray, " q"]:
     """Rank (from 0) of the best relevant item of every query.
 
-    The rank is the number of items before it, so nothing is sorted; of equal similarities the
-    lower item number comes first. Memory is that of one ``chunk`` x ``chunk`` block; every block
-    is computed twice.
+    The rank is the number of items before it, so nothing is sorted; of equal scores the lower
+    item number comes first. Memory is that of one ``chunk`` x ``chunk`` block; every block is
+    computed twice.
 
-    Worked case: similarities (0.9, 0.5, 0.7) with item 2 relevant give rank 1.
+    Worked case: scores (0.9, 0.5, 0.7) with item 2 relevant give rank 1.
+
+    Args:
+        block: of scores.
+        num_gallery: items.
+        relevance: of every query.
+        chunk: side of a block.
     """
     ranks = np.empty(len(relevance), dtype=np.int64)
     for low in range(0, len(relevance), chunk):
-        high = min(low + chunk, len(relevance))
-        ranks[low:high] = _ranks_of(query_QD[low:high], gallery_GD, relevance, low, high, chunk)
+        queries = slice(low, min(low + chunk, len(relevance)))
+        ranks[queries] = _ranks_of(block, queries, num_gallery, relevance, chunk)
     return ranks
 
 
 def _ranks_of(
-    query_QD: Tensor, gallery_GD: Tensor, relevance: Relevance, low: int, high: int, chunk: int
+    block: Block, queries: slice, num_gallery: int, relevance: Relevance, chunk: int
 ) -> np.ndarray:
-    device = query_QD.device
-    start, end = relevance.start[low], relevance.start[high]
-    item_M = torch.from_numpy(relevance.item[start:end]).to(device)
+    low, high = queries.start, queries.stop
+    item_M = torch.from_numpy(relevance.item[relevance.start[low] : relevance.start[high]])
     lengths = np.diff(relevance.start[low : high + 1])
-    owner_M = torch.from_numpy(np.repeat(np.arange(high - low), lengths)).to(device)
+    owner_M = torch.from_numpy(np.repeat(np.arange(high - low), lengths))
 
-    best_Q = torch.full((high - low,), -torch.inf, device=device)
-    best_item_Q = torch.zeros(high - low, dtype=torch.long, device=device)
-    for first in range(0, len(gallery_GD), chunk):
-        block_QC = query_QD @ gallery_GD[first : first + chunk].T
-        here_M = (item_M >= first) & (item_M < first + block_QC.shape[1])
+    best_Q = torch.full((high - low,), -torch.inf)
+    best_item_Q = torch.zeros(high - low, dtype=torch.long)
+    for first in range(0, num_gallery, chunk):
+        items = slice(first, min(first + chunk, num_gallery))
+        block_QC = block(queries, items)
+        here_M = (item_M >= items.start) & (item_M < items.stop)
         owner, item = owner_M[here_M], item_M[here_M]
         for k in range(int(lengths.max())):
             # the k-th of each query's relevant items inside this block, so that no index repeats
             place = _nth_of_group(owner, k)
-            similarity = block_QC[owner[place], item[place] - first]
-            better = similarity > best_Q[owner[place]]
-            best_Q[owner[place][better]] = similarity[better]
+            score = block_QC[owner[place], item[place] - first]
+            better = score > best_Q[owner[place]]
+            best_Q[owner[place][better]] = score[better]
             best_item_Q[owner[place][better]] = item[place][better]
             if not len(place):
                 break
 
-    rank_Q = torch.zeros(high - low, dtype=torch.long, device=device)
-    for first in range(0, len(gallery_GD), chunk):
-        block_QC = query_QD @ gallery_GD[first : first + chunk].T
-        number_C = torch.arange(first, first + block_QC.shape[1], device=device)
+    rank_Q = torch.zeros(high - low, dtype=torch.long)
+    for first in range(0, num_gallery, chunk):
+        items = slice(first, min(first + chunk, num_gallery))
+        block_QC = block(queries, items)
+        number_C = torch.arange(items.start, items.stop)
         before = block_QC > best_Q[:, None]
         before |= (block_QC == best_Q[:, None]) & (number_C < best_item_Q[:, None])
         rank_Q += before.sum(dim=1)
-    return rank_Q.cpu().numpy()
+    return rank_Q.numpy()
 
 
 def _nth_of_group(owner_M: Tensor, n: int) -> Tensor:

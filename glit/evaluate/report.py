@@ -21,6 +21,8 @@ class Result:
 
     task: str
     model: str
+    checkpoint: str
+    """Which one of a run, and of which step; empty where the model is no run."""
     dataset: str
     num_images: int
     num_captions: int
@@ -41,6 +43,7 @@ class Result:
             "dataset": self.dataset,
             "model": self.model,
             "pretrained": self.model,
+            "checkpoint": self.checkpoint,
             "task": CLIP_BENCHMARK_TASKS.get(self.task, self.task),
             "num_images": self.num_images,
             "num_captions": self.num_captions,

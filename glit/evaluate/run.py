@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
+from glit.config import as_table
+from glit.errors import UserError
 from glit.evaluate.collection import open_collection
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import load_embedder
 from glit.evaluate.report import Result
-from glit.evaluate.tasks import TASKS, read_false_sentences, robustness
+from glit.evaluate.tasks import TASKS
+from glit.evaluate.tasks.robustness import read_false_sentences, robustness
 
 
 def evaluate(
@@ -23,6 +26,7 @@ def evaluate(
     kind: str = "glit",
     images: Path | None = None,
     split: str | None = None,
+    checkpoint: Literal["best", "last"] = "best",
     false_sentences: Path | None = None,
     report: Callable[[Result], None] | None = None,
 ) -> list[Result]:
@@ -36,11 +40,14 @@ def evaluate(
         kind: ``glit``, or the format of the annotations.
         images: image folder of the annotations.
         split: parts of the annotations, several joined by ``+``.
+        checkpoint: which one of a run is measured.
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
         report: called with every result as it comes.
 
     Raises UserError for a model, a source or a setting that cannot be used.
     """
+    if task not in TASKS:
+        raise UserError(f"{task!r}: wanted one of {', '.join(TASKS)}")
     collection = open_collection(source, config, kind=kind, images=images, split=split)
     measure = TASKS[task]
     if false_sentences is not None:
@@ -48,15 +55,16 @@ def evaluate(
         measure = functools.partial(robustness, false_sentences=given)
     results = []
     for model in models:
-        embedder = load_embedder(model, config)
+        embedder = load_embedder(model, config, checkpoint=checkpoint)
         result = Result(
             task=task,
             model=model,
+            checkpoint=embedder.checkpoint,
             dataset=collection.name,
             num_images=len(collection.captions),
             num_captions=sum(map(len, collection.captions)),
             metrics=measure(embedder, collection, config),
-            settings={**dataclasses.asdict(config), "fit": embedder.fit},
+            settings={**as_table(config), "fit": embedder.fit},
         )
         results.append(result)
         if report is not None:

@@ -1,3 +1,47 @@
 """Where tasks run: in this process, or on Ray. The only folder that imports Ray."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Literal
+
+from glit.errors import MissingExtraError, StoppedError
+from glit.executors.protocols import Executor
+
+ExecutorName = Literal["ray", "local"]
+
+
+@contextlib.contextmanager
+def open_executor(name: ExecutorName, *, num_workers: int | None = None) -> Iterator[Executor]:
+    """The named executor, closed afterwards whatever happens.
+
+    Args:
+        name: ``ray``, or ``local`` for everything in this process.
+        num_workers: processes of Ray; None takes what memory and cores allow.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        StoppedError: Ctrl-C.
+    """
+    executor = _make(name, num_workers)
+    try:
+        yield executor
+    except KeyboardInterrupt as error:
+        raise StoppedError(
+            "stopped; what is done is kept, the same command goes on from here"
+        ) from error
+    finally:
+        executor.close()
+
+
+def _make(name: ExecutorName, num_workers: int | None) -> Executor:
+    if name == "local":
+        from glit.executors.local import LocalExecutor
+
+        return LocalExecutor()
+    try:
+        from glit.executors.on_ray import RayExecutor
+    except ImportError as error:
+        raise MissingExtraError("ray", extra="ray", needed_for="--executor ray") from error
+    return RayExecutor(num_workers=num_workers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -262,15 +261,3 @@ def _smaller(data: bytes, sample: Sample, max_side: int) -> tuple[bytes, Sample]
         for xyxy in [np.array(region.box.xyxy) * scale]
     )
     return smaller, dataclasses.replace(sample, width=width, height=height, regions=regions)
-
-
-def describe_file(path: Path, rows: int) -> dict[str, Any]:
-    """What the manifest says of a data file."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"rows": rows, "bytes": path.stat().st_size, "sha256": digest}
-
-
-def to_json(value: Any) -> bytes:
-    """Stable, readable JSON."""
-    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

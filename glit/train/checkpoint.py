@@ -1,6 +1,7 @@
 """Checkpoints: a ``CLIPModel.from_pretrained`` folder with its processor, and what resuming needs.
 
     RUN/checkpoints/step-00000120/   config.json, model.safetensors, tokenizer, preprocessor,
+                                     objective/model.safetensors (if it has parameters),
                                      trainer/optimizer.pt, trainer/state.json
     RUN/last, RUN/best               links to the two that are kept
 
@@ -15,15 +16,20 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import nn
 
 from glit.clip.folder import Preprocessing, write_json, write_model
-from glit.errors import InputError, RunError
+from glit.errors import InputError, RunError, WeightsError
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
+
+
+OBJECTIVE = "objective"
+"""Folder of a checkpoint with the parameters of the objective's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,7 @@ class Checkpoints:
         self,
         position: Position,
         model: CLIPModel,
+        module: nn.Module | None,
         *,
         start: Path,
         preprocessing: Preprocessing,
@@ -78,6 +85,8 @@ class Checkpoints:
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             write_model(temporary, model, start=start, preprocessing=preprocessing)
+            if module is not None:
+                write_module(temporary, module)
             (temporary / "trainer").mkdir()
             torch.save(
                 {"optimizer": optimizer, "scaler": scaler}, temporary / "trainer" / "optimizer.pt"
@@ -146,9 +155,54 @@ def read_optimizer(checkpoint: Path) -> dict[str, Any]:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def model_folder(path: Path) -> Path:
-    """The model a path means: a run's best checkpoint, else its last, else the folder itself."""
-    for name in ("best", "last"):
+def write_module(checkpoint: Path, module: nn.Module) -> None:
+    """Save the parameters of an objective's own beside the model."""
+    from safetensors.torch import save_file
+
+    (checkpoint / OBJECTIVE).mkdir()
+    weights = {name: value.contiguous() for name, value in module.state_dict().items()}
+    save_file(weights, checkpoint / OBJECTIVE / "model.safetensors", metadata={"format": "pt"})
+
+
+def read_module(checkpoint: Path, module: nn.Module) -> None:
+    """Load the parameters of an objective's own, in place.
+
+    Raises:
+        WeightsError: the checkpoint holds none, or those of another objective.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = checkpoint / OBJECTIVE / "model.safetensors"
+    try:
+        module.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise WeightsError(
+            f"{path}: not the parameters of this run's objective ({reason}); was the checkpoint "
+            "written with another objective?"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunModel:
+    """A model of a run, and which of its checkpoints it is."""
+
+    folder: Path
+    checkpoint: str
+    """``best, step 120 (the last is step 190)``; empty for a folder that is no run."""
+
+
+def model_of_run(path: Path, wanted: Literal["best", "last"] = "best") -> RunModel:
+    """The model a path means: a checkpoint of a run, or the folder itself.
+
+    A run that ended within its first epoch has no best checkpoint yet; the last stands in.
+    """
+    names = ("best", "last") if wanted == "best" else ("last",)
+    for name in names:
         if (path / name / "config.json").is_file():
-            return (path / name).resolve()
-    return path
+            folder = (path / name).resolve()
+            step, last = read_position(folder).step, read_position((path / "last").resolve()).step
+            other = f" (the last is step {last})" if last != step else ""
+            return RunModel(folder=folder, checkpoint=f"{name}, step {step}{other}")
+    return RunModel(folder=path, checkpoint="")

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import math
-import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from glit.clip import ImageFit
+from glit.config import Choice
 from glit.errors import RecipeError
 
-ObjectiveName = Literal[
-    "clip",
-    "local",
-    "global+local",
-    "fast-goal",
-    "goal",
-    "top3-uniform",
-    "top3-weighted",
-    "hard-negatives",
-]
-TslMatrix = Literal["diagonal", "full"]
+if TYPE_CHECKING:
+    from glit.train.objective import Objective
+
 Precision = Literal["no", "bf16", "fp16"]
 
-OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
-"""Names ``train.objective`` accepts; ``goal`` is ``fast-goal`` under its first name."""
 
-_WEIGHTED = {"global+local", "fast-goal", "goal", "top3-uniform", "top3-weighted"}
-_WITH_TSL = {"fast-goal", "goal", "top3-uniform", "top3-weighted"}
+def _objectives() -> Mapping[str, type[Objective]]:
+    from glit.train.objectives import OBJECTIVES  # they bring torch
+
+    return OBJECTIVES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
     """How CLIP is fine-tuned. The defaults are the papers' (ViT-B/16, batch 256, 10 epochs)."""
 
-    objective: ObjectiveName = "fast-goal"
-    """Which loss; one of the names in OBJECTIVES."""
+    objective: str = "fast-goal"
+    """Which loss, and with it which further keys."""
+
+    options: Any = None
+    """The objective itself, with its keys; None takes their defaults."""
+
+    choice: ClassVar[Choice] = Choice(key="objective", options=_objectives)
 
     model: str = "openai/clip-vit-base-patch16"
     """The CLIPModel to start from: a built-in name, a folder, or a hub id."""
@@ -48,21 +46,6 @@ class TrainConfig:
 
     image_root: str = ""
     """Folder the dataset was built from; needed only when it stores images by path."""
-
-    lambda_global: float = 1.0
-    """Weight of the global contrastive loss (Eq. 11)."""
-
-    lambda_local: float = 0.5
-    """Weight of the local contrastive loss (Eq. 11)."""
-
-    lambda_tsl: float = 1.0
-    """Weight of the token similarity loss (Eq. 11)."""
-
-    tsl_matrix: TslMatrix = "diagonal"
-    """``diagonal`` pulls matching pairs to one; ``full`` also pushes all others to zero."""
-
-    max_local: int = 8
-    """Most local pairs of one image that ``hard-negatives`` compares."""
 
     epochs: int = 10
     """Passes over the dataset."""
@@ -131,19 +114,16 @@ class TrainConfig:
     """Trackers of accelerate beside the JSONL file: tensorboard, wandb, mlflow, ..."""
 
     def __post_init__(self) -> None:
-        _one_of("objective", self.objective, OBJECTIVES)
         _one_of("image_fit", self.image_fit, get_args(ImageFit))
-        _one_of("tsl_matrix", self.tsl_matrix, get_args(TslMatrix))
         _one_of("precision", self.precision, get_args(Precision))
         for name in ("epochs", "batch_size", "accumulation_steps", "context", "log_every"):
             _at_least(name, getattr(self, name), 1)
         for name in ("prefetch_batches", "shuffle_row_groups"):
             _at_least(name, getattr(self, name), 1)
-        _at_least("max_local", self.max_local, 2)
         for name in ("max_steps", "micro_batch_size", "warmup_steps", "num_workers"):
             _at_least(name, getattr(self, name), 0)
         _at_least("checkpoint_every", self.checkpoint_every, 0)
-        for name in ("lambda_global", "lambda_local", "lambda_tsl", "min_lr", "weight_decay"):
+        for name in ("min_lr", "weight_decay"):
             _at_least(name, getattr(self, name), 0.0)
         _at_least("max_grad_norm", self.max_grad_norm, 0.0)
         _at_least("max_logit_scale", self.max_logit_scale, 1.0)
@@ -154,23 +134,25 @@ class TrainConfig:
                 f"train.micro_batch_size = {self.micro_batch_size} is larger than "
                 f"train.batch_size = {self.batch_size}; set it to 0 or lower"
             )
-        self._warn_of_ignored_options()
 
-    def _warn_of_ignored_options(self) -> None:
-        ignored = []
-        if self.objective not in _WEIGHTED and (self.lambda_global, self.lambda_local) != (1, 0.5):
-            ignored.append("train.lambda_global and train.lambda_local")
-        if self.objective not in _WITH_TSL and self.lambda_tsl != 1:
-            ignored.append("train.lambda_tsl")
-        if self.objective not in {"fast-goal", "goal"} and self.tsl_matrix != "diagonal":
-            ignored.append("train.tsl_matrix")
-        if self.objective != "hard-negatives" and self.max_local != 8:
-            ignored.append("train.max_local")
-        if ignored:
-            warnings.warn(
-                f"{' and '.join(ignored)} ignored: objective {self.objective!r} does not use it",
-                stacklevel=3,
+    def make_objective(self) -> Objective:
+        """The objective with its keys.
+
+        Raises:
+            RecipeError: there is none of that name, or the options are another one's.
+        """
+        known = _objectives()
+        if self.objective not in known:
+            raise RecipeError(
+                f"train.objective = {self.objective!r}: wanted one of {', '.join(known)}"
             )
+        made = self.options or known[self.objective]()
+        if type(made) is not known[self.objective]:
+            raise RecipeError(
+                f"train.objective = {self.objective!r}, but its options are those of "
+                f"{type(made).__name__}"
+            )
+        return made
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import math
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from glit.train.features import EMBEDDINGS, Features
+from glit.train.features import Features
 
 
 class _Gather(torch.autograd.Function):
@@ -45,25 +45,24 @@ def gather_features(features: Features) -> Features:
     """
     if num_ranks() == 1:
         return features
-    embeddings = _exchange(features, EMBEDDINGS, with_gradients=True)
-    others = tuple(f.name for f in fields(Features) if f.name not in EMBEDDINGS)
-    return replace(features, **embeddings, **_exchange(features, others, with_gradients=False))
+    embeddings = _exchange(features.embeddings(), with_gradients=True)
+    return features.with_rows(embeddings | _exchange(features.labels(), with_gradients=False))
 
 
-def _exchange(
-    features: Features, names: tuple[str, ...], *, with_gradients: bool
-) -> dict[str, Tensor]:
-    tensors = [getattr(features, name) for name in names]
-    num_samples = tensors[0].shape[0]
-    packed = torch.cat([t.reshape(num_samples, -1).float() for t in tensors], dim=1)
+def _exchange(tensors: dict[str, Tensor], *, with_gradients: bool) -> dict[str, Tensor]:
+    """Every tensor with the rows of all ranks, all of them in one exchange of float32."""
+    num_samples = next(iter(tensors.values())).shape[0]
+    joined = torch.cat([t.reshape(num_samples, -1).float() for t in tensors.values()], dim=1)
     if with_gradients:
-        gathered: Tensor = _Gather.apply(packed)  # pyright: ignore[reportAssignmentType]
+        gathered: Tensor = _Gather.apply(joined)  # pyright: ignore[reportAssignmentType]
     else:
-        parts = [torch.empty_like(packed) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, packed)
+        parts = [torch.empty_like(joined) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, joined)
         gathered = torch.cat(parts)
-    columns = gathered.split([t[0].numel() for t in tensors], dim=1)
+    widths = [math.prod(tensor.shape[1:]) for tensor in tensors.values()]
     return {
-        name: column.reshape(-1, *tensor.shape[1:]).to(tensor.dtype)
-        for name, column, tensor in zip(names, columns, tensors, strict=True)
+        name: column.reshape(len(gathered), *tensor.shape[1:]).to(tensor.dtype)
+        for (name, tensor), column in zip(
+            tensors.items(), gathered.split(widths, dim=1), strict=True
+        )
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glit.errors import GlitError, MissingExtraError, RunError
+from glit.errors import MissingExtraError, RunError
 from glit.train.checkpoint import Checkpoints, read_position
 from glit.train.config import TrainConfig
 from glit.train.loop import TrainResult, train
@@ -27,34 +27,28 @@ def train_on_ray(
         RunError: a worker failed; the last checkpoint stays.
     """
     try:
-        import ray
-        import ray.train.torch
+        from glit.executors.ray_train import run_processes
     except ImportError as error:
         raise MissingExtraError("ray", extra="ray", needed_for="--ray-workers") from error
     import torch
 
-    use_gpu = torch.cuda.is_available()
-    trainer = ray.train.torch.TorchTrainer(
-        _worker,
-        train_loop_config={
-            "config": config,
-            "dataset": dataset if "://" in dataset else str(Path(dataset).resolve()),
-            "run": str(run.resolve()),
-            "resume": resume,
-        },
-        torch_config=ray.train.torch.TorchConfig(backend="nccl" if use_gpu else "gloo"),
-        scaling_config=ray.train.ScalingConfig(num_workers=num_workers, use_gpu=use_gpu),
-        run_config=ray.train.RunConfig(
-            name="ray",
-            storage_path=str(run.resolve()),
-        ),
-    )
+    settings = {
+        "config": config,
+        "dataset": dataset if "://" in dataset else str(Path(dataset).resolve()),
+        "run": str(run.resolve()),
+        "resume": resume,
+    }
     try:
-        trainer.fit()
-    except ray.train.TrainingFailedError as error:
+        run_processes(
+            _worker,
+            settings,
+            num_workers=num_workers,
+            use_gpu=torch.cuda.is_available(),
+            folder=str(run.resolve()),
+        )
+    except RunError as error:
         raise RunError(
-            f"{run}: a worker failed ({_innermost(error)}); what is on disk is kept, go on with "
-            "--resume"
+            f"{run}: a worker failed ({error}); what is on disk is kept, go on with --resume"
         ) from error
     last = Checkpoints(run).last()
     if last is None:
@@ -77,16 +71,3 @@ def _worker(settings: dict[str, Any]) -> None:
         Path(settings["run"]),
         resume=settings["resume"],
     )
-
-
-def _innermost(error: BaseException) -> str:
-    """The one line that says what went wrong in the worker."""
-    inner: BaseException = error
-    while inner.__cause__ is not None:
-        inner = inner.__cause__
-    for failure in getattr(error, "worker_failures", {}).values():
-        inner = failure
-    if isinstance(inner, GlitError):
-        return str(inner)
-    lines = str(inner).strip().splitlines()
-    return lines[-1] if lines else type(inner).__name__

@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, UInt8
-from torch import Tensor
 
-from glit.clip.preprocess import crop, fit_boxes, fit_image
-from glit.clip.text_rows import lay_out
+from glit.clip import ImageFit
+from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import DatasetError, GlitError
-from glit.images import decode
-from glit.train.batch import Batch
-from glit.train.config import ImageFit
+from glit.train.batch import Batch, Tokenize, collate
+from glit.train.objective import Objective
 from glit.train.order import BatchPlan, epoch_order
-from glit.train.source import LocalPair, Row, RowGroupCache, Shards, best_pairs
-
-Tokenize = Callable[[list[str]], list[list[int]]]
-"""Token ids of texts with start and end token, cut to the text window; one call a batch."""
+from glit.train.sample import READ_COLUMNS, Decoded, decode_sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +34,6 @@ class LoaderConfig:
 
     fit: ImageFit
     """How an image becomes that square."""
-
-    needs_global: bool
-    """Whether whole images and captions are loaded."""
-
-    num_local: int
-    """Local slots a sample."""
-
-    distinct_regions: bool
-    """Keep only the best sentence of every region."""
 
     pad_id: int
     """Token id for empty slots."""
@@ -79,36 +63,26 @@ class LoaderConfig:
     """Put pixels in page-locked memory for fast copies to a GPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """One sample ready to be put into a batch."""
-
-    caption: str
-    global_image: UInt8[Tensor, "3 s s"] | None
-    local_images: list[UInt8[Tensor, "3 s s"]]
-    pairs: tuple[LocalPair, ...]
-    boxes_K4: Float[np.ndarray, "k 4"]
-    filler: bool = False
-
-
 class BatchLoader:
     """The batches of an epoch on one rank, from any position."""
 
     def __init__(
         self,
-        shards: Shards,
+        dataset: Dataset,
+        objective: Objective,
         tokenize: Tokenize,
         config: LoaderConfig,
         *,
         rank: int = 0,
         num_ranks: int = 1,
     ) -> None:
-        self.shards = shards
+        self.dataset = dataset
+        self.objective = objective
         self.tokenize = tokenize
         self.config = config
         self.rank = rank
         self.plan = BatchPlan(
-            num_samples=shards.num_samples,
+            num_samples=len(dataset),
             batch_size=config.batch_size,
             num_ranks=num_ranks,
             drop_last=config.drop_last,
@@ -124,42 +98,78 @@ class BatchLoader:
             DatasetError: a shard or an image cannot be read; says which.
         """
         order = epoch_order(
-            [group.num_rows for group in self.shards.row_groups],
+            [place.num_rows for place in self.dataset.places],
             seed=self.config.seed,
             epoch=epoch,
             window=self.config.window,
         )
-        tables = RowGroupCache(self.shards, capacity=2 * self.config.window)
+        groups = RowGroupCache(self.dataset, capacity=2 * self.config.window, columns=READ_COLUMNS)
+        pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         if self.config.num_workers == 0:
             for batch in range(start, len(self)):
-                places, fillers = self._places(order, batch)
-                samples = [self._load(tables, *place) for place in places]
-                yield self._collate(samples + self._fillers(samples, fillers, tables, order))
+                places, fillers = pass_.places(batch)
+                yield pass_.parts([pass_.load(*place) for place in places], fillers)
             return
-        yield from _Pipeline(self, tables, order, start=start)
+        yield from _Pipeline(pass_, start=start)
 
-    def _places(self, order: np.ndarray, batch: int) -> tuple[list[tuple[int, int]], int]:
-        positions, fillers = self.plan.part(batch, self.rank)
-        return [(int(order[i, 0]), int(order[i, 1])) for i in positions], fillers
 
-    def _load(self, tables: RowGroupCache, group: int, row: int) -> Decoded:
-        place = self.shards.row_groups[group]
-        sample = tables.get(group)[row]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """An epoch's samples by place, and batches made of them."""
+
+    loader: BatchLoader
+    groups: RowGroupCache
+    order: np.ndarray
+    epoch: int
+
+    def places(self, batch: int) -> tuple[list[tuple[int, int]], int]:
+        """Row group and row of each of this rank's samples, and how many fillers follow."""
+        positions, fillers = self.loader.plan.part(batch, self.loader.rank)
+        return [(int(self.order[i, 0]), int(self.order[i, 1])) for i in positions], fillers
+
+    def load(self, group: int, row: int) -> Decoded:
+        """A sample, decoded."""
+        config, dataset = self.loader.config, self.loader.dataset
+        samples = self.groups.get(group)
         try:
-            return decode_row(sample, self.config)
+            return decode_sample(
+                samples,
+                row,
+                self.loader.objective,
+                side=config.side,
+                fit=config.fit,
+                draw=np.random.default_rng([config.seed, self.epoch, group, row]),
+            )
         except GlitError as error:
+            place = dataset.places[group]
             raise DatasetError(
-                f"{self.shards.dataset}/{place.path}: sample {sample.sample_id} in row group "
-                f"{place.index} cannot be decoded ({error}); run 'glit verify' and rebuild it"
+                f"{dataset.path}/{place.path}: sample {samples.value('sample_id', row)} in row "
+                f"group {place.index} cannot be decoded ({error}); run 'glit verify' and rebuild it"
             ) from error
 
-    def _fillers(
-        self, samples: list[Decoded], number: int, tables: RowGroupCache, order: np.ndarray
-    ) -> list[Decoded]:
+    def parts(self, samples: list[Decoded], num_fillers: int) -> list[Batch]:
+        """The batch, in parts of the micro-batch size."""
+        loader, config = self.loader, self.loader.config
+        samples = samples + self._fillers(samples, num_fillers)
+        size = config.micro_batch_size or len(samples)
+        return [
+            collate(
+                samples[start : start + size],
+                loader.tokenize,
+                loader.objective.needs,
+                side=config.side,
+                pad_id=config.pad_id,
+                pin_memory=config.pin_memory,
+            )
+            for start in range(0, len(samples), size)
+        ]
+
+    def _fillers(self, samples: list[Decoded], number: int) -> list[Decoded]:
         """Stand-ins that make all ranks' parts equally long; masked out of every loss."""
         if number == 0:
             return []
-        pattern = samples[0] if samples else self._load(tables, int(order[0, 0]), int(order[0, 1]))
+        first = (int(self.order[0, 0]), int(self.order[0, 1]))
+        pattern = samples[0] if samples else self.load(*first)
         filler = Decoded(
             caption=pattern.caption,
             global_image=pattern.global_image,
@@ -170,86 +180,24 @@ class BatchLoader:
         )
         return [filler] * number
 
-    def _collate(self, samples: list[Decoded]) -> list[Batch]:
-        size = self.config.micro_batch_size or len(samples)
-        parts = [samples[i : i + size] for i in range(0, len(samples), size)]
-        return [collate(part, self.tokenize, self.config) for part in parts]
-
-
-def decode_row(row: Row, config: LoaderConfig) -> Decoded:
-    """Decode a sample once; fit the whole image and the crops of its pairs, move its boxes."""
-    pairs = best_pairs(row.pairs, most=config.num_local, distinct_regions=config.distinct_regions)
-    need_pixels = config.needs_global or pairs
-    image = decode(row.image) if need_pixels else np.zeros((1, 1, 3), dtype=np.uint8)
-    boxes = np.array([pair.box_xyxy for pair in pairs], dtype=np.float64).reshape(-1, 4)
-    square = {"side": config.side, "fit": config.fit}
-    whole = fit_image(image, **square).contiguous() if config.needs_global else None
-    return Decoded(
-        caption=row.caption,
-        global_image=whole,
-        local_images=[fit_image(crop(image, box), **square).contiguous() for box in boxes],
-        pairs=pairs,
-        boxes_K4=fit_boxes(boxes, width=row.width, height=row.height, **square),
-    )
-
-
-def collate(samples: list[Decoded], tokenize: Tokenize, config: LoaderConfig) -> Batch:
-    """Put samples into one batch: pixels in one block, texts tokenised in one call and packed."""
-    num_samples, num_slots = len(samples), config.num_local
-    images = [s.global_image for s in samples if s.global_image is not None]
-    texts = [s.caption for s in samples] if config.needs_global else []
-    num_global = len(images)
-    boxes = torch.zeros(num_samples, num_slots, 4)
-    spans = torch.zeros(num_samples, num_slots, 2, dtype=torch.long)
-    valid_local = torch.zeros(num_samples, num_slots, dtype=torch.bool)
-    similarity = torch.zeros(num_samples, num_slots)
-    slots: list[int] = []
-    for index, sample in enumerate(samples):
-        images += sample.local_images
-        for k, pair in enumerate(sample.pairs):
-            texts.append(pair.sentence)
-            slots.append(index * num_slots + k)
-            boxes[index, k] = torch.from_numpy(sample.boxes_K4[k])
-            spans[index, k] = torch.tensor(pair.token_span)
-            valid_local[index, k] = True
-            similarity[index, k] = pair.similarity
-    pixels = torch.empty(
-        (len(images), 3, config.side, config.side), dtype=torch.uint8, pin_memory=config.pin_memory
-    )
-    for index, image in enumerate(images):
-        pixels[index] = image
-    return Batch(
-        pixels_V3SS=pixels,
-        texts=lay_out(tokenize(texts) if texts else [], pad_id=config.pad_id),
-        num_global=num_global,
-        slot_M=torch.tensor(slots, dtype=torch.long),
-        boxes_BK4=boxes,
-        spans_BK2=spans,
-        valid_B=torch.tensor([not s.filler for s in samples]),
-        valid_local_BK=valid_local,
-        similarity_BK=similarity,
-    )
-
 
 @dataclass(slots=True)
 class _Pipeline:
     """Decoding threads, and one thread that puts finished samples into batches, in order."""
 
-    loader: BatchLoader
-    tables: RowGroupCache
-    order: np.ndarray
+    of: _Pass
     start: int
     _ready: queue.Queue[Any] = field(init=False)
     _stop: threading.Event = field(init=False, default_factory=threading.Event)
 
     def __iter__(self) -> Iterator[list[Batch]]:
-        config = self.loader.config
+        config = self.of.loader.config
         self._ready = queue.Queue(maxsize=config.prefetch)
         pool = ThreadPoolExecutor(config.num_workers, thread_name_prefix="glit-decode")
         feeder = threading.Thread(target=self._feed, args=(pool,), name="glit-collate", daemon=True)
         feeder.start()
         try:
-            for _ in range(self.start, len(self.loader)):
+            for _ in range(self.start, len(self.of.loader)):
                 item = self._ready.get()
                 if isinstance(item, BaseException):
                     raise item
@@ -260,20 +208,17 @@ class _Pipeline:
             feeder.join()
 
     def _feed(self, pool: ThreadPoolExecutor) -> None:
-        loader = self.loader
+        loader = self.of.loader
         pending: list[tuple[list[Future[Decoded]], int]] = []
         next_batch = self.start
         try:
             while (pending or next_batch < len(loader)) and not self._stop.is_set():
                 while next_batch < len(loader) and len(pending) < loader.config.prefetch:
-                    places, fillers = loader._places(self.order, next_batch)
-                    futures = [pool.submit(loader._load, self.tables, *p) for p in places]
-                    pending.append((futures, fillers))
+                    places, fillers = self.of.places(next_batch)
+                    pending.append(([pool.submit(self.of.load, *p) for p in places], fillers))
                     next_batch += 1
                 futures, fillers = pending.pop(0)
-                samples = [future.result() for future in futures]
-                samples += loader._fillers(samples, fillers, self.tables, self.order)
-                self._put(loader._collate(samples))
+                self._put(self.of.parts([future.result() for future in futures], fillers))
         except BaseException as error:  # noqa: BLE001 (raised again in the training thread)
             self._put(error)
 

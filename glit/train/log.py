@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.metadata
 import json
 from pathlib import Path
 
-import glit
 from glit.train.config import TrainConfig
+from glit.train.run_file import settings
 
 
 class JsonLines:
@@ -38,23 +36,9 @@ def _step_of(line: str) -> float:
         return float("inf")
 
 
-def write_run_file(run: Path, config: TrainConfig, dataset: str) -> None:
-    """``RUN/run.json``: what was run on what, for the reader and for comparisons."""
-    packages = {
-        name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
-    }
-    values = {
-        "glit": glit.__version__,
-        "packages": packages,
-        "dataset": dataset,
-        "train": dataclasses.asdict(config),
-    }
-    (run / "run.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-
-
 def flat_config(config: TrainConfig) -> dict[str, str | int | float | bool]:
     """The configuration as trackers take it: plain values only."""
     return {
         key: value if isinstance(value, str | int | float | bool) else str(value)
-        for key, value in dataclasses.asdict(config).items()
+        for key, value in settings(config).items()
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from glit.errors import RunError
 from glit.train.checkpoint import (
@@ -24,7 +25,10 @@ from glit.train.checkpoint import (
 from glit.train.config import TrainConfig
 from glit.train.gather import num_ranks
 from glit.train.interrupt import interrupt_flag
-from glit.train.log import JsonLines, flat_config, write_run_file
+from glit.train.log import JsonLines, flat_config
+from glit.train.model import TrainedModel
+from glit.train.objective import Objective
+from glit.train.run_file import check_resumable, write_run_file
 from glit.train.schedule import learning_rate
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
@@ -94,6 +98,8 @@ def train(
         checkpoint=checkpoint,
         pin_memory=accelerator.device.type == "cuda",
     )
+    if checkpoint is not None:
+        check_resumable(run, config, ingredients.loader.dataset)
     with interrupt_flag() as interrupted:
         runner = _Run(config, run, ingredients, accelerator, checkpoint, report)
         return runner.train(interrupted)
@@ -117,10 +123,12 @@ class _Run:
         self.position = read_position(checkpoint) if checkpoint else Position()
         self.total_steps = total_steps(config, len(self.loader))
         self.report = report
-        optimizer = torch.optim.AdamW(parameter_groups(ingredients.encoder, config), lr=config.lr)
-        self.encoder, self.optimizer = accelerator.prepare(ingredients.encoder, optimizer)
+        groups = parameter_groups(ingredients.model, self.objective, config)
+        optimizer = torch.optim.AdamW(groups, lr=config.lr)
+        self.rates = [group["lr"] for group in groups]
+        self.model, self.optimizer = accelerator.prepare(ingredients.model, optimizer)
         if config.compile:
-            clip = ingredients.encoder.clip
+            clip = ingredients.model.encoder.clip
             clip.vision_model.compile()
             clip.text_model.encoder.compile(dynamic=True)
         if checkpoint:
@@ -131,7 +139,7 @@ class _Run:
         self.log: JsonLines | None = None
         if accelerator.is_main_process:
             self.log = JsonLines(run / "metrics.jsonl", keep_until_step=self.position.step)
-            write_run_file(run, config, self.loader.shards.dataset)
+            write_run_file(run, config, self.loader.dataset)
         accelerator.init_trackers("glit", config=flat_config(config))
         self.saved_step = self.position.step if checkpoint else -1
         self.last_loss = math.nan
@@ -139,7 +147,7 @@ class _Run:
 
     def train(self, interrupted: threading.Event) -> TrainResult:
         """Train until the schedule ends or the user interrupts."""
-        self.encoder.train()
+        self.model.train()
         stopped = False
         while not stopped and self.position.step < self.total_steps:
             epoch = self.position.epoch
@@ -192,14 +200,14 @@ class _Run:
             min_lr=config.min_lr,
             warmup_steps=config.warmup_steps,
         )
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
+        for parameters, highest in zip(self.optimizer.param_groups, self.rates, strict=True):
+            parameters["lr"] = rate * (highest / config.lr)
         metrics: dict[str, torch.Tensor] = {}
         for index, parts in enumerate(group):
             on_device = [part.to(self.accelerator.device) for part in parts]
             metrics = run_step(
                 on_device,
-                encoder=self.encoder,
+                model=self.model,
                 objective=self.objective,
                 accelerator=self.accelerator,
                 scale=1 / len(group),
@@ -218,11 +226,12 @@ class _Run:
             self._log(metrics, rate)
 
     def _clip_gradients(self) -> torch.Tensor:
-        parameters = [p for p in self.encoder.parameters() if p.grad is not None]
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
         if self.config.max_grad_norm > 0:
             norm = self.accelerator.clip_grad_norm_(parameters, self.config.max_grad_norm)
             assert isinstance(norm, torch.Tensor)
         else:
+            self.accelerator.unscale_gradients()  # fp16's are multiplied by its loss scale
             norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if self.config.precision != "fp16":  # fp16's loss scaler skips overflowed steps itself
             self._check_finite("gradient", norm)
@@ -243,7 +252,7 @@ class _Run:
     def _limit_logit_scale(self) -> None:
         limit = math.log(self.config.max_logit_scale)
         with torch.no_grad():
-            self.ingredients.encoder.clip.logit_scale.clamp_(max=limit)
+            self.ingredients.model.encoder.clip.logit_scale.clamp_(max=limit)
 
     def _end_epoch(self, epoch: int) -> None:
         """Move to the next epoch; its mean loss decides which checkpoint is the best."""
@@ -267,7 +276,8 @@ class _Run:
         scaler = self.accelerator.scaler
         self.checkpoints.save(
             self.position,
-            self.ingredients.encoder.clip,
+            self.ingredients.model.encoder.clip,
+            self.ingredients.model.module,
             start=self.ingredients.start,
             preprocessing=self.ingredients.preprocessing,
             optimizer=self.optimizer.state_dict(),
@@ -310,10 +320,20 @@ def total_steps(config: TrainConfig, num_batches: int) -> int:
     return min(steps, config.max_steps) if config.max_steps else steps
 
 
-def parameter_groups(encoder: torch.nn.Module, config: TrainConfig) -> list[dict[str, Any]]:
-    """Matrices and embeddings with weight decay; gains, biases and the logit scale without."""
-    trained = [p for p in encoder.parameters() if p.requires_grad]
-    return [
-        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
-    ]
+def parameter_groups(
+    model: TrainedModel, objective: Objective, config: TrainConfig
+) -> list[dict[str, Any]]:
+    """Matrices and embeddings with weight decay; gains, biases and the logit scale without.
+
+    What the objective brings has groups of its own, at its own learning rate.
+    """
+    parts: list[tuple[nn.Module, float]] = [(model.encoder, config.lr)]
+    if model.module is not None:
+        parts.append((model.module, objective.module_lr or config.lr))
+    groups = []
+    for part, rate in parts:
+        trained = [p for p in part.parameters() if p.requires_grad]
+        for matrices, decay in ((True, config.weight_decay), (False, 0.0)):
+            chosen = [p for p in trained if (p.ndim >= 2) is matrices]
+            groups.append({"params": chosen, "weight_decay": decay, "lr": rate})
+    return groups

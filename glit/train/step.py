@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from glit.train.batch import Batch
-from glit.train.features import EMBEDDINGS, Features, concatenate
+from glit.train.features import Features, concatenate
 from glit.train.gather import gather_features
-from glit.train.objectives.protocol import Objective
+from glit.train.objective import Objective
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def run_step(
     parts: list[Batch],
     *,
-    encoder: torch.nn.Module,
+    model: torch.nn.Module,
     objective: Objective,
     accelerator: Accelerator,
     scale: float = 1.0,
@@ -38,41 +38,41 @@ def run_step(
 
     Args:
         parts: this process's share of the batch, in one part or in several (gradient caching).
-        encoder: the prepared DualEncoder.
+        model: the prepared :class:`glit.train.model.TrainedModel`.
         objective: the loss.
         accelerator: decides autocast, loss scaling and gradient exchange.
         scale: factor on the loss (one over the accumulation steps).
         last: whether gradients are exchanged between processes now.
     """
-    sync = contextlib.nullcontext if last else lambda: accelerator.no_sync(encoder)
+    sync = contextlib.nullcontext if last else lambda: accelerator.no_sync(model)
     if len(parts) == 1:
         with sync():
             with accelerator.autocast():
-                features, logit_scale = encoder(parts[0])
+                features, logit_scale = model(parts[0])
             loss, metrics = objective(gather_features(features), logit_scale.float())
             accelerator.backward(loss * scale)
     else:
         loss, metrics = _cached_step(
             parts,
-            encoder=encoder,
+            model=model,
             objective=objective,
             accelerator=accelerator,
             scale=scale,
             sync=sync,
         )
-    return {"loss": loss.detach(), "logit_scale": logit_scale_of(encoder), **metrics}
+    return {"loss": loss.detach(), "logit_scale": logit_scale_of(model), **metrics}
 
 
-def logit_scale_of(encoder: torch.nn.Module) -> Tensor:
-    """The logit scale as a factor, whatever the encoder is wrapped in."""
-    named = dict(encoder.named_parameters())
-    return next(v for k, v in named.items() if k.endswith("logit_scale")).detach().exp()
+def logit_scale_of(model: torch.nn.Module) -> Tensor:
+    """The logit scale as a factor, whatever the model is wrapped in."""
+    named = dict(model.named_parameters())
+    return next(v for k, v in named.items() if k.endswith("clip.logit_scale")).detach().exp()
 
 
 def _cached_step(
     parts: list[Batch],
     *,
-    encoder: torch.nn.Module,
+    model: torch.nn.Module,
     objective: Objective,
     accelerator: Accelerator,
     scale: float,
@@ -80,30 +80,37 @@ def _cached_step(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     seen: list[Features] = []
     random_states: list[_RandomState] = []
-    logit_scale = logit_scale_of(encoder)
+    logit_scale = logit_scale_of(model)
     with torch.no_grad(), accelerator.autocast():
         for part in parts:
             random_states.append(_RandomState())
-            seen.append(encoder(part)[0])
-    leaves = concatenate(seen)
-    leaves = replace(leaves, **{n: getattr(leaves, n).requires_grad_() for n in EMBEDDINGS})
+            seen.append(model(part)[0])
+    whole = concatenate(seen)
+    leaves = {name: value.requires_grad_() for name, value in whole.embeddings().items()}
+    numbers = {name: value.float().requires_grad_() for name, value in whole.numbers.items()}
     scale_leaf = logit_scale.float().requires_grad_()
-    loss, metrics = objective(gather_features(leaves), scale_leaf)
-    inputs = [*(getattr(leaves, name) for name in EMBEDDINGS), scale_leaf]
+    features = replace(whole.with_rows(leaves), numbers=numbers)
+    loss, metrics = objective(gather_features(features), scale_leaf)
+    inputs = [*leaves.values(), *numbers.values(), scale_leaf]
     grads = torch.autograd.grad(loss, inputs, allow_unused=True, materialize_grads=True)
-    splits = [g.split([len(f.valid_N) for f in seen]) for g in grads[:-1]]
+    of_rows = dict(zip(leaves, grads, strict=False))
+    of_numbers = dict(zip(numbers, grads[len(leaves) :], strict=False))
+    sizes = [len(part.valid_N) for part in seen]
+    splits = {name: grad.split(sizes) for name, grad in of_rows.items()}
 
     for index, part in enumerate(parts):
         final = index == len(parts) - 1
-        with sync() if final else accelerator.no_sync(encoder):
+        with sync() if final else accelerator.no_sync(model):
             with random_states[index].replayed(), accelerator.autocast():
-                features, part_scale = encoder(part)
-            surrogate = sum(
-                (getattr(features, name) * split[index]).sum()
-                for name, split in zip(EMBEDDINGS, splits, strict=True)
-            )
+                features, part_scale = model(part)
+            rows = features.embeddings()
+            surrogate = sum((rows[name] * split[index]).sum() for name, split in splits.items())
             assert isinstance(surrogate, Tensor)
-            surrogate = surrogate + part_scale * (grads[-1] if final else 0)
+            # what is the same in all parts takes its whole gradient in the last one
+            once = float(final)
+            surrogate = surrogate + part_scale * (grads[-1] * once)
+            for name, grad in of_numbers.items():
+                surrogate = surrogate + (features.numbers[name] * (grad * once)).sum()
             accelerator.backward(surrogate * scale)
     return loss, metrics
 

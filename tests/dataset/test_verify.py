@@ -14,6 +14,7 @@ from glit.dataset.manifest import Counts
 from glit.dataset.query import query
 from glit.dataset.verify import row_breaches, verify
 from glit.errors import DatasetError, UserError
+from glit.rules.argmax import Argmax
 
 
 def first_file(dataset):
@@ -33,7 +34,7 @@ def edit_manifest(dataset, change) -> None:
 
 def rewrite(dataset, change) -> None:
     """Change the rows of the first file and make the manifest agree with its bytes."""
-    from glit.stages.pack import describe_file
+    from glit.dataset.manifest import describe_file
 
     path = first_file(dataset)
     table = pq.read_table(path)
@@ -72,10 +73,14 @@ def test_a_truncated_file(built_copy):
     [
         (lambda rows: rows[0].update(width=7), r"pixels, the row says"),
         (lambda rows: rows[0].update(caption="x" + rows[0]["caption"]), "character span"),
-        (lambda rows: rows[0]["pairs"].reverse(), "pairs are not in order"),
-        (lambda rows: rows[0]["pairs"].pop(), "every sentence once"),
+        (lambda rows: rows[0]["pairs"].reverse(), "pair 0: sentence 6 with region 4 at 0.287339985370636, the rule gives sentence 2"),
+        (lambda rows: rows[0]["pairs"].pop(), "7 pairs, the rule gives 8"),
         (lambda rows: rows[0]["similarity"].pop(), "similarity has"),
-        (lambda rows: rows[0]["pairs"][0].update(region=rows[0]["pairs"][0]["region"] ^ 1), "not the best region"),
+        (lambda rows: rows[0]["pairs"][0].update(region=rows[0]["pairs"][0]["region"] ^ 1), "pair 0: sentence 2 with region 7"),
+        (lambda rows: rows[0]["pairs"][0].update(similarity=0.9), "at 0.8999999761581421, the rule gives"),
+        (lambda rows: rows[0]["pairs"][0].update(global_wins=True), "(the whole image wins), the rule gives"),
+        (lambda rows: rows[0]["image_similarity"].pop(), "image_similarity has 7 values, not 8"),
+        (lambda rows: rows[0]["image_similarity"].__setitem__(0, float("nan")), "image_similarity holds values that are no cosines"),
         (lambda rows: rows[0]["regions"][0].update(x1=9999.0), "leaves the"),
         (lambda rows: rows[0]["sentences"][0].update(in_window=False), "in_window is wrong"),
         (lambda rows: rows[0]["sentences"][0].update(token_end=0), "empty token span"),
@@ -120,7 +125,20 @@ def test_a_manifest_of_another_version(built_copy):
 
 def test_a_good_row_has_no_breach(built):
     row = pq.read_table(first_file(built)).to_pylist()[0]
-    assert list(row_breaches(row, {"context": 248})) == []
+    assert list(row_breaches(row, {"context": 248}, Argmax())) == []
+
+
+def test_pairs_are_checked_against_the_rule_that_the_manifest_names(built_copy):
+    edit_manifest(built_copy, lambda m: m["recipe"]["pair"].update(rule="lism"))
+    assert "(the whole image wins)" in breaches(built_copy)
+
+
+def test_a_rule_that_this_glit_does_not_have(built_copy):
+    edit_manifest(built_copy, lambda m: m["recipe"]["pair"].update(rule="oracle", depth=3))
+    assert breaches(built_copy) == (
+        "manifest.json: pairs by the rule 'oracle' with {'depth': 3}, which this glit does not "
+        "have (it has argmax, lism)"
+    )
 
 
 def test_status_counts_chunks_rows_and_drops(built):

@@ -13,7 +13,7 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from glit.cli.evaluate import eval_app
+from glit.cli.main import app
 from glit.evaluate.collection import JointCollection, open_collection
 from glit.evaluate.readers import READERS
 from glit.recipe import load_table
@@ -129,8 +129,8 @@ def test_the_commands_of_the_page(
     command: tuple[str, ...], counted: tuple[int, int], published: None
 ) -> None:
     task, words = command[:2]
-    group: Any = typer.main.get_command(eval_app)
-    given = group.commands[task].make_context(task, shlex.split(words)).params
+    group: Any = typer.main.get_command(app)
+    given = group.commands["eval"].make_context("eval", [task, *shlex.split(words)]).params
     collection = open_collection(
         given["dataset"],
         load_table("evaluate", "mini", overrides=given["overrides"] or []),
@@ -144,7 +144,7 @@ def test_the_commands_of_the_page(
 
 def test_a_measurement_says_on_how_much(tiny_clip: Path, published: None) -> None:
     def run(*words: str) -> str:
-        done = CliRunner().invoke(eval_app, list(words), catch_exceptions=False)
+        done = CliRunner().invoke(app, ["eval", *words], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.stdout
 

@@ -22,7 +22,12 @@ def as_embeddings(similarity: list[list[float]]) -> tuple[torch.Tensor, torch.Te
 
 def ranks(similarity, relevant, chunk: int = 4096) -> list[int]:
     query, gallery = as_embeddings(similarity)
-    return first_hit_rank(query, gallery, Relevance.of(relevant), chunk=chunk).tolist()
+    return first_hit_rank(
+        lambda q, g: query[q] @ gallery[g].T,
+        num_gallery=len(gallery),
+        relevance=Relevance.of(relevant),
+        chunk=chunk,
+    ).tolist()
 
 
 def test_rank_of_the_only_right_answer() -> None:

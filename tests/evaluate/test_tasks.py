@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from transformers import CLIPModel
 
+from glit.clip.preprocess import crop, fit_image
 from glit.clip.text_window import stretch_model
-from glit.errors import InputError, RecipeError, WeightsError
+from glit.dataset.local_pairs import LocalPair
+from glit.errors import InputError, RecipeError, RunError, WeightsError
 from glit.evaluate.collection import (
     AnnotatedCollection,
     DatasetCollection,
     JointCollection,
+    all_captions,
     open_collection,
 )
 from glit.evaluate.config import EvaluateConfig
@@ -26,9 +31,13 @@ from glit.evaluate.encode import load_embedder
 from glit.evaluate.readers.files import AnnotatedImage, Segment
 from glit.evaluate.report import Result, markdown, write_results
 from glit.evaluate.run import evaluate
-from glit.evaluate.tasks import joint_map, retrieval, robustness, with_false_sentences
+from glit.evaluate.scorers.protocol import Vectors
+from glit.evaluate.scorers.sentence_average import SentenceAverage
+from glit.evaluate.scorers.sentence_patches import SentencePatches
+from glit.evaluate.tasks import joint_map, retrieval, robustness
+from glit.evaluate.tasks.robustness import with_false_sentences
 from glit.images import decode
-from glit.train.source import LocalPair
+from glit.recipe import load_table
 
 CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
 
@@ -46,17 +55,13 @@ class SetByHand:
         self.whole_of = wholes
         self.region_of = regions
 
-    def ahead(self, work, items):
-        return map(work, items)
+    def wholes(self, collection):
+        return [(index, None) for index in range(len(collection.captions))]
 
-    def whole(self, collection, index: int) -> list[float]:
-        return self.whole_of[index]
-
-    def region(self, collection, index: int, pair) -> list[float]:
-        return self.region_of[index]
-
-    def images(self, pixels) -> torch.Tensor:
-        return torch.tensor(list(pixels))
+    def images(self, collection, pictures) -> torch.Tensor:
+        return torch.tensor(
+            [self.whole_of[i] if pair is None else self.region_of[i] for i, pair in pictures]
+        )
 
     def texts(self, texts) -> torch.Tensor:
         return torch.tensor([self.text_of[text] for text in texts])
@@ -78,7 +83,8 @@ def test_retrieval_is_what_the_model_itself_gives(tiny_clip, make_dataset) -> No
     images, texts = [], []
     for i in range(12):
         assert embedder.fit == "centre-crop"
-        pixels = (embedder.whole(collection, i).float() - mean) / std
+        fitted = fit_image(decode(collection.image(i)), side=32, fit="centre-crop")
+        pixels = (fitted.float() - mean) / std
         images.append(model.get_image_features(pixel_values=pixels[None]).pooler_output)
         ids = embedder.tokenizer.encode_closed(collection.captions[i], context=248)
         texts.append(model.get_text_features(input_ids=torch.tensor(ids)).pooler_output)
@@ -125,16 +131,64 @@ def test_identical_images_and_captions_score_by_their_pairs(tiny_clip, make_data
 
 
 def test_sentence_average(tiny_clip, make_dataset) -> None:
-    from glit.evaluate.tasks import _sentence_averages
-
     embedder = load_embedder(str(tiny_clip), CONFIG)
     collection = DatasetCollection(str(make_dataset(3)), CONFIG)
-    found = _sentence_averages(embedder, collection)
+    texts, owner = all_captions(collection)
+    assert owner == [0, 1, 2]
+    found = SentenceAverage().texts(embedder, texts)
     caption = collection.captions[1][0]
     pieces = [caption[a:b] for a, b in collection.sentences(1)[0]]
     assert len(pieces) == 4 and all(piece.endswith(".") for piece in pieces)
     wanted = F.normalize(embedder.texts(pieces).mean(dim=0), dim=-1)
-    torch.testing.assert_close(found[1], wanted)
+    torch.testing.assert_close(found.vector_NVD[1, 0], wanted)
+
+
+def test_sentence_patches_by_hand() -> None:
+    """Two texts of one and two sentences against two images of two patches."""
+    a, b, c = torch.eye(3)
+    images = Vectors(
+        vector_NVD=torch.stack([torch.stack([a, b]), torch.stack([b, (a + c) / 2**0.5])]),
+        valid_NV=torch.ones(2, 2, dtype=torch.bool),
+    )
+    texts = Vectors(
+        vector_NVD=torch.stack([torch.stack([a, 0 * a]), torch.stack([b, c])]),
+        valid_NV=torch.tensor([[True, False], [True, True]]),
+    )
+    found = SentencePatches().score(texts, images)
+    half = 0.5**0.5
+    torch.testing.assert_close(found, torch.tensor([[1, half], [0.5, (1 + half) / 2]]))
+
+
+@torch.no_grad()
+def test_retrieval_by_sentences_and_patches(tiny_clip, make_dataset) -> None:
+    """More than one vector a side, in blocks, against a loop over all of them."""
+    dataset = str(make_dataset(7))
+    embedder = load_embedder(str(tiny_clip), CONFIG)
+    collection = DatasetCollection(dataset, CONFIG)
+    patches = torch.cat(list(embedder.patches(collection, range(7))))
+    scores = torch.empty(7, 7)
+    for t in range(7):
+        caption = collection.captions[t][0]
+        sentences = embedder.texts([caption[a:b] for a, b in collection.sentences(t)[0]])
+        for i in range(7):
+            scores[t, i] = (sentences @ patches[i].T).amax(dim=1).mean()
+    own = scores.diagonal()
+    wanted = [
+        float(((scores > own[:, None]).sum(dim=1) < 1).float().mean()),
+        float(((own[:, None] < scores.T).sum(dim=1) < 1).float().mean()),
+    ]
+    for chunk in (2, 4096):
+        settings = config(scorer="sentence-patches", chunk_size=chunk)
+        found = evaluate("retrieval", [str(tiny_clip)], dataset, settings)[0].metrics
+        both = [found[f"{way}_retrieval_recall@1"] for way in ("image", "text")]
+        assert both == pytest.approx(wanted)
+
+
+def test_a_scorer_that_is_not_there(tiny_clip, make_dataset) -> None:
+    with pytest.raises(RecipeError, match="'cosin': wanted one of cosine, sentence-average"):
+        evaluate("retrieval", [str(tiny_clip)], str(make_dataset(2)), config(scorer="cosin"))
+    with pytest.raises(RecipeError, match="did you mean 'cosine'"):
+        load_table("evaluate", "mini", overrides=["evaluate.scorer=cosin"])
 
 
 def test_joint_map_counts_equal_texts_once() -> None:
@@ -159,11 +213,43 @@ def test_joint_map_counts_equal_texts_once() -> None:
     assert (found["pairs"], found["distinct_texts"]) == (2, 3)
 
 
+@torch.no_grad()
 def test_joint_map_of_a_random_model(tiny_clip, make_dataset) -> None:
-    found = evaluate("joint-map", [str(tiny_clip)], str(make_dataset(8)), CONFIG)[0].metrics
-    maps = [found.pop(f"{way}_retrieval_map@10") for way in ("image", "text")]
-    assert all(0 < value < 1 for value in maps)
-    assert found["pairs"] == 8 and 8 < found["distinct_texts"] <= 16
+    """Against CLIPModel itself and average precisions taken one by one."""
+    dataset = str(make_dataset(8))
+    found = evaluate("joint-map", [str(tiny_clip)], dataset, CONFIG)[0].metrics
+    collection = DatasetCollection(dataset, CONFIG)
+    embedder = load_embedder(str(tiny_clip), CONFIG)
+    model = CLIPModel.from_pretrained(tiny_clip)
+    stretch_model(model, 248)
+    mean, std = embedder.encoder.mean_3[:, None, None], embedder.encoder.std_3[:, None, None]
+    images, texts, samples = [], [], []
+    for local in (False, True):
+        for i in range(8):
+            best, image = collection.pairs(i)[0], decode(collection.image(i))
+            image = crop(image, np.array(best.box_xyxy)) if local else image
+            fitted = fit_image(image, side=32, fit="centre-crop")
+            pixels = ((fitted.float() - mean) / std)[None]
+            images.append(F.normalize(model.get_image_features(pixel_values=pixels).pooler_output))
+            texts.append(best.sentence if local else collection.captions[i][0])
+            samples.append(i)
+    distinct = list(dict.fromkeys(texts))
+    ids = [embedder.tokenizer.encode_closed([text], context=248) for text in distinct]
+    vectors = [F.normalize(model.get_text_features(torch.tensor(i)).pooler_output) for i in ids]
+    similarity = torch.cat(images) @ torch.cat(vectors).T
+    owners = [{samples[n] for n, text in enumerate(texts) if text == own} for own in distinct]
+    right = torch.tensor([[sample in owner for owner in owners] for sample in samples])
+
+    def precision(scores: torch.Tensor, relevant: torch.Tensor) -> float:
+        hits = relevant[scores.argsort(descending=True)[:10]].float()
+        ranks = torch.arange(1, len(hits) + 1)
+        return float((hits.cumsum(0) / ranks * hits).sum() / min(10, int(relevant.sum())))
+
+    by_image = np.mean([precision(s, r) for s, r in zip(similarity, right, strict=True)])
+    by_text = np.mean([precision(s, r) for s, r in zip(similarity.T, right.T, strict=True)])
+    assert found["text_retrieval_map@10"] == pytest.approx(by_image, abs=1e-6)
+    assert found["image_retrieval_map@10"] == pytest.approx(by_text, abs=1e-6)
+    assert (found["pairs"], found["distinct_texts"]) == (8, len(distinct))
 
 
 def test_joint_map_of_a_published_joint_set() -> None:
@@ -249,12 +335,18 @@ def test_a_false_sentence_in_the_middle(make_dataset) -> None:
         for c in collection.captions[i]
         for a, b in collection.sentences(i)[0]
     }
-    for i, text in enumerate(wrong):
+    for i, item in enumerate(wrong):
+        text = item.text
         caption = collection.captions[i][0]
         middle = collection.sentences(i)[0][2][0]
         assert text.startswith(caption[:middle]) and text.endswith(caption[middle:])
         false = text[middle : len(text) - len(caption) + middle].strip()
         assert false in others and false not in caption
+        assert item.pieces == [
+            *(caption[a:b] for a, b in collection.sentences(i)[0][:2]),
+            false,
+            *(caption[a:b] for a, b in collection.sentences(i)[0][2:]),
+        ]
     assert with_false_sentences(collection, seed=3) == wrong
     assert with_false_sentences(collection, seed=4) != wrong
 
@@ -318,6 +410,29 @@ def test_annotation_files(tiny_clip, tmp_path) -> None:
         evaluate("localize", [str(tiny_clip)], str(tmp_path), CONFIG, kind="urban1k")
 
 
+@pytest.mark.parametrize(
+    ("weight", "task", "named"),
+    [
+        ("visual_projection.weight", "retrieval", r"image 000000\.jpg is not finite"),
+        ("text_projection.weight", "retrieval", r"the text '.* is not finite"),
+        ("visual_projection.weight", "joint-map", r"image 000000\.jpg is not finite"),
+        ("visual_projection.weight", "localize", r"image 000000\.jpg is not finite"),
+        ("text_projection.weight", "robustness", r"the text '.* is not finite"),
+        ("visual_projection.weight", "caption-quality", r"image 000000\.jpg is not finite"),
+    ],
+)
+def test_one_nan_weight_is_an_error_in_every_measurement(
+    tiny_clip, make_dataset, tmp_path, weight, task, named
+) -> None:
+    """NaN is below every similarity, so ranks counted from it would all be the first."""
+    broken = Path(shutil.copytree(tiny_clip, tmp_path / "broken"))
+    weights = load_file(broken / "model.safetensors")
+    weights[weight][0, 0] = torch.nan
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(RunError, match=rf"model .*broken: its embedding of {named}"):
+        evaluate(task, [str(broken)], str(make_dataset(4)), CONFIG)
+
+
 def test_an_image_that_does_not_decode(tiny_clip, make_dataset) -> None:
     def damage(index: int, row) -> None:
         row["image"]["bytes"] = b"no image"
@@ -347,6 +462,7 @@ def test_models_side_by_side_and_on_disk(tiny_clip, make_dataset, tmp_path) -> N
 
 def test_markdown_of_a_result() -> None:
     result = Result(
+        checkpoint="",
         task="robustness",
         model="m",
         dataset="docci test",

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from glit.dataset.manifest import Counts, describe_file, make_manifest
+from glit.recipe import load_recipe
 from glit.schema import dataset_schema
 from glit.spans import token_spans
 
@@ -122,7 +124,7 @@ def write_random_dataset(
     (folder / "data").mkdir(parents=True, exist_ok=True)
     schema = dataset_schema(tokenizer=tokenizer)
     num_files = -(-shape.num_samples // shape.rows_per_file)
-    files = []
+    files: dict[str, Any] = {}
     rows = _rows(shape, seed=seed, encode=encode, context=int(tokenizer["context"]))
     for number in range(num_files):
         path = f"data/train-{number:05d}-of-{num_files:05d}.parquet"
@@ -137,8 +139,18 @@ def write_random_dataset(
                         change(first + index, row)
                     group.append(row)
                 writer.write_table(pa.Table.from_pylist(group, schema=schema))
-        files.append({"path": path, "rows": count})
-    manifest = {"files": files, "counts": {"shipped": shape.num_samples}}
+        files[path] = describe_file(folder / path, count)
+    manifest = make_manifest(
+        recipe=load_recipe("mini").as_dict(),
+        fingerprints={},
+        models={},
+        precision={},
+        tokenizer=tokenizer,
+        counts=Counts(
+            ingested=shape.num_samples, shipped=shape.num_samples, dropped=0, duplicates=0, drops={}
+        ),
+        files=files,
+    )
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
@@ -196,6 +208,7 @@ def _rows(
             "sentences": _sentences(texts, encode, context),
             "regions": regions,
             "similarity": [0.0] * (len(texts) * len(regions)),
+            "image_similarity": [0.0] * len(texts),
             "pairs": _pairs(generator, len(texts), len(regions)),
         }
 

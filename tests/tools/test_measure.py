@@ -25,8 +25,10 @@ def test_our_step_and_the_published_one_have_the_same_loss(tmp_path: Path) -> No
 
 def test_the_loader_part(tmp_path: Path) -> None:
     result = loader_part(arguments(images=16), tmp_path)
-    assert result["2048x1536"]["loader_cpu_ms_per_image"] > 0
-    assert result["gain_of_max_side"] > 1
+    sizes = ["1500x1000", "2048x1536", "2048x1536 with pack.max_side=512"]
+    assert set(result) == {*sizes, "threads", "images", "gain_of_max_side"}
+    large, packed = (result[name]["loader_cpu_ms_per_image"] for name in sizes[1:])
+    assert result["gain_of_max_side"] == pytest.approx(large / packed)
 
 
 def test_the_rate_from_memory(tmp_path: Path) -> None:

@@ -6,19 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from glit.cli.evaluate import eval_app
-from glit.cli.train import train_command
+from glit.cli.main import app
 from glit.errors import InputError, RecipeError
 from glit.recipe import load_table
 from glit.resources import builtin_recipes
-from glit.train.config import OBJECTIVES
-
-app = typer.Typer()
-app.command("train")(train_command)
-app.add_typer(eval_app, name="eval")
+from glit.train.objectives import OBJECTIVES
 
 
 def run(*arguments: str) -> str:
@@ -65,7 +59,8 @@ def test_the_objective_option_and_resume(tiny_clip, make_dataset, tmp_path) -> N
     base = ["train", dataset, "-o", out, "-r", "fast-goal", "--objective", "clip"]
     run(*base, *settings(tiny_clip), "--set", "train.max_steps=1")
     assert json.loads((tmp_path / "run/run.json").read_text())["train"]["objective"] == "clip"
-    run(*base, *settings(tiny_clip), "--resume")
+    run("train", dataset, "-o", out, "--resume")  # with the run's own settings
+    assert json.loads((tmp_path / "run/run.json").read_text())["train"]["objective"] == "clip"
     with pytest.raises(InputError, match="holds a run already"):
         run(*base, *settings(tiny_clip))
 

@@ -17,6 +17,9 @@ CASES = {
     "cached": {"objective": "top3-uniform", "micro_batch_size": 2},
     "uneven": {"objective": "global+local", "last_batch": True},
     "hard-negatives": {"objective": "hard-negatives"},
+    "clip": {"objective": "clip"},
+    "siglip": {"objective": "siglip"},
+    "siglip cached": {"objective": "siglip", "micro_batch_size": 2},
 }
 
 
@@ -45,15 +48,13 @@ def measure(model: str, dataset: str) -> dict[str, dict[str, torch.Tensor]]:
             rank=accelerator.process_index,
             num_ranks=accelerator.num_processes,
         )
-        encoder = accelerator.prepare(made.encoder)
+        model_ = accelerator.prepare(made.model)
         start = len(made.loader) - 1 if last_batch else 0
         parts = next(made.loader.epoch(0, start=start))
-        metrics = run_step(
-            parts, encoder=encoder, objective=made.objective, accelerator=accelerator
-        )
+        metrics = run_step(parts, model=model_, objective=made.objective, accelerator=accelerator)
         results[name] = {
             "loss": metrics["loss"],
-            **{n: p.grad for n, p in made.encoder.named_parameters() if p.grad is not None},
+            **{n: p.grad for n, p in made.model.named_parameters() if p.grad is not None},
         }
     return results
 

@@ -7,18 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from glit.errors import DatasetError, InputError
+from glit.dataset.reader import Dataset
+from glit.errors import DatasetError
 from glit.train.loader import BatchLoader, LoaderConfig
-from glit.train.source import LocalPair, Shards, best_pairs
+from glit.train.objectives.global_local import GlobalLocal
 
 
 def config(**changes) -> LoaderConfig:
     values = {
         "side": 32,
         "fit": "resize",
-        "needs_global": True,
-        "num_local": 1,
-        "distinct_regions": False,
         "pad_id": 0,
         "batch_size": 8,
         "window": 2,
@@ -31,7 +29,8 @@ def loader(
     dataset: Path, tokenizer, *, rank: int = 0, num_ranks: int = 1, **changes
 ) -> BatchLoader:
     return BatchLoader(
-        Shards(str(dataset)),
+        Dataset(dataset),
+        GlobalLocal(),
         lambda texts: tokenizer.encode_closed(texts, context=248),
         config(**changes),
         rank=rank,
@@ -108,64 +107,14 @@ def test_stopping_early_ends_the_threads(make_dataset, tokenizer) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("glit-")]
 
 
-def test_pairs_where_the_whole_image_wins_are_left_out(make_dataset, tokenizer) -> None:
-    def global_wins_first(index: int, row) -> None:
-        row["pairs"][0]["global_wins"] = True
-
-    rows = Shards(str(make_dataset(2, change=global_wins_first))).read(0)
-    assert len(rows[0].pairs) == 3
-    assert rows[0].pairs[0].similarity < 0.4
-
-
-def test_out_of_window_spans_become_empty(make_dataset) -> None:
-    def leave_window(index: int, row) -> None:
-        row["sentences"][row["pairs"][0]["sentence"]]["in_window"] = False
-
-    rows = Shards(str(make_dataset(1, change=leave_window))).read(0)
-    assert rows[0].pairs[0].token_span == (0, 0)
-    assert rows[0].pairs[1].token_span != (0, 0)
-
-
-def test_distinct_regions_keep_the_best_sentence() -> None:
-    def pair(name: str, x: float) -> LocalPair:
-        return LocalPair(
-            sentence=name, token_span=(1, 2), box_xyxy=(x, 0, x + 1, 1), similarity=0.1
-        )
-
-    pairs = (pair("a", 0), pair("b", 0), pair("c", 5))
-    assert [p.sentence for p in best_pairs(pairs, most=8, distinct_regions=True)] == ["a", "c"]
-    assert [p.sentence for p in best_pairs(pairs, most=2, distinct_regions=False)] == ["a", "b"]
-
-
 def test_a_dataset_without_pairs(make_dataset, tokenizer) -> None:
     def no_pairs(index: int, row) -> None:
         row["pairs"], row["regions"] = [], []
 
     dataset = make_dataset(9, change=no_pairs)
-    assert not Shards(str(dataset)).has_local_pairs()
     batch = next(loader(dataset, tokenizer).epoch(0))[0]
     assert not bool(batch.valid_local_BK.any())
     assert batch.pixels_V3SS.shape[0] == batch.num_global == 8
-
-
-def test_no_dataset_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no manifest.json"):
-        Shards(str(tmp_path))
-
-
-def test_a_missing_shard_is_found_at_the_start(make_dataset) -> None:
-    dataset = make_dataset(40, rows_per_file=10)
-    sorted((dataset / "data").iterdir())[2].unlink()
-    with pytest.raises(DatasetError, match=r"train-00002-of-00004.parquet is in the manifest"):
-        Shards(str(dataset))
-
-
-def test_a_truncated_shard_is_found_at_the_start(make_dataset) -> None:
-    dataset = make_dataset(10)
-    file = next((dataset / "data").iterdir())
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(DatasetError, match=r"train-00000-of-00001.parquet: not a readable"):
-        Shards(str(dataset))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -179,7 +128,7 @@ def test_a_shard_lost_under_the_trainer(make_dataset, tokenizer, num_workers, da
             file.unlink()
         else:
             file.write_bytes(file.read_bytes()[:50])
-    with pytest.raises(DatasetError, match=r"row group \d+ cannot be read .* --resume"):
+    with pytest.raises(DatasetError, match=r"row group \d+ cannot be read .* mend the dataset"):
         list(epoch)
 
 
@@ -190,19 +139,3 @@ def test_an_image_that_does_not_decode_is_named(make_dataset, tokenizer) -> None
     dataset = make_dataset(8, change=damage)
     with pytest.raises(DatasetError, match=r"sample [0-9a-f]{64} in row group 0 cannot be decoded"):
         list(loader(dataset, tokenizer, num_workers=1).epoch(0))
-
-
-def test_images_stored_by_path(make_dataset, tokenizer, tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    images.mkdir()
-
-    def by_path(index: int, row) -> None:
-        (images / row["source_path"]).write_bytes(row["image"]["bytes"])
-        row["image"]["bytes"] = None
-
-    dataset = make_dataset(3, change=by_path)
-    rows = Shards(str(dataset), image_root=str(images)).read(0)
-    assert rows[1].image == (images / "000001.jpg").read_bytes()
-    (images / "000001.jpg").unlink()
-    with pytest.raises(DatasetError, match=r"000001.jpg is stored by path .* set train.image_root"):
-        rows[1]

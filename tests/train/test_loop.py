@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoProcessor, CLIPModel
 
 from glit.errors import InputError, RecipeError, RunError, WeightsError
-from glit.train.checkpoint import Checkpoints, model_folder, read_position
+from glit.train.checkpoint import Checkpoints, model_of_run, read_position
 from glit.train.config import TrainConfig
 from glit.train.loop import total_steps, train
 
@@ -83,7 +83,7 @@ def test_resuming_gives_the_weights_of_the_whole_run(
     assert [{k: v for k, v in line.items() if k not in drop} for line in lines(parted)] == [
         {k: v for k, v in line.items() if k not in drop} for line in lines(tmp_path / "whole")
     ]
-    assert model_folder(parted).name == model_folder(tmp_path / "whole").name
+    assert model_of_run(parted).folder.name == model_of_run(tmp_path / "whole").folder.name
 
 
 def test_a_crash_loses_no_more_than_the_steps_since_the_checkpoint(
@@ -230,21 +230,14 @@ def test_a_model_that_is_no_clip(tiny_clip, make_dataset, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"objective": "goall"}, "train.objective = 'goall': wanted one of clip"),
         ({"lr": 0.0}, "train.lr = 0.0: wanted a positive number"),
         ({"batch_size": 0}, "train.batch_size = 0: wanted 1 or more"),
-        ({"lambda_tsl": float("nan")}, "train.lambda_tsl = nan"),
         ({"batch_size": 4, "micro_batch_size": 8}, "larger than train.batch_size"),
     ],
 )
 def test_values_that_cannot_be(changes, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         TrainConfig(**changes)
-
-
-def test_an_option_the_objective_ignores_warns() -> None:
-    with pytest.warns(UserWarning, match=r"train.lambda_tsl ignored: objective 'clip'"):
-        TrainConfig(objective="clip", lambda_tsl=2.0)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from glit.train.config import OBJECTIVES, TrainConfig
-from glit.train.features import EMBEDDINGS, Features
-from glit.train.objectives import BUILDERS, build_objective
+from glit.errors import RecipeError
+from glit.recipe import load_table
+from glit.train.config import TrainConfig
+from glit.train.features import Features
+from glit.train.objectives import OBJECTIVES
+from glit.train.objectives.fast_goal import FastGoal
+from glit.train.objectives.hard_negatives import HardNegatives
+from glit.train.objectives.siglip import Siglip, sigmoid_loss
 
 SCALE = torch.tensor(3.0)
+NUMBERS = {"scale": 2.0, "bias": -1.0}
+"""What modules of objectives have learned."""
 
 
 def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32) -> Features:
@@ -30,20 +37,23 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         local_text_NKD=embedding(num, slots),
         pooled_patch_NKD=embedding(num, slots),
         pooled_token_NKD=embedding(num, slots),
+        further_text_NSD=embedding(num, 0),
         valid_N=torch.ones(num, dtype=torch.bool),
         valid_local_NK=ones,
         valid_patch_NK=ones.clone(),
         valid_token_NK=ones.clone(),
+        valid_further_NS=torch.ones(num, 0, dtype=torch.bool),
         similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
+        numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()},
     )
 
 
 def objective_of(name: str):
-    return build_objective(TrainConfig(objective=name))
+    return OBJECTIVES[name]()
 
 
 def slots_of(name: str) -> int:
-    return max(1, objective_of(name).num_local)
+    return max(1, objective_of(name).needs.num_local)
 
 
 def cross_entropy(logits: list[list[float]]) -> float:
@@ -62,8 +72,37 @@ def logits(a: torch.Tensor, b: torch.Tensor) -> list[list[float]]:
     return (SCALE * a @ b.T).tolist()
 
 
-def test_the_registry_is_the_configuration() -> None:
-    assert tuple(BUILDERS) == OBJECTIVES
+def test_the_configuration_makes_what_it_names() -> None:
+    assert TrainConfig(objective="goal").make_objective() == FastGoal()
+    weighed = FastGoal(lambda_local=0.2)
+    assert TrainConfig(objective="fast-goal", options=weighed).make_objective() is weighed
+    with pytest.raises(RecipeError, match="'clpi': wanted one of clip, local"):
+        TrainConfig(objective="clpi").make_objective()
+    with pytest.raises(RecipeError, match="its options are those of FastGoal"):
+        TrainConfig(objective="clip", options=weighed).make_objective()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (FastGoal, {"lambda_tsl": float("nan")}, "train.lambda_tsl = nan: wanted 0 or more"),
+        (FastGoal, {"lambda_local": -1.0}, "train.lambda_local = -1.0"),
+        (HardNegatives, {"max_local": 1}, "train.max_local = 1: wanted 2 or more"),
+        (Siglip, {"siglip_lr": 0.0}, "train.siglip_lr = 0.0: wanted a positive number"),
+    ],
+)
+def test_values_that_cannot_be(kind, changes, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        kind(**changes)
+
+
+def test_a_key_of_another_objective_is_ignored_aloud_and_an_unknown_one_is_refused() -> None:
+    with pytest.warns(UserWarning, match=r"\[train\] lambda_tsl: ignored, objective = 'clip'"):
+        load_table("train", "clip", overrides=["train.lambda_tsl=2.0"])
+    with pytest.raises(RecipeError, match="unknown key 'lambda_tls'; did you mean 'lambda_tsl'"):
+        load_table("train", "fast-goal", overrides=["train.lambda_tls=2.0"])
+    found = load_table("train", "fast-goal", overrides=["train.lambda_tsl=2"])
+    assert found.make_objective() == FastGoal(lambda_tsl=2.0)
 
 
 def test_clip_by_hand() -> None:
@@ -102,7 +141,7 @@ def test_fast_goal_by_hand(name: str) -> None:
 
 def test_fast_goal_with_the_full_matrix() -> None:
     f = random_features(2, 1)
-    objective = build_objective(TrainConfig(objective="fast-goal", tsl_matrix="full"))
+    objective = FastGoal(tsl_matrix="full")
     loss, metrics = objective(f, SCALE)
     cosine = (f.pooled_token_NKD[:, 0] @ f.local_text_NKD[:, 0].T).tolist()
     wanted = sum((cosine[i][j] - (i == j)) ** 2 for i in range(2) for j in range(2)) / 4
@@ -129,6 +168,25 @@ def test_top_3_of_one_pair_is_fast_goal() -> None:
     top, _ = objective_of("top3-uniform")(one, SCALE)
     goal, _ = objective_of("fast-goal")(one, SCALE)
     assert top.item() == pytest.approx(goal.item(), rel=1e-6)
+
+
+def test_siglip_by_hand() -> None:
+    f = random_features(3, 0)
+    loss, metrics = objective_of("siglip")(f, SCALE)
+    cosine = (f.image_ND @ f.text_ND.T).tolist()
+    wanted = 0.0
+    for i in range(3):
+        for j in range(3):
+            logit = NUMBERS["scale"] * cosine[i][j] + NUMBERS["bias"]
+            wanted += math.log1p(math.exp(-logit if i == j else logit))
+    assert loss.item() == pytest.approx(wanted / 3, rel=1e-5)
+    assert metrics["siglip_scale"].item() == 2 and metrics["siglip_bias"].item() == -1
+
+
+def test_siglip_of_two_orthogonal_pairs() -> None:
+    one = torch.eye(2)
+    loss = sigmoid_loss(one, one, torch.tensor(1.0), torch.tensor(0.0))
+    assert loss.item() == pytest.approx((2 * math.log1p(math.exp(-1)) + 2 * math.log(2)) / 2)
 
 
 def test_hard_negatives_by_hand() -> None:
@@ -194,12 +252,13 @@ def test_a_span_outside_the_window_leaves_the_text_term_only() -> None:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_gradients(name: str) -> None:
     f = random_features(3, slots_of(name), dtype=torch.float64)
-    leaves = [getattr(f, n).requires_grad_() for n in EMBEDDINGS]
+    embeddings = f.embeddings()
+    leaves = [value.requires_grad_() for value in (*embeddings.values(), *f.numbers.values())]
     scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    others = {x.name: getattr(f, x.name) for x in fields(Features) if x.name not in EMBEDDINGS}
 
     def loss(*inputs: torch.Tensor) -> torch.Tensor:
-        made = Features(**dict(zip(EMBEDDINGS, inputs[:-1], strict=True)), **others)
-        return objective_of(name)(made, inputs[-1])[0]
+        made = f.with_rows(dict(zip(embeddings, inputs, strict=False)))
+        numbers = dict(zip(f.numbers, inputs[len(embeddings) :], strict=False))
+        return objective_of(name)(replace(made, numbers=numbers), inputs[-1])[0]
 
     assert torch.autograd.gradcheck(loss, (*leaves, scale))

@@ -18,24 +18,25 @@ def ingredients(tiny_clip, dataset, **changes) -> Ingredients:
 
 
 def gradients(made: Ingredients, parts: list[Batch], **options) -> dict[str, torch.Tensor]:
-    made.encoder.zero_grad()
+    made.model.zero_grad()
     torch.manual_seed(7)
     run_step(
         parts,
-        encoder=made.encoder,
+        model=made.model,
         objective=made.objective,
         accelerator=Accelerator(cpu=True),
         **options,
     )
     return {
         name: parameter.grad.clone()
-        for name, parameter in made.encoder.named_parameters()
+        for name, parameter in made.model.named_parameters()
         if parameter.grad is not None
     }
 
 
 @pytest.mark.parametrize(
-    "objective", ["clip", "local", "global+local", "fast-goal", "top3-weighted", "hard-negatives"]
+    "objective",
+    ["clip", "local", "global+local", "fast-goal", "top3-weighted", "hard-negatives", "siglip"],
 )
 def test_cached_gradients_are_the_plain_ones(tiny_clip, make_dataset, objective: str) -> None:
     def some_without_pairs(index: int, row) -> None:
@@ -49,21 +50,23 @@ def test_cached_gradients_are_the_plain_ones(tiny_clip, make_dataset, objective:
     assert (len(whole), len(parts)) == (1, 3)
     wanted, found = gradients(plain, whole), gradients(plain, parts)
     assert set(found) == set(wanted) and len(wanted) > 60
+    assert ("module.bias" in wanted) is (objective == "siglip")
     for name, gradient in wanted.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5, msg=name)
-    assert float(wanted["clip.logit_scale"].abs()) > 0
+    learns_scale = objective != "siglip"  # which has one of its own
+    assert (float(wanted["encoder.clip.logit_scale"]) != 0) is learns_scale
 
 
 def test_dropout_falls_the_same_way_in_both_passes(tiny_clip, make_dataset) -> None:
     """With dropout the cached features must be those the second pass differentiates."""
     made = ingredients(tiny_clip, make_dataset(8), micro_batch_size=4)
-    for module in made.encoder.modules():
+    for module in made.model.modules():
         if hasattr(module, "dropout") and isinstance(module.dropout, float):
             module.dropout = 0.5
-    made.encoder.train()
+    made.model.train()
     parts = next(made.loader.epoch(0))
     seen: list[torch.Tensor] = []
-    handle = made.encoder.register_forward_hook(
+    handle = made.model.register_forward_hook(
         lambda module, inputs, output: seen.append(output[0].image_ND.detach())
     )
     gradients(made, parts)
@@ -77,16 +80,16 @@ def test_scaled_steps_add_up(tiny_clip, make_dataset) -> None:
     made = ingredients(tiny_clip, make_dataset(16))
     batches = list(made.loader.epoch(0))
     first, second = gradients(made, batches[0]), gradients(made, batches[1])
-    made.encoder.zero_grad()
+    made.model.zero_grad()
     for index, parts in enumerate(batches):
         run_step(
             parts,
-            encoder=made.encoder,
+            model=made.model,
             objective=made.objective,
             accelerator=Accelerator(cpu=True),
             scale=0.5,
             last=index == 1,
         )
-    for name, parameter in made.encoder.named_parameters():
+    for name, parameter in made.model.named_parameters():
         mean = (first[name] + second[name]) / 2
         torch.testing.assert_close(parameter.grad, mean, rtol=1e-3, atol=1e-5)

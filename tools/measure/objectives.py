@@ -17,10 +17,10 @@ import torch
 
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.run import evaluate
-from glit.train.config import ObjectiveName, TrainConfig
+from glit.train.config import TrainConfig
 from glit.train.loop import train
 
-DEFAULT: tuple[ObjectiveName, ...] = ("local", "clip", "global+local", "fast-goal")
+DEFAULT = ("local", "clip", "global+local", "fast-goal")
 MEASURES = ("retrieval", "joint-map", "localize")
 COLUMNS = {
     "T2I R@1": "image_retrieval_recall@1",

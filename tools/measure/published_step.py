@@ -19,7 +19,7 @@ from transformers import CLIPModel
 
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip.preprocess import vision_side
-from glit.train.loader import Decoded
+from glit.train.sample import Decoded
 
 CONTEXT = 248
 

@@ -26,9 +26,8 @@ from glit.parquet import write_parquet
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
 from glit.stages import FLOW, TABLES
-from glit.stages.pack import to_json
 from glit.stages.plan import Plan, Recipe
-from glit.storage import Store
+from glit.storage import Store, to_json
 
 
 class _Peak:

@@ -27,15 +27,23 @@ import torch
 from glit.backends.tokenizer import TextTokenizer
 from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
+from glit.train.batch import Batch, collate
 from glit.train.config import TrainConfig
-from glit.train.loader import Decoded, collate, decode_row
 from glit.train.loop import parameter_groups
+from glit.train.sample import Decoded
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
 from tests.factories.random_dataset import DatasetShape
 from tools.measure.published_step import padded_batch, published_loss
 from tools.measure.train_loader import flat_part, loader_part
-from tools.measure.train_setup import Timing, clip_folder, dataset_folder, resident_mb, timed
+from tools.measure.train_setup import (
+    Timing,
+    clip_folder,
+    dataset_folder,
+    decoded_samples,
+    resident_mb,
+    timed,
+)
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
 CAPTION = {"num_sentences": 10, "words": 19}
@@ -106,11 +114,13 @@ def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     device, shape = accelerator.device, SHAPES[arguments.model]
     made, samples = _made(shape, arguments.batch, scratch)
     batch = _collated(made, samples).to(device)
-    optimizer = torch.optim.AdamW(parameter_groups(made.encoder, TrainConfig()), lr=5e-6)
-    encoder, optimizer = accelerator.prepare(made.encoder, optimizer)
+    optimizer = torch.optim.AdamW(
+        parameter_groups(made.model, made.objective, TrainConfig()), lr=5e-6
+    )
+    model, optimizer = accelerator.prepare(made.model, optimizer)
 
     def step() -> None:
-        run_step([batch], encoder=encoder, objective=made.objective, accelerator=accelerator)
+        run_step([batch], model=model, objective=made.objective, accelerator=accelerator)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         _finish(device)
@@ -176,16 +186,18 @@ def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callab
     from accelerate import Accelerator
 
     made, samples = _made(shape, batch_size, scratch)
-    optimizer = torch.optim.AdamW(parameter_groups(made.encoder, TrainConfig()), lr=0.0)
+    optimizer = torch.optim.AdamW(
+        parameter_groups(made.model, made.objective, TrainConfig()), lr=0.0
+    )
     accelerator = Accelerator(cpu=True)
-    tokenizer = TextTokenizer(made.start)
-    padded = padded_batch(samples, tokenizer, mean=made.encoder.mean_3, std=made.encoder.std_3)
-    made.encoder.train()
+    encoder, tokenizer = made.model.encoder, TextTokenizer(made.start)
+    padded = padded_batch(samples, tokenizer, mean=encoder.mean_3, std=encoder.std_3)
+    made.model.train()
 
     def ours() -> float:
         metrics = run_step(
             [_collated(made, samples)],
-            encoder=made.encoder,
+            model=made.model,
             objective=made.objective,
             accelerator=accelerator,
         )
@@ -194,7 +206,7 @@ def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callab
         return float(metrics["loss"])
 
     def theirs() -> float:
-        loss = published_loss(made.encoder.clip, padded, tokenizer)
+        loss = published_loss(encoder.clip, padded, tokenizer)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -210,17 +222,18 @@ def _made(shape: ClipShape, batch: int, scratch: Path) -> tuple[Ingredients, lis
         data = DatasetShape(num_samples=batch, width=320, height=240, **CAPTION)
         dataset = dataset_folder(clip_folder(shape, scratch), dataset, data)
     made = prepare(TrainConfig(model=str(clip), batch_size=batch, num_workers=0), str(dataset))
-    shards = made.loader.shards
-    samples = [
-        decode_row(rows[i], made.loader.config)
-        for rows in map(shards.read, range(len(shards.row_groups)))
-        for i in range(len(rows))
-    ]
-    return made, samples
+    return made, decoded_samples(made.loader)
 
 
-def _collated(made: Ingredients, samples: list[Decoded]) -> Any:
-    return collate(samples, made.loader.tokenize, made.loader.config)
+def _collated(made: Ingredients, samples: list[Decoded]) -> Batch:
+    loader = made.loader
+    return collate(
+        samples,
+        loader.tokenize,
+        made.objective.needs,
+        side=loader.config.side,
+        pad_id=loader.config.pad_id,
+    )
 
 
 def _memory_of(variant: str, arguments: argparse.Namespace) -> float:

@@ -11,10 +11,17 @@ from typing import Any
 
 from glit.bench.random_clip import TINY
 from glit.train.config import TrainConfig
-from glit.train.loader import BatchLoader, decode_row
+from glit.train.loader import BatchLoader
 from glit.train.setup import Ingredients, prepare
 from tests.factories.random_dataset import DatasetShape
-from tools.measure.train_setup import Timing, clip_folder, dataset_folder, resident_mb, timed
+from tools.measure.train_setup import (
+    Timing,
+    clip_folder,
+    dataset_folder,
+    decoded,
+    resident_mb,
+    timed,
+)
 
 
 def loader_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
@@ -95,16 +102,12 @@ def _with_side(made: Ingredients, side: int) -> BatchLoader:
 
 def _bare(loader: BatchLoader, threads: int) -> Timing:
     """Time to decode and resize every image and crop of the dataset, bytes in memory."""
-    shards = loader.shards
-    rows = [
-        group[i]
-        for group in map(shards.read, range(len(shards.row_groups)))
-        for i in range(len(group))
-    ]
+    groups = [loader.dataset.row_group(n) for n in range(len(loader.dataset.places))]
+    places = [(group, row) for group in groups for row in range(len(group))]
 
     def work() -> None:
         with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(lambda row: decode_row(row, loader.config), rows):
+            for _ in pool.map(lambda place: decoded(loader, *place), places):
                 pass
 
     return timed(work)

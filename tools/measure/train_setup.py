@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
+from glit.dataset.columns import RowGroup
 from glit.images import decode, encode_smaller
+from glit.train.loader import BatchLoader
+from glit.train.sample import Decoded, decode_sample
 from tests.factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 CLIP_VOCABULARY = 49_408
@@ -70,3 +74,22 @@ def timed(work: Callable[[], Any]) -> Timing:
 def resident_mb() -> float:
     """Resident memory of this process now."""
     return psutil.Process().memory_info().rss / 2**20
+
+
+def decoded(loader: BatchLoader, group: RowGroup, row: int) -> Decoded:
+    """A sample as the loader decodes it."""
+    config = loader.config
+    return decode_sample(
+        group,
+        row,
+        loader.objective,
+        side=config.side,
+        fit=config.fit,
+        draw=np.random.default_rng(0),
+    )
+
+
+def decoded_samples(loader: BatchLoader) -> list[Decoded]:
+    """Every sample of the loader's dataset, in order."""
+    groups = [loader.dataset.row_group(number) for number in range(len(loader.dataset.places))]
+    return [decoded(loader, group, row) for group in groups for row in range(len(group))]

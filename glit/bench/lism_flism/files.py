@@ -8,7 +8,7 @@ from glit.bench.lism_flism.plot import plot
 from glit.bench.lism_flism.report import Report
 from glit.bench.lism_flism.show import markdown
 from glit.errors import UserError
-from glit.stages.pack import to_json
+from glit.storage import to_json
 
 _NAME = "lism-flism"
 

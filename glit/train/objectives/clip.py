@@ -11,20 +11,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glit.train.features import Features
-from glit.train.objectives.protocol import global_loss
+from glit.train.objective import Loss, Needs, Objective, global_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clip:
+class Clip(Objective):
     """Global contrastive loss only; no local pair is encoded."""
 
-    needs_global: bool = True
-    num_local: int = 0
-    needs_tokens: bool = False
+    @property
+    def needs(self) -> Needs:
+        return Needs()
 
-    def __call__(
-        self, features: Features, logit_scale: Float[Tensor, ""]
-    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The global loss, and itself for the log."""
         loss = global_loss(features, logit_scale)
         return loss, {"loss_global": loss.detach()}

@@ -12,33 +12,47 @@ the code published with GOAL does. GOAL and FAST-GOAL differ in how the pairs we
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.train.config import TslMatrix
 from glit.train.features import Features
 from glit.train.losses import mean_cosine, tsl_diagonal, tsl_full
-from glit.train.objectives.protocol import global_loss, local_loss
+from glit.train.objective import (
+    Loss,
+    Needs,
+    Objective,
+    check_weights,
+    global_loss,
+    local_loss,
+)
 
+TslMatrix = Literal["diagonal", "full"]
 TSL_MATRICES = {"diagonal": tsl_diagonal, "full": tsl_full}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FastGoal:
+class FastGoal(Objective):
     """The papers' objective over the best pair of every sample."""
 
     lambda_global: float = 1.0
+    """Weight of the global contrastive loss (Eq. 11)."""
     lambda_local: float = 0.5
+    """Weight of the local contrastive loss (Eq. 11)."""
     lambda_tsl: float = 1.0
+    """Weight of the token similarity loss (Eq. 11)."""
     tsl_matrix: TslMatrix = "diagonal"
-    needs_global: bool = True
-    num_local: int = 1
-    needs_tokens: bool = True
+    """``diagonal`` pulls matching pairs to one; ``full`` also pushes all others to zero."""
 
-    def __call__(
-        self, features: Features, logit_scale: Float[Tensor, ""]
-    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+    def __post_init__(self) -> None:
+        check_weights(self, "lambda_global", "lambda_local", "lambda_tsl")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(num_local=1, pooled=True)
+
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum, its terms, and the mean cosines TSL is pulling up."""
         tsl = TSL_MATRICES[self.tsl_matrix]
         local_N = features.valid_local_NK[:, 0] & features.valid_N

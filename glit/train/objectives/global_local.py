@@ -11,22 +11,33 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glit.train.features import Features
-from glit.train.objectives.protocol import global_loss, local_loss
+from glit.train.objective import (
+    Loss,
+    Needs,
+    Objective,
+    check_weights,
+    global_loss,
+    local_loss,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalLocal:
+class GlobalLocal(Objective):
     """Global and local contrastive losses, weighted."""
 
     lambda_global: float = 1.0
+    """Weight of the global contrastive loss (Eq. 11)."""
     lambda_local: float = 0.5
-    needs_global: bool = True
-    num_local: int = 1
-    needs_tokens: bool = False
+    """Weight of the local contrastive loss (Eq. 11)."""
 
-    def __call__(
-        self, features: Features, logit_scale: Float[Tensor, ""]
-    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+    def __post_init__(self) -> None:
+        check_weights(self, "lambda_global", "lambda_local")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(num_local=1)
+
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum, and its two terms for the log."""
         whole = global_loss(features, logit_scale)
         local = local_loss(features, logit_scale)

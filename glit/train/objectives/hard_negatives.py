@@ -17,20 +17,27 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from glit.errors import RecipeError
 from glit.train.features import Features
+from glit.train.objective import Loss, Needs, Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HardNegatives:
+class HardNegatives(Objective):
     """Contrastive loss inside every image; nothing is compared across images."""
 
-    num_local: int = 8
-    needs_global: bool = False
-    needs_tokens: bool = False
+    max_local: int = 8
+    """Most local pairs of one image that are compared."""
 
-    def __call__(
-        self, features: Features, logit_scale: Float[Tensor, ""]
-    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+    def __post_init__(self) -> None:
+        if self.max_local < 2:
+            raise RecipeError(f"train.max_local = {self.max_local}: wanted 2 or more")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(whole=False, num_local=self.max_local, distinct_regions=True)
+
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The mean over images with two pairs or more, and how many there were."""
         valid_NK = features.valid_local_NK & features.valid_N[:, None]
         enough_N = valid_NK.sum(dim=1) >= 2

@@ -11,20 +11,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glit.train.features import Features
-from glit.train.objectives.protocol import local_loss
+from glit.train.objective import Loss, Needs, Objective, local_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
+class Local(Objective):
     """Local contrastive loss only; whole images and captions are not encoded."""
 
-    needs_global: bool = False
-    num_local: int = 1
-    needs_tokens: bool = False
+    @property
+    def needs(self) -> Needs:
+        return Needs(whole=False, num_local=1)
 
-    def __call__(
-        self, features: Features, logit_scale: Float[Tensor, ""]
-    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The local loss, and itself for the log."""
         loss = local_loss(features, logit_scale)
         return loss, {"loss_local": loss.detach()}

@@ -17,24 +17,39 @@ from torch import Tensor
 
 from glit.train.features import Features
 from glit.train.losses import tsl_diagonal
-from glit.train.objectives.protocol import global_loss, local_loss
+from glit.train.objective import (
+    Loss,
+    Needs,
+    Objective,
+    check_weights,
+    global_loss,
+    local_loss,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopK:
-    """The papers' objective with TSL over several pairs of every sample."""
+class Top3Uniform(Objective):
+    """The papers' objective with TSL over three pairs of every sample, all of equal weight."""
 
     lambda_global: float = 1.0
+    """Weight of the global contrastive loss (Eq. 11)."""
     lambda_local: float = 0.5
+    """Weight of the local contrastive loss (Eq. 11)."""
     lambda_tsl: float = 1.0
-    weighted: bool = False
-    needs_global: bool = True
-    num_local: int = 3
-    needs_tokens: bool = True
+    """Weight of the token similarity loss (Eq. 11)."""
 
-    def __call__(
-        self, features: Features, logit_scale: Float[Tensor, ""]
-    ) -> tuple[Float[Tensor, ""], dict[str, Tensor]]:
+    def __post_init__(self) -> None:
+        check_weights(self, "lambda_global", "lambda_local", "lambda_tsl")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(num_local=3, pooled=True)
+
+    def weight(self, similarity_M: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+        """w_k of every valid pair."""
+        return torch.ones_like(similarity_M)
+
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum and its terms."""
         local_NK = features.valid_local_NK & features.valid_N[:, None]
         whole = global_loss(features, logit_scale)
@@ -70,6 +85,14 @@ class TopK:
         valid_NK: Bool[Tensor, "n k"],
         similarity_NK: Float[Tensor, "n k"],
     ) -> Float[Tensor, ""]:
-        similarity = similarity_NK[valid_NK].clamp_min(0)
-        weight = similarity if self.weighted else torch.ones_like(similarity)
+        weight = self.weight(similarity_NK[valid_NK].clamp_min(0))
         return tsl_diagonal(pooled_NKD[valid_NK], local_NKD[valid_NK], weight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top3Weighted(Top3Uniform):
+    """The same, every pair weighted by its similarity."""
+
+    def weight(self, similarity_M: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+        """See :class:`Top3Uniform`."""
+        return similarity_M

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,33 +10,59 @@ import torch
 import torch.nn.functional as F
 from transformers import CLIPModel
 
-from glit.clip.encoder import DualEncoder
+from glit.clip.encoder import ClipEncoder
 from glit.clip.pooling import patch_mask
 from glit.clip.text_window import stretch_model
-from glit.train.loader import LoaderConfig, collate, decode_row
-from glit.train.source import Shards
+from glit.dataset.reader import Dataset
+from glit.train.batch import Batch, collate
+from glit.train.model import TrainedModel
+from glit.train.objective import Needs
+from glit.train.objectives.fast_goal import FastGoal
+from glit.train.sample import Decoded, decode_sample
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooling(FastGoal):
+    """Wants so many local pairs, pooled."""
+
+    num_local: int
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(num_local=self.num_local, pooled=True)
+
+
+def trained(model: CLIPModel, *, num_local: int) -> TrainedModel:
+    encoder = ClipEncoder(model, mean=MEAN, std=STD)
+    return TrainedModel(encoder, Pooling(num_local=num_local).needs)
+
+
+def first_samples(folder, tokenizer, *, num_local, context) -> tuple[list[Decoded], Batch]:
+    """All samples of the first row group, decoded and as a batch."""
+    objective = Pooling(num_local=num_local)
+    group = Dataset(folder).row_group(0)
+    samples = [
+        decode_sample(group, row, objective, side=32, fit="resize", draw=np.random.default_rng(0))
+        for row in range(len(group))
+    ]
+    batch = collate(
+        samples,
+        lambda texts: tokenizer.encode_closed(texts, context=context),
+        objective.needs,
+        side=32,
+        pad_id=tokenizer.end_id,
+    )
+    return samples, batch
 
 
 @pytest.fixture()
 def setting(tiny_clip, tokenizer, make_dataset):
     model = CLIPModel.from_pretrained(tiny_clip)
     stretch_model(model, 248)
-    config = LoaderConfig(
-        side=32,
-        fit="resize",
-        needs_global=True,
-        num_local=2,
-        distinct_regions=False,
-        pad_id=tokenizer.end_id,
-        batch_size=3,
-    )
-    rows = Shards(str(make_dataset(3))).read(0)
-    samples = [decode_row(rows[i], config) for i in range(3)]
-    batch = collate(samples, lambda t: tokenizer.encode_closed(t, context=248), config)
-    encoder = DualEncoder(model.eval(), mean=MEAN, std=STD, needs_tokens=True)
-    return model, encoder, batch, samples
+    samples, batch = first_samples(make_dataset(3), tokenizer, num_local=2, context=248)
+    return model, trained(model.eval(), num_local=2), batch, samples
 
 
 def normalised(pixels: torch.Tensor) -> torch.Tensor:
@@ -119,20 +145,8 @@ def test_captions_longer_than_the_window(tiny_clip, tokenizer, make_dataset) -> 
     """With a window of 24 the later sentences leave it: their spans are masked."""
     model = CLIPModel.from_pretrained(tiny_clip)
     stretch_model(model, 24)
-    config = LoaderConfig(
-        side=32,
-        fit="resize",
-        needs_global=True,
-        num_local=4,
-        distinct_regions=False,
-        pad_id=tokenizer.end_id,
-        batch_size=2,
-    )
-    rows = Shards(str(make_dataset(2))).read(0)
-    samples = [decode_row(rows[i], config) for i in range(2)]
-    batch = collate(samples, lambda t: tokenizer.encode_closed(t, context=24), config)
-    encoder = DualEncoder(model, mean=MEAN, std=STD, needs_tokens=True)
-    features, _ = encoder(batch)
+    samples, batch = first_samples(make_dataset(2), tokenizer, num_local=4, context=24)
+    features, _ = trained(model, num_local=4)(batch)
     ends = np.array([[pair.token_span[1] for pair in s.pairs] for s in samples])
     assert features.valid_token_NK.tolist() == (ends <= 23).tolist()
     assert 0 < int(features.valid_token_NK.sum()) < 8

@@ -1,0 +1,185 @@
+"""The library without the command line: what ``import glit`` offers; see docs/library.md.
+
+Every function takes and returns plain things; models and engines are imported when they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
+    from glit.evaluate.report import Result
+    from glit.executors import ExecutorName
+    from glit.stages.plan import Recipe
+    from glit.train.loop import TrainResult
+
+PathLike = str | os.PathLike[str]
+
+
+def build(
+    images: PathLike,
+    output: PathLike,
+    *,
+    recipe: str | Recipe,
+    settings: Sequence[str] = (),
+    captions: PathLike | None = None,
+    executor: ExecutorName = "ray",
+    limit: int | None = None,
+    replace: bool = False,
+    quiet: bool = False,
+) -> Dataset:
+    """Build a dataset from images, or finish one; calling it again goes on where it stopped.
+
+    Args:
+        images: a folder, a glob, or a list file.
+        output: the dataset's folder.
+        recipe: a built-in recipe's name, a TOML file, or a recipe.
+        settings: ``table.key=value``, changes to a named recipe.
+        captions: your own, ``.jsonl``, ``.csv`` or ``.parquet`` keyed by path.
+        executor: ``ray``, or ``local`` for everything in this process.
+        limit: only the first images.
+        replace: rebuild a finished dataset of another recipe or other images.
+        quiet: no progress on standard error.
+
+    Raises:
+        GlitError: see the one line it carries; what is done stays done.
+    """
+    from rich.console import Console
+
+    from glit.build.run import BuildRequest
+    from glit.build.run import build as run
+    from glit.executors import open_executor
+    from glit.progress import StageProgress
+    from glit.recipe import load_recipe
+
+    if isinstance(recipe, str):
+        changes = ["caption.backend=provided", *settings] if captions is not None else settings
+        recipe = load_recipe(recipe, overrides=changes)
+    request = BuildRequest(
+        images=os.fspath(images),
+        output=os.fspath(output),
+        recipe=recipe,
+        captions=None if captions is None else os.fspath(captions),
+        limit=limit,
+        replace=replace,
+    )
+    console = Console(stderr=True, highlight=False)
+    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
+        run(request, runner, progress)
+    return open_dataset(output)
+
+
+def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
+    """Open a finished dataset: ``len``, rows by number, iteration, Arrow tables.
+
+    Args:
+        dataset: folder or address.
+        image_root: the ingested folder, for a dataset that stores images by path.
+
+    Raises:
+        UserError: there is no dataset, it is not finished, or it has no samples.
+        DatasetError: a file of the manifest is missing or cannot be read.
+    """
+    from glit.dataset.reader import Dataset
+
+    return Dataset(dataset, image_root=os.fspath(image_root))
+
+
+def verify(dataset: PathLike) -> list[str]:
+    """Every breach of the data format's promises, one line each; empty when all is well.
+
+    Raises:
+        UserError: there is no finished dataset.
+    """
+    from glit.dataset.verify import verify as check
+
+    return list(check(os.fspath(dataset)))
+
+
+def train(
+    dataset: PathLike,
+    run: PathLike,
+    *,
+    recipe: str | None = None,
+    objective: str | None = None,
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    report: Callable[[dict[str, float | int | str]], None] | None = None,
+) -> TrainResult:
+    """Fine-tune a CLIP on a dataset; ``RUN/last`` and ``RUN/best`` are CLIPModel folders.
+
+    Args:
+        dataset: a finished dataset.
+        run: the run's folder.
+        recipe: whose ``[train]`` table is taken; a new run wants one.
+        objective: in the place of the recipe's.
+        settings: ``train.key=value``.
+        resume: go on with the run, under its own settings.
+        report: called with every line of metrics.
+
+    Raises:
+        GlitError: see the one line it carries; the last good checkpoint stays.
+    """
+    from glit.backends.device import require_torch
+
+    require_torch("glit.train")
+    from glit.train.loop import train as fine_tune
+    from glit.train.run_file import config_of
+
+    config = config_of(
+        Path(run), recipe=recipe, objective=objective, settings=settings, resume=resume
+    )
+    return fine_tune(config, os.fspath(dataset), Path(run), resume=resume, report=report)
+
+
+def evaluate(
+    task: str,
+    models: str | Sequence[str],
+    source: PathLike,
+    *,
+    recipe: str = "mini",
+    settings: Sequence[str] = (),
+    kind: str = "glit",
+    images: PathLike | None = None,
+    split: str | None = None,
+    checkpoint: Literal["best", "last"] = "best",
+    false_sentences: PathLike | None = None,
+) -> list[Result]:
+    """Measure models on the same images, one result each.
+
+    Args:
+        task: ``retrieval``, ``joint-map``, ``localize``, ``robustness`` or ``caption-quality``.
+        models: built-in names, folders, runs of ``glit train``, hub ids.
+        source: a glit dataset, or annotations as published.
+        recipe: whose ``[evaluate]`` table is taken.
+        settings: ``evaluate.key=value``.
+        kind: ``glit``, or the format of the annotations.
+        images: the image folder of the annotations.
+        split: part of the annotations, or several: ``test+qual_test``.
+        checkpoint: which one of a run.
+        false_sentences: JSON lines for ``robustness``, in place of drawn ones.
+
+    Raises:
+        GlitError: a model, a source or a setting cannot be used, or a model answers NaN.
+    """
+    from glit.backends.device import require_torch
+
+    require_torch("glit.evaluate")
+    from glit.evaluate.run import evaluate as measure
+    from glit.recipe import load_table
+
+    return measure(
+        task,
+        [models] if isinstance(models, str) else list(models),
+        os.fspath(source),
+        load_table("evaluate", recipe, overrides=settings),
+        kind=kind,
+        images=None if images is None else Path(images),
+        split=split,
+        checkpoint=checkpoint,
+        false_sentences=None if false_sentences is None else Path(false_sentences),
+    )

@@ -1,0 +1,255 @@
+"""The one reader of finished datasets: typed rows and Arrow tables, by row, file and column.
+
+Nothing is copied to disk and no index is built: the Parquet footers say where everything is.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.dataset.columns import RowGroup
+from glit.dataset.manifest import read_manifest
+from glit.dataset.row import Row
+from glit.errors import DatasetError, InputError
+from glit.schema import META_TOKENIZER
+from glit.storage import Store
+
+_RECENT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a row group is."""
+
+    path: str
+    """File, relative to the dataset."""
+    index: int
+    """Number inside the file."""
+    num_rows: int
+
+
+class Dataset:
+    """A finished dataset: ``len``, rows by number, iteration, tables. Safe between threads.
+
+    Args:
+        path: folder or address.
+        image_root: the ingested folder, for a dataset that stores images by path.
+
+    Raises:
+        UserError: there is no dataset, it is not finished, or it has no samples.
+        DatasetError: a file of the manifest is missing or cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, image_root: str = "") -> None:
+        self.path = os.fspath(path)
+        self.image_root = image_root
+        self._store = Store(self.path)
+        self._images = Store(image_root or ".")
+        self.manifest: dict[str, Any] = read_manifest(self._store)
+        """See docs/data-format.md."""
+        self.files: tuple[str, ...] = tuple(self._data_files())
+        """Data files, relative to the dataset, in order."""
+        self._metadata: dict[str, pq.FileMetaData] = {}
+        for name in self.files:
+            self._metadata[name] = self._read_footer(name)
+        self.places: tuple[Place, ...] = tuple(
+            Place(path=name, index=index, num_rows=footer.row_group(index).num_rows)
+            for name, footer in self._metadata.items()
+            for index in range(footer.num_row_groups)
+        )
+        """Every row group, in the order of the rows."""
+        self._ends = list(accumulate(place.num_rows for place in self.places))
+        if not self._ends or not self._ends[-1]:
+            raise InputError(f"{self.path}: the dataset has no samples; build it from more images")
+        self._recent = RowGroupCache(self, capacity=_RECENT)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self.path, self.image_root))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, number: int) -> Row:
+        """A row by its number, with its image; negative numbers count from the end.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"row {number} of a dataset of {len(self)}")
+        number %= len(self)
+        group = bisect.bisect_right(self._ends, number)
+        first = self._ends[group] - self.places[group].num_rows
+        return self._recent.get(group)[number - first]
+
+    def __iter__(self) -> Iterator[Row]:
+        return self.rows()
+
+    def rows(self, *, images: bool = True) -> Iterator[Row]:
+        """Every row, in order; a row group is in memory at a time."""
+        for number in range(len(self.places)):
+            yield from self.row_group(number, images=images)
+
+    def row_group(
+        self, number: int, *, images: bool = True, columns: Sequence[str] | None = None
+    ) -> RowGroup:
+        """A row group by its number in ``places``.
+
+        Args:
+            number: of the row group.
+            images: read the encoded images too.
+            columns: only these; records of whole rows want all.
+
+        Raises:
+            DatasetError: the file was deleted, changed or cut short since it was opened.
+        """
+        names = self.schema.names if columns is None else columns
+        wanted = [name for name in names if images or name != "image"]
+        return RowGroup(self.table(wanted, row_group=number), self.stored_image)
+
+    def table(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        file: str | None = None,
+        row_group: int | None = None,
+    ) -> pa.Table:
+        """Columns as an Arrow table: of the whole dataset, of a file, or of a row group.
+
+        Args:
+            columns: names; None takes all, encoded images included.
+            file: one of ``files``.
+            row_group: a number in ``places``.
+
+        Raises:
+            DatasetError: see :meth:`row_group`.
+        """
+        wanted = None if columns is None else list(columns)
+        if row_group is not None:
+            place = self.places[row_group]
+            return self._read(place.path, wanted, place.index)
+        if file is not None:
+            return self._read(file, wanted, None)
+        return pa.concat_tables([self._read(name, wanted, None) for name in self.files])
+
+    def drops(self) -> pa.Table:
+        """Every image that was left out, at which stage and why."""
+        return self._read("drops.parquet", None, None)
+
+    def duplicates(self) -> pa.Table:
+        """Every image that repeats another, and which."""
+        return self._read("duplicates.parquet", None, None)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and metadata of the data files."""
+        return next(iter(self._metadata.values())).schema.to_arrow_schema()
+
+    @property
+    def tokenizer(self) -> dict[str, Any]:
+        """``name``, ``sha256`` and ``context`` of the tokenizer that gave the token spans."""
+        return json.loads((self.schema.metadata or {}).get(META_TOKENIZER, b"{}"))
+
+    def stored_image(self, source_path: str) -> bytes:
+        """The file of an image that is stored by path.
+
+        Raises:
+            DatasetError: it cannot be read below ``image_root``.
+        """
+        try:
+            return self._images.read(source_path)
+        except OSError as error:
+            raise DatasetError(
+                f"{self.path}: image {source_path} is stored by path and cannot be read below "
+                f"{self.image_root or 'the current folder'!r}; set image_root (train.image_root, "
+                "evaluate.image_root) to the folder the dataset was built from"
+            ) from error
+
+    def _data_files(self) -> list[str]:
+        named = {name for name in self.manifest["files"] if name.startswith("data/")}
+        missing = sorted(named - {f"data/{name}" for name in self._store.names("data")})
+        if missing:
+            raise DatasetError(
+                f"{self.path}: {missing[0]} is in the manifest but not on disk "
+                f"({len(missing)} missing in all); run 'glit verify' and mend the dataset"
+            )
+        return sorted(named)
+
+    def _read_footer(self, name: str) -> pq.FileMetaData:
+        try:
+            with self._open(name) as file:
+                return file.metadata
+        except (OSError, pa.ArrowException) as error:
+            raise DatasetError(
+                f"{self.path}/{name}: not a readable Parquet file ({_first_line(error)}); "
+                "run 'glit verify' and mend the dataset"
+            ) from error
+
+    def _read(self, name: str, columns: list[str] | None, group: int | None) -> pa.Table:
+        try:
+            with self._open(name) as file:
+                if group is None:
+                    return file.read(columns=columns)
+                return file.read_row_group(group, columns=columns)
+        except (OSError, pa.ArrowException) as error:
+            where = "" if group is None else f" row group {group}"
+            raise DatasetError(
+                f"{self.path}/{name}:{where} cannot be read ({_first_line(error)}); the file was "
+                "changed, cut short or removed: run 'glit verify', mend the dataset, then go on"
+            ) from error
+
+    def _open(self, name: str) -> pq.ParquetFile:
+        local = self._store.is_local
+        source = self._store.full(name) if local else self._store.open(name)
+        return pq.ParquetFile(source, metadata=self._metadata.get(name), pre_buffer=not local)
+
+
+class RowGroupCache:
+    """Row groups by number, read once each, the least recently used ones let go."""
+
+    def __init__(
+        self, dataset: Dataset, *, capacity: int, columns: Sequence[str] | None = None
+    ) -> None:
+        self._dataset = dataset
+        self._capacity = capacity
+        self._columns = columns
+        self._lock = threading.Lock()
+        self._groups: OrderedDict[int, Future[RowGroup]] = OrderedDict()
+
+    def get(self, number: int) -> RowGroup:
+        """A row group with its images; the first caller reads it, the others wait."""
+        with self._lock:
+            future = self._groups.get(number)
+            mine = future is None
+            if future is None:
+                future = self._groups[number] = Future()
+                if len(self._groups) > self._capacity:
+                    self._groups.popitem(last=False)
+            else:
+                self._groups.move_to_end(number)
+        if mine:
+            try:
+                future.set_result(self._dataset.row_group(number, columns=self._columns))
+            except BaseException as error:  # noqa: BLE001 (whoever waits gets it)
+                future.set_exception(error)
+        return future.result()
+
+
+def _reopen(path: str, image_root: str) -> Dataset:
+    return Dataset(path, image_root=image_root)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,62 @@
+"""A row of a dataset as a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from glit.errors import DatasetError
+from glit.images import Pixels, decode
+from glit.records import Caption, Pair, Region, Scores, Sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Row:
+    """One image with its caption, its S sentences, its R regions and what connects them."""
+
+    sample_id: str
+    """SHA-256 of the image file's bytes, hex."""
+    source_path: str
+    """Path relative to the ingested folder."""
+    width: int
+    """Pixels, after EXIF orientation; all boxes live in this frame."""
+    height: int
+    """Pixels, after EXIF orientation."""
+    image: bytes | None
+    """The encoded image file; None where images were not asked for."""
+    caption: Caption
+    sentences: tuple[Sentence, ...]
+    regions: tuple[Region, ...]
+    similarity: Float[np.ndarray, "S R"]
+    """CLIP cosines of sentences and regions."""
+    image_similarity: Float[np.ndarray, " S"] | None
+    """CLIP cosines of the sentences and the whole image; None in datasets of version 1."""
+    pairs: tuple[Pair, ...]
+    """Best pair first."""
+
+    def pixels(self) -> Pixels:
+        """The decoded image, uint8 RGB [height, width, 3], upright.
+
+        Raises:
+            DatasetError: images were not asked for.
+            ImageError: the file is damaged.
+        """
+        if self.image is None:
+            raise DatasetError(f"{self.source_path}: read without its image; ask for images")
+        return decode(self.image)
+
+    @property
+    def scores(self) -> Scores:
+        """What rules of pairing are given.
+
+        Raises:
+            DatasetError: the dataset is of version 1, which did not keep them all.
+        """
+        if self.image_similarity is None:
+            raise DatasetError(
+                f"{self.source_path}: a dataset of schema version 1 holds no similarities of the "
+                "whole image; build it again"
+            )
+        return Scores(similarity=self.similarity, image_similarity=self.image_similarity)

@@ -1,0 +1,10 @@
+"""What measurements answer with."""
+
+from __future__ import annotations
+
+Metrics = dict[str, float]
+"""Shares between 0 and 1 under CLIP_benchmark's names: ``image_retrieval`` finds the image of a
+text, ``text_retrieval`` the text of an image."""
+
+WAYS = ("image_retrieval", "text_retrieval")
+"""The two directions of retrieval."""

@@ -1,0 +1,89 @@
+"""``siglip``: every image against every caption by itself, with a scale and a bias of its own.
+
+L = -1/N sum_i sum_j log sigmoid(z_ij (exp(t') x_i . y_j + b)),  z_ii = 1, else -1
+
+(Zhai, Mustafa, Kolesnikov, Beyer: Sigmoid Loss for Language Image Pre-Training, ICCV 2023,
+section 3.2 and algorithm 1). ``t'`` and ``b`` are learned and begin at ln 10 and -10, so that at
+first nearly every pair counts as wrong, as nearly every pair is. CLIP's own logit scale is not
+used and stays what it was.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from glit.clip.encoder import ClipEncoder
+from glit.errors import RecipeError
+from glit.train.features import Features
+from glit.train.model import Encoded, Made, ObjectiveModule
+from glit.train.objective import Loss, Needs, Objective
+
+
+class ScaleAndBias(ObjectiveModule):
+    """The two learned numbers of the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+        self.bias = nn.Parameter(torch.tensor(-10.0))
+
+    def forward(self, encoded: Encoded) -> Made:
+        """See :class:`glit.train.model.ObjectiveModule`."""
+        return Made(numbers={"scale": self.log_scale.exp(), "bias": self.bias})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Siglip(Objective):
+    """The pairwise sigmoid loss over whole images and whole captions."""
+
+    siglip_lr: float = 1e-3
+    """Highest learning rate of the scale and the bias; the encoders take ``train.lr``."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.siglip_lr) and self.siglip_lr > 0):
+            raise RecipeError(f"train.siglip_lr = {self.siglip_lr}: wanted a positive number")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()
+
+    @property
+    def module_lr(self) -> float:
+        return self.siglip_lr
+
+    def module(self, encoder: ClipEncoder) -> ScaleAndBias:
+        """See :class:`glit.train.objective.Objective`."""
+        return ScaleAndBias()
+
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
+        """The loss, and where scale and bias have got to."""
+        valid_N = features.valid_N
+        scale, bias = features.numbers["scale"], features.numbers["bias"]
+        loss = sigmoid_loss(features.image_ND[valid_N], features.text_ND[valid_N], scale, bias)
+        # several processes wait for a gradient of every parameter, CLIP's own scale among them
+        return loss + 0 * logit_scale, {
+            "siglip_scale": scale.detach(),
+            "siglip_bias": bias.detach(),
+        }
+
+
+def sigmoid_loss(
+    image_ND: Float[Tensor, "n d"],
+    text_ND: Float[Tensor, "n d"],
+    scale: Float[Tensor, ""],
+    bias: Float[Tensor, ""],
+) -> Float[Tensor, ""]:
+    """The pairwise loss; pair i is (image i, text i). With N = 0 it is zero.
+
+    Worked case: two orthogonal pairs at scale 1 and bias 0 give
+    (2 ln(1 + e^-1) + 2 ln 2) / 2 = 1.0064.
+    """
+    logits_NN = scale * image_ND @ text_ND.T + bias
+    sign_NN = 2 * torch.eye(len(logits_NN), device=logits_NN.device) - 1
+    return -F.logsigmoid(sign_NN * logits_NN).sum() / max(1, len(logits_NN))

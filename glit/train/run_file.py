@@ -1,0 +1,149 @@
+"""``RUN/run.json``: what was run on what; a resumed run goes on with just that."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import glit
+from glit.config import as_table
+from glit.dataset.reader import Dataset
+from glit.errors import InputError, RecipeError
+from glit.recipe import build_dataclass, load_table, overridden_tables, read_tables
+from glit.train.config import TrainConfig
+
+NAME = "run.json"
+MAY_CHANGE = {
+    "epochs",
+    "max_steps",
+    "image_root",
+    "num_workers",
+    "prefetch_batches",
+    "log_every",
+    "checkpoint_every",
+    "trackers",
+}
+"""What a resumed run may do otherwise: how long it goes, how it is fed, and what it reports."""
+
+
+def write_run_file(run: Path, config: TrainConfig, dataset: Dataset) -> None:
+    """Say what is run on what, for the reader, for comparisons and for ``--resume``."""
+    packages = {
+        name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
+    }
+    values = {
+        "glit": glit.__version__,
+        "packages": packages,
+        "dataset": dataset.path,
+        "dataset_sha256": dataset_hash(dataset),
+        "train": settings(config),
+    }
+    (run / NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """All keys of the ``[train]`` table as plain values, those of the objective written out."""
+    objective = as_table(config.make_objective())
+    plain = {**as_table(config), **objective}
+    return json.loads(json.dumps(plain))
+
+
+def dataset_hash(dataset: Dataset) -> str:
+    """A hash of the dataset's data files, hex: another dataset has another order of samples."""
+    files = dataset.manifest["files"]
+    text = " ".join(f"{name}:{files[name].get('sha256')}" for name in dataset.files)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def config_of(
+    run: Path,
+    *,
+    recipe: str | None,
+    objective: str | None,
+    settings: Sequence[str],
+    resume: bool,
+) -> TrainConfig:
+    """The configuration that a user's words come to.
+
+    Args:
+        run: the run's folder.
+        recipe: whose ``[train]`` table is taken; a new run wants one.
+        objective: in the place of the recipe's.
+        settings: ``train.key=value``.
+        resume: go on with the run's own settings; what is named here may not contradict them.
+
+    Raises:
+        RecipeError: an unknown key, a wrong value, or a contradiction.
+        InputError: the run to resume does not say how it was started.
+    """
+    changes = list(settings)
+    if objective is not None:
+        changes = [f"train.objective={objective}", *changes]
+    if not resume:
+        if recipe is None:
+            raise RecipeError(f"{run}: a new run wants a recipe (built in: mini, fast-goal, ...)")
+        return load_table("train", recipe, overrides=changes)
+    named = overridden_tables(changes)
+    if recipe is not None:
+        named = read_tables(recipe, overrides=changes)
+    return resumed_config(run, json.loads(json.dumps(named.get("train", {}))))
+
+
+def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
+    """The settings a run goes on with: its own, and the changes that are allowed.
+
+    Args:
+        run: the run's folder.
+        changes: keys of ``[train]`` that the user named, as plain values.
+
+    Raises:
+        InputError: the run does not say how it was started.
+        RecipeError: a change would make it another run.
+    """
+    before = _read(run)["train"]
+    refused = {
+        key: value
+        for key, value in changes.items()
+        if key not in MAY_CHANGE and key in before and before[key] != value
+    }
+    if refused:
+        found = ", ".join(f"train.{k} = {v!r} (run: {before[k]!r})" for k, v in refused.items())
+        raise RecipeError(
+            f"{run}: --resume goes on with the run's own settings, but was given {found}; leave "
+            f"that out, or start a new run with -o (may change: {', '.join(sorted(MAY_CHANGE))})"
+        )
+    return build_dataclass(TrainConfig, {**before, **changes}, where=f"{run / NAME} [train]")
+
+
+def check_resumable(run: Path, config: TrainConfig, dataset: Dataset) -> None:
+    """Refuse to go on with a run under other settings or on another dataset.
+
+    Raises:
+        InputError: see above.
+        RecipeError: names the settings.
+    """
+    before = _read(run)
+    kept = before.get("dataset_sha256")
+    if kept is not None and kept != dataset_hash(dataset):
+        raise InputError(
+            f"{run}: was trained on {before['dataset']}, and {dataset.path} holds other data "
+            "files; give that dataset, or start a new run with -o"
+        )
+    resumed_config(run, settings(config))
+
+
+def _read(run: Path) -> dict[str, Any]:
+    path = run / NAME
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(found["train"], dict)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise InputError(
+            f"{path}: does not say how the run was started ({type(error).__name__}), so it cannot "
+            "be resumed; start a new run with -o"
+        ) from error
