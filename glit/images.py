@@ -7,10 +7,13 @@ pixels equal Pillow's; everything else through Pillow.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
+import threading
 import warnings
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 import simplejpeg
@@ -38,7 +41,6 @@ _DECODER_ERRORS = (
     zlib.error,
 )
 _open_with_pillow = Image.open  # ultralytics replaces it by one that installs packages
-Image.MAX_IMAGE_PIXELS = None  # ingest.max_pixels is checked on the header instead
 
 
 class ImageError(GlitError):
@@ -47,6 +49,40 @@ class ImageError(GlitError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class _PillowSettings:
+    """Pillow as decoding wants it, for as long as any thread decodes; then as the caller had it.
+
+    Its limit of pixels is off, because ``max_pixels`` is checked on the header instead, and so are
+    its remarks about odd EXIF blocks. Both are settings of the whole process, so the first thread
+    to come in changes them and the last one to leave puts them back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._undo = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def as_wanted_here(self) -> Iterator[None]:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._undo.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
+                self._undo.enter_context(warnings.catch_warnings())
+                Image.MAX_IMAGE_PIXELS = None
+                warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    self._undo.close()
+
+
+_PILLOW = _PillowSettings()
 
 
 def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
@@ -62,8 +98,7 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
     """
     if not data:
         raise ImageError("empty_file", "the file has no bytes")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns about odd EXIF; errors still raise
+    with _PILLOW.as_wanted_here():
         image = _open(data)
         width, height = image.size
         if max_pixels is not None and width * height > max_pixels:

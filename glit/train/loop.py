@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -78,6 +80,26 @@ def train(
         RunError: the loss is no longer finite, or a checkpoint cannot be written; the last good
             checkpoint stays.
     """
+    with _callers_randomness():
+        return _train(config, dataset, run, resume=resume, report=report)
+
+
+@contextlib.contextmanager
+def _callers_randomness() -> Iterator[None]:
+    """Random states of the process as they were, once training is over."""
+    python, legacy = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)
+
+
+def _train(
+    config: TrainConfig, dataset: str, run: Path, *, resume: bool, report: Report | None
+) -> TrainResult:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
     from accelerate.utils import set_seed

@@ -43,3 +43,94 @@ def test_a_libc_without_such_settings_is_left_alone(monkeypatch):
 
     monkeypatch.setattr(process.ctypes, "CDLL", missing)
     process.keep_freed_memory()
+
+
+def settings_of_the_process() -> dict[str, object]:
+    import csv
+    import os
+    import random
+    import signal
+    import warnings
+
+    import numpy as np
+    import torch
+    from PIL import Image
+    from transformers.utils import logging
+
+    return {
+        "threads": torch.get_num_threads(),
+        "environment": dict(os.environ),
+        "verbosity": logging.get_verbosity(),
+        "bars": logging.is_progress_bar_enabled(),
+        "pixels": Image.MAX_IMAGE_PIXELS,
+        "csv": csv.field_size_limit(),
+        "filters": [one for one in warnings.filters if one[1:] == (None, Warning, None, 0)],
+        "interrupt": signal.getsignal(signal.SIGINT),
+        "random": random.getstate(),
+        "numpy": np.random.get_state()[1].tolist(),
+        "torch": torch.get_rng_state().tolist(),
+        "tf32": torch.backends.cudnn.allow_tf32,
+        "folder": os.getcwd(),
+    }
+
+
+def test_importing_building_training_and_measuring_leave_the_process_as_it_was(scenes, tmp_path):
+    """In a process of its own, with settings that differ from everybody's defaults."""
+    import json
+    import subprocess
+    import sys
+    import textwrap
+    from pathlib import Path
+
+    rows = [json.loads(line) for line in (scenes / "captions.jsonl").open()]
+    captions = tmp_path / "captions.csv"
+    lines = [f'"{row["path"]}","{row["caption"]}"' for row in rows]
+    captions.write_text("\n".join(["path,caption", *lines]))
+    script = textwrap.dedent(
+        f"""
+        import csv, sys, warnings
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import rich.style, torch  # rich draws a number when it is imported
+        from PIL import Image
+        from test_process import settings_of_the_process
+        torch.set_num_threads(2); Image.MAX_IMAGE_PIXELS = 1000; csv.field_size_limit(5000)
+        warnings.simplefilter("once"); torch.manual_seed(5)
+        before = settings_of_the_process()
+        import glit
+        dataset = glit.build({str(scenes / "images")!r}, {str(tmp_path / "out")!r}, recipe="mini",
+                             captions={str(captions)!r}, executor="local", limit=6, quiet=True)
+        dataset[0].pixels()
+        glit.train(dataset.path, {str(tmp_path / "run")!r}, recipe="mini",
+                   settings=["train.batch_size=6", "train.epochs=1", "train.trackers=[]"])
+        glit.evaluate("retrieval", {str(tmp_path / "run")!r}, dataset.path)
+        after = settings_of_the_process()
+        changed = [name for name in before if before[name] != after[name]]
+        print("changed:", changed)
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "changed: []"
+
+
+def test_threads_that_decode_together_leave_warnings_as_they_were():
+    """Each used to save and restore the filters by itself, and the last kept another's."""
+    import warnings
+    from concurrent.futures import ThreadPoolExecutor
+
+    from building import png
+
+    from glit.images import decode
+
+    data = [png(seed=seed, size=(300, 300)) for seed in range(8)]
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            list(pool.map(decode, data))
+    assert list(warnings.filters) == before
+
+
+def test_malloc_is_left_alone_in_a_borrowed_process(monkeypatch):
+    monkeypatch.setattr(process, "keep_freed_memory", lambda: pytest.fail("malloc was changed"))
+    with process.borrowed_process():
+        pass

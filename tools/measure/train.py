@@ -186,9 +186,8 @@ def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callab
     from accelerate import Accelerator
 
     made, samples = _made(shape, batch_size, scratch)
-    optimizer = torch.optim.AdamW(
-        parameter_groups(made.model, made.objective, TrainConfig()), lr=0.0
-    )
+    groups = parameter_groups(made.model, made.objective, TrainConfig())
+    optimizer = torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
     accelerator = Accelerator(cpu=True)
     encoder, tokenizer = made.model.encoder, TextTokenizer(made.start)
     padded = padded_batch(samples, tokenizer, mean=encoder.mean_3, std=encoder.std_3)
