@@ -27,8 +27,8 @@ class ClipMatcher:
         self._torch = require_torch("the matcher")
         from transformers import CLIPModel
 
-        from glit.backends.packed import pack_linears
-        from glit.backends.trimmed import trim_clip_vision
+        from glit.backends.last_layer import keep_class_token
+        from glit.backends.onednn import use_onednn
 
         self._batch_size = config.batch_size
         self._device = pick_device(config.device)
@@ -42,8 +42,8 @@ class ClipMatcher:
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
-        trim_clip_vision(self.model.vision_model)
-        pack_linears(self.model)
+        keep_class_token(self.model.vision_model)
+        use_onednn(self.model)
         self.tokenizer = TextTokenizer(model.path)
         self.spec = _crop_spec(str(model.path), self.model.config.vision_config.image_size)
         self.context = int(self.model.config.text_config.max_position_embeddings)

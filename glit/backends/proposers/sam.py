@@ -42,7 +42,7 @@ class SamDetector:
         config = SAM.settled(config)
         _check(config, model)
         try:
-            from glit.backends.packed import pack_linears
+            from glit.backends.onednn import use_onednn
             from glit.backends.sam.automatic import AutomaticMasks
 
             sam, thresholds = _load(model)
@@ -54,7 +54,7 @@ class SamDetector:
         device = pick_device(config.device)
         sam = sam.to(device)
         if config.precision == "float32" and not (config.exact_masks or config.compile):
-            pack_linears(sam.image_encoder)
+            use_onednn(sam.image_encoder)
         self.masks = AutomaticMasks(
             sam,
             thresholds,

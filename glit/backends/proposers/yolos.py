@@ -27,8 +27,8 @@ class YolosDetector:
         self._torch = require_torch("propose.backend = 'yolos'")
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
-        from glit.backends.packed import pack_linears
-        from glit.backends.trimmed import trim_yolos
+        from glit.backends.last_layer import keep_detection_tokens
+        from glit.backends.onednn import use_onednn
 
         self._config = config
         self._device = pick_device(config.device)
@@ -45,8 +45,8 @@ class YolosDetector:
                 f"model {model.name!r}: cannot be loaded as YOLOS ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
-        trim_yolos(self.model)
-        pack_linears(self.model)
+        keep_detection_tokens(self.model)
+        use_onednn(self.model)
         self._labels = self.model.config.id2label
         self._patch = self.model.config.patch_size
 

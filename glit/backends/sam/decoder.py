@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.backends.packed import linear
+from glit.backends.onednn import linear
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam

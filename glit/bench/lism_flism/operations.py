@@ -134,7 +134,7 @@ def matrix_rate(device: Any, precision: str, side: int) -> Rate:
 def _product_rate(device: Any, kind: Any, side: int) -> float:
     import torch
 
-    from glit.backends.packed import linear
+    from glit.backends.onednn import linear
 
     a = torch.randn(side, side, device=device).to(kind)
     multiply = linear(a, a[0])  # the way glit's models go on a CPU

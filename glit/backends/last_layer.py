@@ -16,12 +16,12 @@ from torch.nn import functional
 _SIZES = 4  # image sizes whose position embeddings are kept
 
 
-def trim_clip_vision(tower: Any) -> None:
+def keep_class_token(tower: Any) -> None:
     """Change a ``CLIPVisionModel`` in place: its last hidden state is the class token alone."""
     tower.encoder.layers[-1] = _ClipLast(tower.encoder.layers[-1])
 
 
-def trim_yolos(model: Any) -> None:
+def keep_detection_tokens(model: Any) -> None:
     """Change a ``YolosForObjectDetection`` in place: its last hidden state is detection tokens."""
     embeddings, encoder = model.vit.embeddings, model.vit.encoder
     encoder.layer[-1] = _YolosLast(encoder.layer[-1], model.config.num_detection_tokens)

@@ -1,4 +1,4 @@
-"""Trimmed encoders answer as transformers' own, whole ones."""
+"""Encoders with a shortened last layer answer as transformers' own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from transformers import (
     YolosForObjectDetection,
 )
 
+from glit.backends.last_layer import keep_class_token, keep_detection_tokens
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers import PROPOSERS
-from glit.backends.trimmed import trim_clip_vision, trim_yolos
 from glit.backends.weights import resolve
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
@@ -41,10 +41,10 @@ def test_clip_embeds_images_as_before(attention):
     model = shaken(CLIPVisionModelWithProjection(config))
     pixels = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(2))
     whole = model(pixel_values=pixels)
-    trim_clip_vision(model.vision_model)
-    trimmed = model(pixel_values=pixels)
-    torch.testing.assert_close(trimmed.image_embeds, whole.image_embeds, atol=1e-5, rtol=1e-4)
-    assert trimmed.last_hidden_state.shape == (3, 1, 32)
+    keep_class_token(model.vision_model)
+    shortened = model(pixel_values=pixels)
+    torch.testing.assert_close(shortened.image_embeds, whole.image_embeds, atol=1e-5, rtol=1e-4)
+    assert shortened.last_hidden_state.shape == (3, 1, 32)
     assert not torch.allclose(whole.image_embeds[0], whole.image_embeds[1], atol=1e-2)
 
 
@@ -65,14 +65,14 @@ def test_yolos_detects_as_before_at_any_size(attention, mid_positions):
     images = [torch.randn(2, 3, *size, generator=generator) for size in sizes * 2]
     images += [images[-1], images[0]]
     whole = [model(pixel_values=pixels) for pixels in images]
-    trim_yolos(model)
+    keep_detection_tokens(model)
     for pixels, wanted in zip(images, whole, strict=True):
         found = model(pixel_values=pixels)
         torch.testing.assert_close(found.logits, wanted.logits, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(found.pred_boxes, wanted.pred_boxes, atol=1e-5, rtol=1e-4)
 
 
-def test_the_backends_are_trimmed():
+def test_the_backends_use_it():
     matcher = ClipMatcher(ScoreConfig(device="cpu"), resolve("mini-matcher"))
     side = matcher.spec.side
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Linear layers of float32 on a CPU through oneDNN, their weights packed once.
+"""Linear layers of float32 on a CPU through oneDNN, weights reordered into its layout once.
 
 torch multiplies float32 matrices by MKL, which keeps to AVX2 on AMD's processors; oneDNN, in the
 same wheel, takes what the processor has. On one with 512-bit units that is 2.5 times the rate at
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 
-class PackedLinear(nn.Module):
+class OneDnnLinear(nn.Module):
     """``nn.Linear`` for inference, [..., in] -> [..., out]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -27,16 +27,16 @@ class PackedLinear(nn.Module):
 
 
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
-    """A linear map for inference, packed where it can be. weight: [out, in]."""
-    if can_pack(weight):
-        return PackedLinear(weight, bias)
+    """A linear map for inference, through oneDNN where it can be. weight: [out, in]."""
+    if can_use_onednn(weight):
+        return OneDnnLinear(weight, bias)
     layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
     layer.weight = nn.Parameter(weight.detach().contiguous(), requires_grad=False)
     layer.bias = nn.Parameter(bias.detach(), requires_grad=False)
     return layer
 
 
-def can_pack(weight: Tensor) -> bool:
+def can_use_onednn(weight: Tensor) -> bool:
     """Whether a weight is one of float32 on a CPU, and oneDNN is in this torch."""
     return (
         weight.device.type == "cpu"
@@ -46,9 +46,9 @@ def can_pack(weight: Tensor) -> bool:
     )
 
 
-def pack_linears(model: nn.Module) -> None:
-    """Change all linear layers of a model in place, where they can be packed."""
+def use_onednn(model: nn.Module) -> None:
+    """Change all linear layers of a model in place, where they can go through oneDNN."""
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
-            if type(layer) is nn.Linear and can_pack(layer.weight):
-                setattr(parent, name, PackedLinear(layer.weight, layer.bias))
+            if type(layer) is nn.Linear and can_use_onednn(layer.weight):
+                setattr(parent, name, OneDnnLinear(layer.weight, layer.bias))
