@@ -10,9 +10,9 @@ import pytest
 import torch
 from segment_anything import SamAutomaticMaskGenerator
 
-from glit.backends.sam.automatic import _IMAGES_AT_ONCE, _PIXELS_AT_ONCE, AutomaticMasks
+from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
 from glit.backends.sam.decoder import PointDecoder
-from glit.backends.sam.encoder import _BIAS_ELEMENTS, encode
+from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode
 from glit.backends.sam.model import PRESETS, SamConfig, build_sam, load_sam
 from glit.backends.weights import resolve
 from glit.geometry import iou
@@ -67,7 +67,7 @@ def published(segmenter, pictures):
 @pytest.fixture
 def sharing(monkeypatch):
     """Batches of several images on a CPU as well, as a GPU has them."""
-    monkeypatch.setitem(_IMAGES_AT_ONCE, "cpu", 64)
+    monkeypatch.setitem(_IMAGES_PER_BATCH, "cpu", 64)
 
 
 def with_random_offsets(model):
@@ -91,7 +91,7 @@ def test_exact_masks_are_those_of_segment_anything_number_by_number(segmenter, p
         assert own.boxes.tolist() == [box_of(mask) for mask in theirs]
         assert own.area_px.tolist() == [mask["area"] for mask in theirs]
         assert own.predicted_iou.tolist() == [mask["predicted_iou"] for mask in theirs]
-        assert own.stability.tolist() == [mask["stability_score"] for mask in theirs]
+        assert own.stability_score.tolist() == [mask["stability_score"] for mask in theirs]
 
 
 def test_fast_masks_agree_with_segment_anything(segmenter, pictures, published, sharing):
@@ -146,12 +146,14 @@ def test_an_image_of_which_nothing_is_left_has_no_masks(segmenter, pictures, hei
 
 def test_few_masks_of_a_small_image_are_enlarged_at_a_time(segmenter, pictures, monkeypatch):
     """On their way they are as large as the encoder's square."""
-    monkeypatch.setitem(_PIXELS_AT_ONCE, "cpu", 2 * 128**2)
+    monkeypatch.setitem(_PIXELS_PER_BATCH, "cpu", 2 * 128**2)
     masks = AutomaticMasks(*segmenter)
     numbers = []
-    enlarge = masks._full_size
+    enlarge = masks._upscale_to_image
     monkeypatch.setattr(
-        masks, "_full_size", lambda image, some: numbers.append(len(some)) or enlarge(image, some)
+        masks,
+        "_upscale_to_image",
+        lambda image, some: numbers.append(len(some)) or enlarge(image, some),
     )
     masks([np.ascontiguousarray(pictures[0][::4, ::4])])
     assert max(numbers) == 2
@@ -197,7 +199,7 @@ def test_heads_are_taken_in_parts_where_the_bias_would_be_large(monkeypatch):
     images = torch.randn(2, 3, 112, 112)
     with torch.inference_mode():
         whole = encode(model.image_encoder, images)
-        monkeypatch.setitem(_BIAS_ELEMENTS, "cpu", 2 * 196**2)
+        monkeypatch.setitem(_REL_POS_ELEMENTS, "cpu", 2 * 196**2)
         np.testing.assert_allclose(encode(model.image_encoder, images), whole, atol=1e-5)
 
 
@@ -209,13 +211,13 @@ def test_the_decoder_answers_as_the_published_one():
     wanted[0, 0] = False  # a point nobody wants is not upscaled
     with torch.inference_mode():
         decoder = PointDecoder(model, torch.float32)
-        decoded = decoder.decode(decoder.prepare(embeddings), points)
-        masks = decoder.masks(decoded, wanted)
+        decoded = decoder.decode(decoder.project_images(embeddings), points)
+        masks = decoder.mask_logits(decoded, wanted)
         theirs = [
             published_decoder(model, e[None], p) for e, p in zip(embeddings, points, strict=True)
         ]
     np.testing.assert_allclose(
-        decoded.predicted_iou, torch.stack([i for _, i in theirs]), atol=1e-4
+        decoded.predicted_iou_IPM, torch.stack([i for _, i in theirs]), atol=1e-4
     )
     logits = torch.stack([m for m, _ in theirs])
     assert masks.shape == (int(wanted.sum()), 56, 56)

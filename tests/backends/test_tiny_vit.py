@@ -15,7 +15,7 @@ from glit.backends.sam.model import (
     load_sam,
     save_sam,
 )
-from glit.backends.sam.tiny_vit import TinyViT, _AttentionBlock, _WindowAttention
+from glit.backends.sam.tiny_vit import TinyViT, _TinyVitBlock, _WindowAttention
 from glit.errors import WeightsError
 from glit.geometry import iou
 from glit.images import decode
@@ -57,21 +57,21 @@ def test_attention_is_the_formula_with_a_bias_by_distance():
 
 @torch.inference_mode()
 def test_windows_are_filled_with_zeros_and_keep_to_themselves():
-    block = shaken(_AttentionBlock(8, 2, 3))
+    block = shaken(_TinyVitBlock(8, 2, 3))
     x = torch.randn(2, 8, 4, 5, generator=torch.Generator().manual_seed(1))
     corner = torch.zeros(2, 8, 3, 3)  # the window at the lower right: one row, two columns
     corner[:, :, :1, :2] = x[:, :, 3:, 3:]
     alone = block.attn(corner.flatten(2).transpose(1, 2)).transpose(1, 2).view(2, 8, 3, 3)
-    attended = block._attend(x)
+    attended = block._window_attention(x)
     assert attended.shape == x.shape
     torch.testing.assert_close(attended[:, :, 3:, 3:], alone[:, :, :1, :2])
     x[:, 0, 0, 0] += 1
-    changed = (block._attend(x) != attended).any(dim=1)[0]
+    changed = (block._window_attention(x) != attended).any(dim=1)[0]
     assert changed[:3, :3].all() and not changed[3:].any() and not changed[:, 3:].any()
 
 
 @torch.inference_mode()
-def test_an_embedding_has_a_cell_for_16_pixels_and_batches_change_nothing():
+def test_an_embedding_has_stride_16_and_batches_change_nothing():
     encoder = shaken(TinyViT(img_size=128, out_chans=32))
     x = torch.randn(3, 3, 128, 128, generator=torch.Generator().manual_seed(1))
     together = encoder(x)

@@ -69,12 +69,14 @@ class SamDetector:
         for start in range(0, len(images), self._config.batch_size):
             batch = images[start : start + self._config.batch_size]
             shrunk = [shrink_large(image) for image in batch]
-            for image, seen, masks in zip(batch, shrunk, self.masks(shrunk), strict=True):
-                found.append(self._regions(image, seen, masks))
+            for image, small, masks in zip(batch, shrunk, self.masks(shrunk), strict=True):
+                found.append(self._regions(image, small.shape, masks))
         return found
 
-    def _regions(self, image: Pixels, seen: Pixels, masks: MaskBoxes) -> list[Region]:
-        height, width = seen.shape[:2]
+    def _regions(
+        self, image: Pixels, mask_shape: tuple[int, ...], masks: MaskBoxes
+    ) -> list[Region]:
+        height, width = mask_shape[:2]
         share = masks.area_px / (height * width)
         good = (share >= self._config.min_area) & (share <= self._config.max_area)
         scale = np.array([image.shape[1] / width, image.shape[0] / height] * 2)

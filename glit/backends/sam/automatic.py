@@ -1,14 +1,20 @@
-"""Automatic masks as boxes: a grid of points over each image, decoded, filtered, measured, thinned.
+"""Automatic masks as boxes: a grid of point prompts, filtered by predicted IoU and stability score.
 
-The steps and settings are those of segment-anything's ``SamAutomaticMaskGenerator`` without crops
-(Segment Anything, Kirillov et al. 2023, section B). Made for throughput: images go through the
-encoder together, points of several images through the decoder together; masks whose predicted IoU
-is too low are never made, no mask is encoded, and only boxes and areas leave the device.
+Steps and settings are those of segment-anything's ``SamAutomaticMaskGenerator`` without crops
+(Segment Anything, Kirillov et al. 2023, section B). For throughput, images share encoder batches
+and points of several images share decoder batches; mask logits are computed only for masks above
+the predicted-IoU threshold, no mask is run-length encoded, and only boxes, scores and areas leave
+the device.
 
-``exact`` runs the published modules in the published order instead, so that every number is the
-one that ``SamAutomaticMaskGenerator`` gives on the same machine.
+``exact`` runs the published modules in the published batches instead and gives the numbers of
+``SamAutomaticMaskGenerator`` on the same machine.
 
-Shapes: K masks of one image, S the encoder's side, h and w the mask logits' sides.
+Shape suffixes:
+    I  images
+    P  point prompts of each image
+    M  masks of a point: 3 (``multimask_output``)
+    K  masks of one image
+    S  side of the encoder's square input, in pixels
 """
 
 from __future__ import annotations
@@ -24,48 +30,50 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from glit.backends.sam.decoder import ImageSide, PointDecoder
+from glit.backends.sam.decoder import PointDecoder, ProjectedImages
 from glit.backends.sam.encoder import encode
+from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks
 from glit.backends.sam.model import MaskThresholds
 from glit.images import Pixels
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam
 
-_POINTS_AT_ONCE = {"cpu": 16, "cuda": 128}
-"""Points in one decoder call, over all its images."""
-_EXACT_POINTS_AT_ONCE = 64
-"""The generator's own batch; rounding depends on it."""
-_PIXELS_AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 28}
-"""Mask pixels measured at a time."""
-_IMAGES_AT_ONCE = {"cpu": 1}
-"""Images that share batches; elsewhere all that are given. On a CPU a batch takes its memory many
-times over and no less time, and alone an image gives the same bytes whatever its neighbours."""
+_POINTS_PER_BATCH = {"cpu": 16, "cuda": 128}
+"""Points of one decoder batch, all images together."""
+_EXACT_POINTS_PER_BATCH = 64
+"""The default ``points_per_batch`` of ``SamAutomaticMaskGenerator``; rounding depends on it."""
+_PIXELS_PER_BATCH = {"cpu": 1 << 22, "cuda": 1 << 28}
+"""Pixels of the masks that are upscaled and filtered together."""
+_IMAGES_PER_BATCH = {"cpu": 1}
+"""Images of one encoder batch; where nothing is said, all that are given. On a CPU a batch is no
+faster and needs the memory of all its images, and an image alone gives the same bytes whatever
+images are given with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskBoxes:
-    """The automatic masks of one image, best predicted IoU first."""
+    """The automatic masks of one image, highest predicted IoU first."""
 
     boxes: Int[np.ndarray, "K 4"]
     """x0, y0, x1, y1 in the image's pixels, exclusive ends."""
     predicted_iou: Float[np.ndarray, " K"]
-    stability: Float[np.ndarray, " K"]
+    stability_score: Float[np.ndarray, " K"]
     area_px: Int[np.ndarray, " K"]
-    """Pixels of the mask itself."""
+    """Pixels of the mask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """An image ready for the encoder."""
+class _PreparedImage:
+    """An image and its grid of points, ready for the model."""
 
-    pixels: Tensor
-    """[3, S, S] normalised, padded on the right and below."""
-    points: Tensor
-    """[points, 2] x and y in the encoder's pixels."""
-    inner: tuple[int, int]
-    """Height and width of the picture within the square."""
-    size: tuple[int, int]
+    pixels_3SS: Tensor
+    """Normalised, padded on the right and below."""
+    points_P2: Tensor
+    """x and y in pixels of the encoder's input."""
+    input_size: tuple[int, int]
+    """Height and width in the encoder's input, before padding."""
+    original_size: tuple[int, int]
     """Height and width of the image."""
 
 
@@ -76,8 +84,8 @@ class AutomaticMasks:
         model: in evaluation mode, on its device.
         thresholds: settings that belong to the weights.
         exact: the published modules, image by image, in float32.
-        dtype: of the fast way's matrix products.
-        compiled: run the encoder through ``torch.compile``.
+        dtype: of the matrix products where not ``exact``.
+        compiled: run the image encoder through ``torch.compile``.
     """
 
     def __init__(
@@ -98,188 +106,195 @@ class AutomaticMasks:
         self._dtype = dtype
         self._device = model.device
         self._resize = ResizeLongestSide(model.image_encoder.img_size)
-        self._grid = build_point_grid(thresholds.points_per_side)
+        self._point_grid = build_point_grid(thresholds.points_per_side)
         with torch.inference_mode():
             self._decoder = None if exact else PointDecoder(model, dtype)
         self._encode: Any = torch.compile(encode) if compiled else encode
 
     def __call__(self, images: Sequence[Pixels]) -> list[MaskBoxes]:
-        """The masks of each image. One so thin that no pixel would be left of its shorter side in
-        the encoder's square has none.
+        """The masks of each image; none for an image whose shorter side would be resized to zero
+        pixels.
 
         Raises:
-            FloatingPointError: the model answered NaN or infinity.
+            FloatingPointError: the model predicted NaN or infinity.
         """
-        good = [index for index, image in enumerate(images) if min(self._inner(image)) > 0]
-        found = [_none(self._device)] * len(images)
-        at_once = _IMAGES_AT_ONCE.get(self._device.type, len(images))
-        run = self._exactly if self._exact else self._together
+        usable = [index for index, image in enumerate(images) if min(self._input_size(image)) > 0]
+        masks = [no_masks(self._device)] * len(images)
+        batch_size = max(1, _IMAGES_PER_BATCH.get(self._device.type, len(images)))
+        generate = self._generate_exact if self._exact else self._generate
         with torch.inference_mode():
-            for start in range(0, len(good), max(1, at_once)):
-                some = good[start : start + at_once]
-                masks = run([self._prepare(images[index]) for index in some])
-                for index, own in zip(some, masks, strict=True):
-                    found[index] = own
-            return [self._thinned(masks) for masks in found]
+            for start in range(0, len(usable), batch_size):
+                batch = usable[start : start + batch_size]
+                generated = generate([self._prepare(images[index]) for index in batch])
+                for index, image_masks in zip(batch, generated, strict=True):
+                    masks[index] = image_masks
+            return [self._non_maximum_suppression(each) for each in masks]
 
-    def _inner(self, image: Pixels) -> tuple[int, int]:
-        """Height and width of an image within the encoder's square."""
+    def _input_size(self, image: Pixels) -> tuple[int, int]:
+        """Height and width of an image in the encoder's input, before padding."""
         side = self._resize.target_length
         return self._resize.get_preprocess_shape(image.shape[0], image.shape[1], side)
 
-    def _prepare(self, image: Pixels) -> _Prepared:
+    def _prepare(self, image: Pixels) -> _PreparedImage:
         size = (image.shape[0], image.shape[1])
         resized = torch.as_tensor(self._resize.apply_image(image), device=self._device)
-        points = self._resize.apply_coords(self._grid * np.array(size)[None, ::-1], size)
+        points_P2 = self._resize.apply_coords(self._point_grid * np.array(size)[None, ::-1], size)
         # published points are float64, which Apple's GPU does not have
         double = self._exact and self._device.type != "mps"
         dtype = torch.float64 if double else torch.float32
-        return _Prepared(
-            pixels=self.model.preprocess(resized.permute(2, 0, 1).contiguous()),
-            points=torch.from_numpy(points).to(dtype).to(self._device),
-            inner=(resized.shape[0], resized.shape[1]),
-            size=size,
+        return _PreparedImage(
+            pixels_3SS=self.model.preprocess(resized.permute(2, 0, 1).contiguous()),
+            points_P2=torch.from_numpy(points_P2).to(dtype).to(self._device),
+            input_size=(resized.shape[0], resized.shape[1]),
+            original_size=size,
         )
 
-    def _together(self, images: list[_Prepared]) -> list[_Measured]:
+    def _generate(self, images: list[_PreparedImage]) -> list[Masks]:
+        """The masks of each image before non-maximum suppression, in shared batches."""
         assert self._decoder is not None
-        pixels = torch.stack([image.pixels for image in images])
+        pixels_I3SS = torch.stack([image.pixels_3SS for image in images])
         mixed = self._dtype != torch.float32
-        with torch.autocast(self._device.type, self._dtype, enabled=mixed), _whole_float32():
-            embeddings = self._encode(self.model.image_encoder, pixels)
-        points = torch.stack([image.points for image in images])
-        found: list[list[_Measured]] = [[] for _ in images]
-        at_once = _POINTS_AT_ONCE.get(self._device.type, _POINTS_AT_ONCE["cuda"])
-        side = self._decoder.prepare(embeddings)
-        for block in points.split(max(1, at_once // len(images)), dim=1):
-            for own, masks in zip(found, self._block(images, side, block), strict=True):
-                own.append(masks)
-        return [_joined(own) for own in found]
+        with torch.autocast(self._device.type, self._dtype, enabled=mixed), _no_tf32_convolutions():
+            embedding = self._encode(self.model.image_encoder, pixels_I3SS)
+        points_IP2 = torch.stack([image.points_P2 for image in images])
+        masks: list[list[Masks]] = [[] for _ in images]
+        batch_size = _POINTS_PER_BATCH.get(self._device.type, _POINTS_PER_BATCH["cuda"])
+        projected = self._decoder.project_images(embedding)
+        for batch in points_IP2.split(max(1, batch_size // len(images)), dim=1):
+            decoded = self._decode(images, projected, batch)
+            for parts, part in zip(masks, decoded, strict=True):
+                parts.append(part)
+        return [concatenate(parts) for parts in masks]
 
-    def _block(
-        self, images: list[_Prepared], side: ImageSide, points: Tensor
-    ) -> Iterator[_Measured]:
-        """The masks of some points of every image."""
+    def _decode(
+        self, images: list[_PreparedImage], projected: ProjectedImages, points_IP2: Tensor
+    ) -> Iterator[Masks]:
+        """The masks of one batch of points, for each image."""
         assert self._decoder is not None
-        decoded = self._decoder.decode(side, points)
-        wanted = self._wanted(decoded.predicted_iou)  # [I, P, M]
-        logits = self._decoder.masks(decoded, wanted)
-        counts = wanted.sum(dim=(1, 2)).tolist()
-        ious = decoded.predicted_iou[wanted].split(counts)
-        for image, own, iou in zip(images, logits.split(counts), ious, strict=True):
-            yield self._measured(image, own, iou)
+        decoded = self._decoder.decode(projected, points_IP2)
+        selected_IPM = self._above_iou_threshold(decoded.predicted_iou_IPM)
+        logits = self._decoder.mask_logits(decoded, selected_IPM)
+        counts = selected_IPM.sum(dim=(1, 2)).tolist()
+        predicted_iou = decoded.predicted_iou_IPM[selected_IPM].split(counts)
+        for image, logits_Khw, iou_K in zip(
+            images, logits.split(counts), predicted_iou, strict=True
+        ):
+            yield self._filter_and_box(image, logits_Khw, iou_K)
 
-    def _wanted(self, ious: Tensor) -> Tensor:
-        """Which masks are good enough; NaN is below every threshold and would pass for none."""
-        if not bool(ious.isfinite().all()):
+    def _above_iou_threshold(self, predicted_iou: Tensor) -> Tensor:
+        """Which masks to keep. NaN is above no threshold and would look like "no masks"."""
+        if not bool(predicted_iou.isfinite().all()):
             raise FloatingPointError("SAM answered NaN or infinity")
-        return ious > self._thresholds.pred_iou_thresh
+        return predicted_iou > self._thresholds.pred_iou_thresh
 
-    def _exactly(self, images: list[_Prepared]) -> list[_Measured]:
+    def _generate_exact(self, images: list[_PreparedImage]) -> list[Masks]:
+        """As :meth:`_generate`, by the published modules in the published batches."""
         model = self.model
-        found = []
+        masks = []
         for image in images:
-            embedding = model.image_encoder(image.pixels[None])
-            blocks = []
-            for points in image.points.split(_EXACT_POINTS_AT_ONCE):
-                labels = torch.ones(len(points), 1, dtype=torch.int, device=self._device)
+            embedding = model.image_encoder(image.pixels_3SS[None])
+            batches = []
+            for points_P2 in image.points_P2.split(_EXACT_POINTS_PER_BATCH):
+                labels = torch.ones(len(points_P2), 1, dtype=torch.int, device=self._device)
                 sparse, dense = model.prompt_encoder(
-                    points=(points[:, None], labels), boxes=None, masks=None
+                    points=(points_P2[:, None], labels), boxes=None, masks=None
                 )
-                logits, ious = model.mask_decoder(
+                logits_PMhw, predicted_iou_PM = model.mask_decoder(
                     image_embeddings=embedding,
                     image_pe=model.prompt_encoder.get_dense_pe(),
                     sparse_prompt_embeddings=sparse,
                     dense_prompt_embeddings=dense,
                     multimask_output=True,
                 )
-                wanted = self._wanted(ious)
-                blocks.append(self._measured(image, logits[wanted], ious[wanted]))
-            found.append(_joined(blocks))
-        return found
+                selected_PM = self._above_iou_threshold(predicted_iou_PM)
+                batches.append(
+                    self._filter_and_box(
+                        image, logits_PMhw[selected_PM], predicted_iou_PM[selected_PM]
+                    )
+                )
+            masks.append(concatenate(batches))
+        return masks
 
-    def _measured(self, image: _Prepared, logits: Tensor, ious: Tensor) -> _Measured:
-        """Stable masks only. logits: [K, h, w]."""
-        limit = _PIXELS_AT_ONCE.get(self._device.type, _PIXELS_AT_ONCE["cuda"])
-        largest = max(image.size[0] * image.size[1], image.inner[0] * image.inner[1])
-        at_once = max(1, limit // largest)
-        parts = [
-            self._measure(image, some, iou)
-            for some, iou in zip(logits.split(at_once), ious.split(at_once), strict=True)
-        ]
-        return _joined(parts)
+    def _filter_and_box(
+        self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
+    ) -> Masks:
+        """Masks above the stability-score threshold, a few at a time to bound the memory."""
+        limit = _PIXELS_PER_BATCH.get(self._device.type, _PIXELS_PER_BATCH["cuda"])
+        mask_px = max(
+            image.original_size[0] * image.original_size[1],
+            image.input_size[0] * image.input_size[1],
+        )
+        batch_size = max(1, limit // mask_px)
+        batches = zip(logits_Khw.split(batch_size), predicted_iou_K.split(batch_size), strict=True)
+        return concatenate([self._filter_batch(image, *batch) for batch in batches])
 
-    def _measure(self, image: _Prepared, logits: Tensor, ious: Tensor) -> _Measured:
+    def _filter_batch(
+        self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
+    ) -> Masks:
         threshold, offset = self.model.mask_threshold, self._thresholds.stability_score_offset
+        if not len(logits_Khw):
+            return no_masks(self._device)
+        logits = self._upscale_to_image(image, logits_Khw)
+        stability_score_K = area_px(logits, threshold + offset) / area_px(
+            logits, threshold - offset
+        )
+        stable_K = stability_score_K >= self._thresholds.stability_score_thresh
+        if not bool(stable_K.all()):  # else nothing need be copied
+            logits = logits[stable_K]
+            predicted_iou_K = predicted_iou_K[stable_K]
+            stability_score_K = stability_score_K[stable_K]
         if not len(logits):
-            return _none(self._device)
-        full = self._full_size(image, logits)
-        stability = _count(full, threshold + offset) / _count(full, threshold - offset)
-        stable = stability >= self._thresholds.stability_score_thresh
-        if not bool(stable.all()):  # else nothing need be copied
-            full, ious, stability = full[stable], ious[stable], stability[stable]
-        if not len(full):
-            return _none(self._device)
-        return _Measured(
-            boxes=_extents(full, threshold),
-            ious=ious,
-            stability=stability,
-            areas=_count(full, threshold),
+            return no_masks(self._device)
+        return Masks(
+            boxes_K4=mask_to_box(logits, threshold),
+            predicted_iou_K=predicted_iou_K,
+            stability_score_K=stability_score_K,
+            area_px_K=area_px(logits, threshold),
         )
 
-    def _full_size(self, image: _Prepared, logits: Tensor) -> Tensor:
-        """[K, h, w] -> [K, height, width], by way of the encoder's square as published.
+    def _upscale_to_image(self, image: _PreparedImage, logits_Khw: Tensor) -> Tensor:
+        """Mask logits [K, height, width] of the original image, by two bilinear interpolations.
 
-        What lies in the padding is not made: the rows and columns that the picture's own pixels
-        are interpolated from are enough.
+        The first is to the encoder's input size, as in ``Sam.postprocess_masks``. Only the rows
+        and columns that the image's own pixels are interpolated from are computed, not the
+        padding.
         """
-        factor = self.model.image_encoder.img_size // logits.shape[-1]
-        rows, columns = (
-            min(logits.shape[-1], side // factor + 2) for side in (image.inner[0], image.inner[1])
-        )
+        factor = self.model.image_encoder.img_size // logits_Khw.shape[-1]
+        rows, columns = (min(logits_Khw.shape[-1], side // factor + 2) for side in image.input_size)
         square = functional.interpolate(
-            logits[None, :, :rows, :columns],
+            logits_Khw[None, :, :rows, :columns],
             (rows * factor, columns * factor),
             mode="bilinear",
             align_corners=False,
         )
-        inner = square[..., : image.inner[0], : image.inner[1]]
-        return functional.interpolate(inner, image.size, mode="bilinear", align_corners=False)[0]
+        unpadded = square[..., : image.input_size[0], : image.input_size[1]]
+        return functional.interpolate(
+            unpadded, image.original_size, mode="bilinear", align_corners=False
+        )[0]
 
-    def _thinned(self, masks: _Measured) -> MaskBoxes:
-        """Without those whose box nearly repeats a better one's."""
+    def _non_maximum_suppression(self, masks: Masks) -> MaskBoxes:
         from torchvision.ops.boxes import batched_nms
 
         kept = batched_nms(
-            masks.boxes.float(),
-            masks.ious,
-            torch.zeros(len(masks.boxes), device=masks.boxes.device),
+            masks.boxes_K4.float(),
+            masks.predicted_iou_K,
+            torch.zeros(len(masks.boxes_K4), device=masks.boxes_K4.device),
             iou_threshold=self._thresholds.box_nms_thresh,
         )
-        ends = torch.tensor([0, 0, 1, 1], device=masks.boxes.device)
+        to_exclusive_ends = torch.tensor([0, 0, 1, 1], device=masks.boxes_K4.device)
         return MaskBoxes(
-            boxes=(masks.boxes[kept] + ends).cpu().numpy(),
-            predicted_iou=masks.ious[kept].cpu().numpy(),
-            stability=masks.stability[kept].cpu().numpy(),
-            area_px=masks.areas[kept].cpu().numpy(),
+            boxes=(masks.boxes_K4[kept] + to_exclusive_ends).cpu().numpy(),
+            predicted_iou=masks.predicted_iou_K[kept].cpu().numpy(),
+            stability_score=masks.stability_score_K[kept].cpu().numpy(),
+            area_px=masks.area_px_K[kept].cpu().numpy(),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Measured:
-    """Masks on the device; boxes end at their last pixels, as segment-anything's do."""
-
-    boxes: Tensor
-    ious: Tensor
-    stability: Tensor
-    areas: Tensor
 
 
 @contextlib.contextmanager
-def _whole_float32() -> Iterator[None]:
-    """Convolutions in float32 on a GPU, where torch lets cuDNN shorten their mantissa to TF32.
+def _no_tf32_convolutions() -> Iterator[None]:
+    """Convolutions in float32 on a GPU, where torch lets cuDNN round to TF32 by default.
 
-    That would move masks (docs/experiments.md), and most of MobileSAM's encoder is convolutions.
+    TF32 would change boxes (docs/experiments.md); most of MobileSAM's encoder is convolutions.
     """
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
@@ -287,41 +302,3 @@ def _whole_float32() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.allow_tf32 = before
-
-
-def _none(device: torch.device) -> _Measured:
-    empty = torch.zeros(0, device=device)
-    whole = torch.zeros(0, dtype=torch.int32, device=device)
-    boxes = torch.zeros(0, 4, dtype=torch.int64, device=device)
-    return _Measured(boxes=boxes, ious=empty, stability=empty, areas=whole)
-
-
-def _joined(parts: Sequence[_Measured]) -> _Measured:
-    return _Measured(
-        boxes=torch.cat([part.boxes for part in parts]),
-        ious=torch.cat([part.ious for part in parts]),
-        stability=torch.cat([part.stability for part in parts]),
-        areas=torch.cat([part.areas for part in parts]),
-    )
-
-
-def _count(logits: Tensor, threshold: float) -> Tensor:
-    """Pixels above a threshold, [K] int32; rows first, in a type that holds a row."""
-    return (logits > threshold).sum(-1, dtype=torch.int16).sum(-1, dtype=torch.int32)
-
-
-def _extents(logits: Tensor, threshold: float) -> Tensor:
-    """First and last column and row above the threshold, [K, 4]; zeros for empty masks."""
-    columns = (logits.amax(dim=-2) > threshold).int()  # [K, W]
-    rows = (logits.amax(dim=-1) > threshold).int()
-    width, height = columns.shape[-1], rows.shape[-1]
-    boxes = torch.stack(
-        [
-            columns.argmax(dim=-1),
-            rows.argmax(dim=-1),
-            width - 1 - columns.flip(-1).argmax(dim=-1),
-            height - 1 - rows.flip(-1).argmax(dim=-1),
-        ],
-        dim=-1,
-    )
-    return boxes * rows.any(dim=-1, keepdim=True)

@@ -1,15 +1,24 @@
-"""SAM's mask decoder for many single points, with the same mathematics and less arithmetic.
+"""SAM's mask decoder for many point prompts: the published function in fewer operations.
 
-The published decoder projects all positions of the image embedding to queries, keys and values
-for every point, six times over. There are 4,096 positions and only seven tokens, so the
-projections are moved to the tokens' side here: ``q . (W x) = (W^T q) . x`` and
-``sum(w (W x)) = W sum(w x)``, and in the first layer, where the positions are still the same
-for all points of an image, they are projected once. Points whose masks are all unwanted by their
-predicted IoU are never upscaled. The result differs from the published order of operations
-by rounding only (Segment Anything, Kirillov et al. 2023, section A and figure 14).
+The published two-way transformer projects the whole image embedding to q, k or v eight times for
+every point. The embedding has N = 4,096 positions and a point has T = 7 tokens, so the projection
+matrices are applied to the tokens here: ``q . (W x) = (W^T q) . x`` and
+``sum(a (W x)) = W sum(a x)``. In the first layer the image embedding is the same for all points of
+an image and is projected once. Only points with a selected mask are upscaled. Results differ from
+the published order of operations by rounding only (Segment Anything, Kirillov et al. 2023,
+section A and figure 14).
 
-Shapes: I images, P points of each, T tokens of a point (IoU, four masks, the point, padding),
-N = h * w positions of the image embedding, C its width, H heads of width D, M = 3 masks.
+Shape suffixes:
+    I  images
+    P  point prompts of each image
+    B  I * P
+    T  tokens of a point: the IoU token, four mask tokens, the point and the padding point
+    N  positions of the image embedding, h * w
+    C  width of the image embedding and of a token
+    H  attention heads
+    D  width of a head; H * D is half of C
+    M  masks of a point: 3 (``multimask_output``)
+    K  selected masks of all points
 """
 
 from __future__ import annotations
@@ -21,299 +30,301 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.backends.onednn import linear
+from glit.backends.sam.upscaling import Upscaling
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageSide:
-    """What the decoder needs of a batch of images, the same for all of their points."""
+class ProjectedImages:
+    """Image embeddings and their projections in the first layer: the same for all points."""
 
-    positions: Tensor
-    """[I, N, C] image embeddings with the embedding for "no mask given" added."""
-    keys: Tensor
-    """[I, H, D, N] keys of the first layer's attention of tokens to the image."""
-    values: Tensor
-    """[I, H, N, D] values of the same."""
-    queries: Tensor
-    """[I, H, D, N] queries of the first layer's attention of the image to tokens."""
+    image_INC: Tensor
+    """Image embeddings plus the dense prompt embedding (``no_mask_embed``)."""
+    k_IHDN: Tensor
+    """Keys of the token-to-image attention."""
+    v_IHND: Tensor
+    """Values of the token-to-image attention."""
+    q_IHDN: Tensor
+    """Queries of the image-to-token attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """What the transformer made of a block of points."""
+    """Output of the two-way transformer and of the IoU head."""
 
-    tokens: Tensor
-    """[I, P, T, C]"""
-    positions: Tensor
-    """[I * P, N, C]"""
-    predicted_iou: Tensor
-    """[I, P, M] float32."""
+    tokens_IPTC: Tensor
+    image_BNC: Tensor
+    predicted_iou_IPM: Tensor
+    """float32."""
 
 
 class PointDecoder:
-    """Masks for single foreground points; three a point (``multimask_output``).
+    """Mask logits and predicted IoUs of single foreground points, three masks a point.
 
     Args:
         model: in evaluation mode, on its device.
-        dtype: of the image's side; predicted IoUs and mask logits come back in float32.
+        dtype: of the image embedding in the transformer and the upscaling; tokens, predicted IoUs
+            and mask logits are float32.
     """
 
     def __init__(self, model: Sam, dtype: torch.dtype) -> None:
-        self._prompts: Any = model.prompt_encoder
-        self._heads: Any = model.mask_decoder
+        self._prompt_encoder: Any = model.prompt_encoder
+        self._mask_decoder: Any = model.mask_decoder
         self._dtype = dtype
-        transformer = self._heads.transformer
-        place = self._prompts.get_dense_pe()[0].flatten(1).T  # [N, C]
-        first, second = (_Layer(block, place, dtype) for block in transformer.layers)
-        self._place, self._first, self._second = place, first, second
-        self._final = _TokenToImage(transformer.final_attn_token_to_image, place, dtype)
+        transformer = self._mask_decoder.transformer
+        image_pe_NC = self._prompt_encoder.get_dense_pe()[0].flatten(1).T
+        first, second = (_TwoWayBlock(block, image_pe_NC, dtype) for block in transformer.layers)
+        self._image_pe_NC, self._first, self._second = image_pe_NC, first, second
+        self._final_attention = _TokenToImageAttention(
+            transformer.final_attn_token_to_image, image_pe_NC, dtype
+        )
         self._final_norm = transformer.norm_final_attn
-        self._upscale = _Upscaling(self._heads.output_upscaling, dtype)
-        self._output_tokens = torch.cat(
-            [self._heads.iou_token.weight, self._heads.mask_tokens.weight]
+        self._upscaling = Upscaling(self._mask_decoder.output_upscaling, dtype)
+        self._output_tokens_TC = torch.cat(
+            [self._mask_decoder.iou_token.weight, self._mask_decoder.mask_tokens.weight]
         )
 
-    def prepare(self, embeddings: Tensor) -> ImageSide:
-        """The images' share of the first layer. embeddings: [I, C, h, w]."""
-        no_mask = self._prompts.no_mask_embed.weight.view(1, -1, 1, 1)
-        positions = (embeddings.float() + no_mask).flatten(2).transpose(1, 2)  # [I, N, C]
-        placed = positions + self._place
-        keys, values = self._first.to_image.prepare(positions, placed)
-        return ImageSide(
-            positions=positions.to(self._dtype).contiguous(),
-            keys=keys,
-            values=values,
-            queries=self._first.to_tokens.prepare(placed),
+    def project_images(self, embedding_IChw: Tensor) -> ProjectedImages:
+        """The part of the first layer that does not depend on the points."""
+        no_mask = self._prompt_encoder.no_mask_embed.weight.view(1, -1, 1, 1)
+        image_INC = (embedding_IChw.float() + no_mask).flatten(2).transpose(1, 2)
+        image_with_pe_INC = image_INC + self._image_pe_NC
+        k_IHDN, v_IHND = self._first.token_to_image.project_image(image_INC, image_with_pe_INC)
+        return ProjectedImages(
+            image_INC=image_INC.to(self._dtype).contiguous(),
+            k_IHDN=k_IHDN,
+            v_IHND=v_IHND,
+            q_IHDN=self._first.image_to_token.project_image(image_with_pe_INC),
         )
 
-    def decode(self, side: ImageSide, points: Tensor) -> Decoded:
-        """Run the transformer.
+    def decode(self, images: ProjectedImages, points_IP2: Tensor) -> Decoded:
+        """Run the transformer and the IoU head.
 
         Args:
-            side: of I images.
-            points: [I, P, 2] x and y in pixels of the encoder's input.
+            images: of I images.
+            points_IP2: x and y in pixels of the encoder's input.
         """
-        given = self._tokens(points)
-        tokens, positions = self._first.shared(given, side)
-        tokens, positions = self._second.own(tokens, given, positions)
-        tokens = self._final_norm(tokens + self._final.own(tokens + given, positions))
+        token_pe_IPTC = self._prompt_tokens(points_IP2)
+        tokens_IPTC, image_BNC = self._first.first_layer(token_pe_IPTC, images)
+        tokens_IPTC, image_BNC = self._second.later_layer(tokens_IPTC, token_pe_IPTC, image_BNC)
+        attention_IPTC = self._final_attention(tokens_IPTC + token_pe_IPTC, image_BNC)
+        tokens_IPTC = self._final_norm(tokens_IPTC + attention_IPTC)
         return Decoded(
-            tokens=tokens,
-            positions=positions,
-            predicted_iou=self._heads.iou_prediction_head(tokens[:, :, 0])[..., 1:],
+            tokens_IPTC=tokens_IPTC,
+            image_BNC=image_BNC,
+            predicted_iou_IPM=self._mask_decoder.iou_prediction_head(tokens_IPTC[:, :, 0])[..., 1:],
         )
 
-    def masks(self, decoded: Decoded, wanted: Tensor) -> Tensor:
-        """Mask logits [K, 4h, 4w] of the K wanted masks, in the order of points, then masks.
+    def mask_logits(self, decoded: Decoded, selected_IPM: Tensor) -> Tensor:
+        """Mask logits [K, 4h, 4w] of the selected masks, ordered by point, then by mask.
 
         Args:
-            decoded: of a block of points.
-            wanted: [I, P, M] bool.
+            decoded: of a batch of points.
+            selected_IPM: bool, K of them true.
         """
-        wanted = wanted.flatten(0, 1)
-        rows = wanted.any(dim=1)
-        tokens = decoded.tokens.flatten(0, 1)[rows]
-        mixing = torch.stack(
+        selected_BM = selected_IPM.flatten(0, 1)
+        has_mask_B = selected_BM.any(dim=1)
+        tokens = decoded.tokens_IPTC.flatten(0, 1)[has_mask_B]
+        # token 0 is the IoU token, token 1 the mask token of the single-mask output
+        hyper_in = torch.stack(
             [
-                self._heads.output_hypernetworks_mlps[index](tokens[:, 1 + index])
+                self._mask_decoder.output_hypernetworks_mlps[index](tokens[:, 1 + index])
                 for index in range(1, 4)
             ],
             dim=1,
         )
-        positions = decoded.positions if bool(rows.all()) else decoded.positions[rows]
-        return self._upscale(positions, mixing, self._prompts.image_embedding_size)[wanted[rows]]
+        image = decoded.image_BNC
+        if not bool(has_mask_B.all()):  # else nothing need be copied
+            image = image[has_mask_B]
+        logits = self._upscaling(image, hyper_in, self._prompt_encoder.image_embedding_size)
+        return logits[selected_BM[has_mask_B]]
 
-    def _tokens(self, points: Tensor) -> Tensor:
-        """[I, P, T, C]: the output tokens, then the point's own."""
-        labels = torch.ones(points.shape[0] * points.shape[1], 1, device=points.device)
-        sparse = self._prompts._embed_points(points.reshape(-1, 1, 2), labels, pad=True)
-        sparse = sparse.view(*points.shape[:2], 2, -1)
-        output = self._output_tokens.expand(*points.shape[:2], -1, -1)
-        return torch.cat([output, sparse], dim=2)
+    def _prompt_tokens(self, points_IP2: Tensor) -> Tensor:
+        """[I, P, T, C]: output tokens, then the sparse prompt embeddings of the point.
+
+        They are the first layer's input and the tokens' positional encoding in every layer.
+        """
+        num_images, num_points = points_IP2.shape[:2]
+        labels = torch.ones(num_images * num_points, 1, device=points_IP2.device)
+        sparse = self._prompt_encoder._embed_points(points_IP2.reshape(-1, 1, 2), labels, pad=True)
+        sparse = sparse.view(num_images, num_points, 2, -1)
+        output_tokens = self._output_tokens_TC.expand(num_images, num_points, -1, -1)
+        return torch.cat([output_tokens, sparse], dim=2)
 
 
-class _TokenToImage:
-    """Tokens attend to the positions of their own point's image."""
+class _TokenToImageAttention:
+    """Cross-attention with q from the tokens, k and v from the image embedding."""
 
-    def __init__(self, attention: Any, place: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, attention: Any, image_pe_NC: Tensor, dtype: torch.dtype) -> None:
         self._attention = attention
         self._dtype = dtype
-        self._heads = attention.num_heads
-        self._scale = (attention.internal_dim // self._heads) ** -0.5
-        self._key = _per_head(attention.k_proj.weight, self._heads)
-        self._value = _per_head(attention.v_proj.weight, self._heads)
-        # a key's bias adds the same to all positions and does not survive the softmax
-        self._place = torch.einsum("hdc,nc->hdn", self._key, place.float()).to(dtype)
+        self._num_heads = attention.num_heads
+        self._scale = (attention.internal_dim // self._num_heads) ** -0.5
+        self._k_weight_HDC = _weight_per_head(attention.k_proj.weight, self._num_heads)
+        self._v_weight_HDC = _weight_per_head(attention.v_proj.weight, self._num_heads)
+        # k_proj.bias adds the same to the scores of all positions; the softmax cancels it
+        k_pe_HDN = torch.einsum("hdc,nc->hdn", self._k_weight_HDC, image_pe_NC.float())
+        self._k_pe_HDN = k_pe_HDN.to(dtype)
 
-    def prepare(self, positions: Tensor, placed: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys [I, H, D, N] and values [I, H, N, D] of positions that all points share."""
-        keys = _split(self._attention.k_proj(placed), self._heads).transpose(-1, -2)
-        values = _split(self._attention.v_proj(positions), self._heads)
-        return keys.to(self._dtype).contiguous(), values.to(self._dtype).contiguous()
+    def project_image(self, image_INC: Tensor, image_with_pe_INC: Tensor) -> tuple[Tensor, Tensor]:
+        """k [I, H, D, N] and v [I, H, N, D] of image embeddings that all points share."""
+        k_IHND = _separate_heads(self._attention.k_proj(image_with_pe_INC), self._num_heads)
+        v_IHND = _separate_heads(self._attention.v_proj(image_INC), self._num_heads)
+        k_IHDN = k_IHND.transpose(-1, -2)
+        return k_IHDN.to(self._dtype).contiguous(), v_IHND.to(self._dtype).contiguous()
 
-    def shared(self, queries: Tensor, side: ImageSide) -> Tensor:
-        """[I, P, T, C] -> the same, over positions that all points of an image share."""
-        num_points, num_tokens = queries.shape[1:3]
-        asking = self._queries(queries).permute(0, 2, 1, 3, 4).flatten(2, 3)  # [I, H, P * T, D]
-        weights = (asking.to(self._dtype) @ side.keys).softmax(dim=-1)
-        seen = (weights @ side.values).float().unflatten(2, (num_points, num_tokens))
-        return self._attention.out_proj(seen.permute(0, 2, 3, 1, 4).flatten(3))
+    def first_layer(self, tokens_with_pe_IPTC: Tensor, images: ProjectedImages) -> Tensor:
+        """[I, P, T, C], over image embeddings that all points share."""
+        num_points, num_tokens = tokens_with_pe_IPTC.shape[1:3]
+        q_IPHTD = self._project_q(tokens_with_pe_IPTC)
+        q = q_IPHTD.permute(0, 2, 1, 3, 4).flatten(2, 3)  # [I, H, P * T, D]
+        weights = (q.to(self._dtype) @ images.k_IHDN).softmax(dim=-1)  # [I, H, P * T, N]
+        out_IHPTD = (weights @ images.v_IHND).float().unflatten(2, (num_points, num_tokens))
+        return self._attention.out_proj(out_IHPTD.permute(0, 2, 3, 1, 4).flatten(3))
 
-    def own(self, queries: Tensor, positions: Tensor) -> Tensor:
-        """[I, P, T, C] -> the same, over each point's own positions [I * P, N, C]."""
-        asking = self._queries(queries)
-        scores = _scores(asking, self._key, self._place, positions)
-        seen = (scores.softmax(dim=-1) @ positions).float()
-        seen = seen.view(*asking.shape[:4], -1)  # [I, P, H, T, C]
-        values = torch.einsum("iphtc,hdc->ipthd", seen, self._value).flatten(3)
-        return self._attention.out_proj(values + self._attention.v_proj.bias)
+    def __call__(self, tokens_with_pe_IPTC: Tensor, image_BNC: Tensor) -> Tensor:
+        """[I, P, T, C], over the image embedding of each point."""
+        q_IPHTD = self._project_q(tokens_with_pe_IPTC)
+        scores = _scores(q_IPHTD, self._k_weight_HDC, self._k_pe_HDN, image_BNC)
+        mean_image = (scores.softmax(dim=-1) @ image_BNC).float()  # [B, H * T, C]
+        mean_image_IPHTC = mean_image.view(*q_IPHTD.shape[:4], -1)
+        out = torch.einsum("iphtc,hdc->ipthd", mean_image_IPHTC, self._v_weight_HDC).flatten(3)
+        return self._attention.out_proj(out + self._attention.v_proj.bias)
 
-    def _queries(self, queries: Tensor) -> Tensor:
-        """[I, P, H, T, D]"""
-        return _split(self._attention.q_proj(queries) * self._scale, self._heads)
+    def _project_q(self, tokens_with_pe_IPTC: Tensor) -> Tensor:
+        """[I, P, H, T, D], divided by the square root of D."""
+        q = self._attention.q_proj(tokens_with_pe_IPTC) * self._scale
+        return _separate_heads(q, self._num_heads)
 
 
-class _ImageToToken:
-    """Positions attend to the tokens of their point, and are changed by what they see."""
+class _ImageToTokenAttention:
+    """Cross-attention with q from the image embedding, k and v from the tokens; then norm4."""
 
-    def __init__(self, attention: Any, norm: nn.LayerNorm, place: Tensor, dtype: Any) -> None:
+    def __init__(
+        self, attention: Any, norm: nn.LayerNorm, image_pe_NC: Tensor, dtype: torch.dtype
+    ) -> None:
         self._attention = attention
         self._dtype = dtype
-        self._heads = attention.num_heads
-        self._scale = (attention.internal_dim // self._heads) ** -0.5
-        self._query = _per_head(attention.q_proj.weight, self._heads)
-        bias = attention.q_proj.bias.view(self._heads, -1, 1)
-        self._place = (torch.einsum("hdc,nc->hdn", self._query, place.float()) + bias).to(dtype)
-        self._out = _per_head(attention.out_proj.weight.T, self._heads)
+        self._num_heads = attention.num_heads
+        self._scale = (attention.internal_dim // self._num_heads) ** -0.5
+        self._q_weight_HDC = _weight_per_head(attention.q_proj.weight, self._num_heads)
+        q_bias_HD1 = attention.q_proj.bias.view(self._num_heads, -1, 1)
+        q_pe_HDN = torch.einsum("hdc,nc->hdn", self._q_weight_HDC, image_pe_NC.float())
+        self._q_pe_HDN = (q_pe_HDN + q_bias_HD1).to(dtype)
+        self._out_weight_HDC = _weight_per_head(attention.out_proj.weight.T, self._num_heads)
         self._norm = (norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
 
-    def prepare(self, placed: Tensor) -> Tensor:
-        """Queries [I, H, D, N] of positions that all points share."""
-        queries = _split(self._attention.q_proj(placed), self._heads).transpose(-1, -2)
-        return queries.to(self._dtype).contiguous()
+    def project_image(self, image_with_pe_INC: Tensor) -> Tensor:
+        """q [I, H, D, N] of image embeddings that all points share."""
+        q_IHND = _separate_heads(self._attention.q_proj(image_with_pe_INC), self._num_heads)
+        return q_IHND.transpose(-1, -2).to(self._dtype).contiguous()
 
-    def shared(self, keys: Tensor, values: Tensor, side: ImageSide) -> Tensor:
-        """New positions [I * P, N, C] out of those that all points of an image share."""
-        told = self._keys(keys)  # [I, P, H, T, D]
-        flat = told.permute(0, 2, 1, 3, 4).flatten(2, 3).to(self._dtype)  # [I, H, P * T, D]
-        scores = (flat @ side.queries).unflatten(2, told.shape[1:4:2]).transpose(1, 2)
-        weights = scores.softmax(dim=3).flatten(2, 3).flatten(0, 1)  # [I * P, H * T, N]
-        before = side.positions.unsqueeze(1).expand(-1, told.shape[1], -1, -1).flatten(0, 1)
-        after = torch.baddbmm(before, weights.transpose(1, 2), self._values(values))
-        return self._normalised(after)
+    def first_layer(
+        self, tokens_with_pe_IPTC: Tensor, tokens_IPTC: Tensor, images: ProjectedImages
+    ) -> Tensor:
+        """[B, N, C] out of image embeddings that all points share."""
+        k_IPHTD = self._project_k(tokens_with_pe_IPTC)
+        num_points, num_tokens = k_IPHTD.shape[1], k_IPHTD.shape[3]
+        k = k_IPHTD.permute(0, 2, 1, 3, 4).flatten(2, 3).to(self._dtype)  # [I, H, P * T, D]
+        scores = (k @ images.q_IHDN).unflatten(2, (num_points, num_tokens)).transpose(1, 2)
+        weights = scores.softmax(dim=3).flatten(2, 3).flatten(0, 1)  # [B, H * T, N]
+        image_IPNC = images.image_INC.unsqueeze(1).expand(-1, num_points, -1, -1)
+        image_BNC = torch.baddbmm(
+            image_IPNC.flatten(0, 1), weights.transpose(1, 2), self._project_v(tokens_IPTC)
+        )
+        return self._layer_norm(image_BNC)
 
-    def own(self, keys: Tensor, values: Tensor, positions: Tensor) -> Tensor:
-        """New positions [I * P, N, C] out of each point's own."""
-        told = self._keys(keys)
-        scores = _scores(told, self._query, self._place, positions)
-        weights = scores.unflatten(1, told.shape[2:4]).softmax(dim=2).flatten(1, 2)
-        positions.baddbmm_(weights.transpose(1, 2), self._values(values))
-        return self._normalised(positions)
+    def __call__(
+        self, tokens_with_pe_IPTC: Tensor, tokens_IPTC: Tensor, image_BNC: Tensor
+    ) -> Tensor:
+        """[B, N, C] out of the image embedding of each point, which is overwritten."""
+        k_IPHTD = self._project_k(tokens_with_pe_IPTC)
+        scores = _scores(k_IPHTD, self._q_weight_HDC, self._q_pe_HDN, image_BNC)
+        weights = scores.unflatten(1, k_IPHTD.shape[2:4]).softmax(dim=2).flatten(1, 2)
+        image_BNC.baddbmm_(weights.transpose(1, 2), self._project_v(tokens_IPTC))
+        return self._layer_norm(image_BNC)
 
-    def _keys(self, keys: Tensor) -> Tensor:
-        return _split(self._attention.k_proj(keys) * self._scale, self._heads)
+    def _project_k(self, tokens_with_pe_IPTC: Tensor) -> Tensor:
+        """[I, P, H, T, D], divided by the square root of D."""
+        k = self._attention.k_proj(tokens_with_pe_IPTC) * self._scale
+        return _separate_heads(k, self._num_heads)
 
-    def _values(self, values: Tensor) -> Tensor:
-        """[I * P, H * T, C]: what a position takes on from each token through each head."""
-        told = _split(self._attention.v_proj(values), self._heads)
-        mixed = torch.einsum("iphtd,hdc->iphtc", told, self._out)
-        # the weights of a head add up to one, so the bias may ride on any of them
-        mixed[:, :, 0] += self._attention.out_proj.bias
-        return mixed.flatten(2, 3).flatten(0, 1).to(self._dtype)
+    def _project_v(self, tokens_IPTC: Tensor) -> Tensor:
+        """[B, H * T, C]: v of each token, through each head's part of the output projection."""
+        v_IPHTD = _separate_heads(self._attention.v_proj(tokens_IPTC), self._num_heads)
+        v_IPHTC = torch.einsum("iphtd,hdc->iphtc", v_IPHTD, self._out_weight_HDC)
+        # a head's attention weights sum to one, so out_proj.bias added to one head is added once
+        v_IPHTC[:, :, 0] += self._attention.out_proj.bias
+        return v_IPHTC.flatten(2, 3).flatten(0, 1).to(self._dtype)
 
-    def _normalised(self, positions: Tensor) -> Tensor:
+    def _layer_norm(self, image_BNC: Tensor) -> Tensor:
         weight, bias, eps = self._norm
-        return functional.layer_norm(positions, weight.shape, weight, bias, eps)
+        return functional.layer_norm(image_BNC, weight.shape, weight, bias, eps)
 
 
-class _Layer:
-    """A block of the two-way transformer."""
+class _TwoWayBlock:
+    """A ``TwoWayAttentionBlock``: self-attention, token to image, MLP, image to token."""
 
-    def __init__(self, block: Any, place: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, block: Any, image_pe_NC: Tensor, dtype: torch.dtype) -> None:
         self._block = block
-        self.to_image = _TokenToImage(block.cross_attn_token_to_image, place, dtype)
-        self.to_tokens = _ImageToToken(block.cross_attn_image_to_token, block.norm4, place, dtype)
+        self.token_to_image = _TokenToImageAttention(
+            block.cross_attn_token_to_image, image_pe_NC, dtype
+        )
+        self.image_to_token = _ImageToTokenAttention(
+            block.cross_attn_image_to_token, block.norm4, image_pe_NC, dtype
+        )
 
-    def shared(self, given: Tensor, side: ImageSide) -> tuple[Tensor, Tensor]:
-        """The first layer: tokens [I, P, T, C] and positions [I * P, N, C]."""
-        tokens = self._self_attention(given, given, given)
+    def first_layer(self, token_pe_IPTC: Tensor, images: ProjectedImages) -> tuple[Tensor, Tensor]:
+        """Tokens [I, P, T, C] and image embedding [B, N, C]; its input tokens are ``token_pe``."""
+        tokens = self._self_attention(token_pe_IPTC, token_pe_IPTC, token_pe_IPTC)
         tokens = self._block.norm1(tokens)
-        tokens = tokens + self.to_image.shared(tokens + given, side)
-        tokens = self._after(tokens)
-        return tokens, self.to_tokens.shared(tokens + given, tokens, side)
+        tokens = tokens + self.token_to_image.first_layer(tokens + token_pe_IPTC, images)
+        tokens = self._mlp(tokens)
+        return tokens, self.image_to_token.first_layer(tokens + token_pe_IPTC, tokens, images)
 
-    def own(self, tokens: Tensor, given: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """A later layer; ``positions`` is overwritten."""
-        placed = tokens + given
-        tokens = self._block.norm1(tokens + self._self_attention(placed, placed, tokens))
-        tokens = tokens + self.to_image.own(tokens + given, positions)
-        tokens = self._after(tokens)
-        return tokens, self.to_tokens.own(tokens + given, tokens, positions)
+    def later_layer(
+        self, tokens_IPTC: Tensor, token_pe_IPTC: Tensor, image_BNC: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Tokens [I, P, T, C] and image embedding [B, N, C]; ``image_BNC`` is overwritten."""
+        tokens_with_pe = tokens_IPTC + token_pe_IPTC
+        attention = self._self_attention(tokens_with_pe, tokens_with_pe, tokens_IPTC)
+        tokens = self._block.norm1(tokens_IPTC + attention)
+        tokens = tokens + self.token_to_image(tokens + token_pe_IPTC, image_BNC)
+        tokens = self._mlp(tokens)
+        return tokens, self.image_to_token(tokens + token_pe_IPTC, tokens, image_BNC)
 
-    def _self_attention(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        flat = self._block.self_attn(*(x.flatten(0, 1) for x in (queries, keys, values)))
-        return flat.view(queries.shape)
+    def _self_attention(self, q_IPTC: Tensor, k_IPTC: Tensor, v_IPTC: Tensor) -> Tensor:
+        out_BTC = self._block.self_attn(*(x.flatten(0, 1) for x in (q_IPTC, k_IPTC, v_IPTC)))
+        return out_BTC.view(q_IPTC.shape)
 
-    def _after(self, tokens: Tensor) -> Tensor:
-        tokens = self._block.norm2(tokens)
-        return self._block.norm3(tokens + self._block.mlp(tokens))
-
-
-class _Upscaling:
-    """The decoder's two transposed convolutions as matrix products, and the masks out of them.
-
-    Kernel and stride are both two, so no output pixel has more than one source.
-    """
-
-    def __init__(self, layers: Any, dtype: torch.dtype) -> None:
-        first, norm, _, second, _ = layers
-        self._first = _as_matrix(first, dtype)
-        self._norm = (norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
-        self._second = _as_matrix(second, dtype)
-        self._dtype = dtype
-
-    def __call__(self, positions: Tensor, mixing: Tensor, grid: tuple[int, int]) -> Tensor:
-        """[K, N, C] and [K, M, C / 8] -> mask logits float32 [K, M, 4h, 4w]."""
-        weight, bias, eps = self._norm
-        x = self._first(positions).unflatten(-1, (4, -1))
-        x = functional.gelu(functional.layer_norm(x, weight.shape, weight, bias, eps))
-        x = functional.gelu(self._second(x))  # [K, N, 4, 4 * C / 8]
-        x = x.unflatten(-1, (4, -1)).flatten(1, 3)  # [K, N * 16, C / 8]
-        logits = (mixing.to(self._dtype) @ x.transpose(1, 2)).float()
-        # from [h, w, (dy, dx), (ey, ex)] to [h, dy, ey, w, dx, ex]
-        fine = logits.view(*logits.shape[:2], *grid, 2, 2, 2, 2).permute(0, 1, 2, 4, 6, 3, 5, 7)
-        return fine.reshape(*logits.shape[:2], 4 * grid[0], 4 * grid[1])
+    def _mlp(self, tokens_IPTC: Tensor) -> Tensor:
+        tokens_IPTC = self._block.norm2(tokens_IPTC)
+        return self._block.norm3(tokens_IPTC + self._block.mlp(tokens_IPTC))
 
 
-def _as_matrix(layer: Any, dtype: torch.dtype) -> nn.Module:
-    """The linear map of a pixel to its four successors, those outermost."""
-    weight = layer.weight.permute(2, 3, 1, 0).flatten(0, 2).to(dtype)  # [2 * 2 * out, in]
-    return linear(weight, layer.bias.repeat(4).to(dtype))
-
-
-def _scores(asking: Tensor, weight: Tensor, place: Tensor, positions: Tensor) -> Tensor:
-    """[I * P, H * T, N]: asking . (weight (position + its place)), per head.
+def _scores(x_IPHTD: Tensor, weight_HDC: Tensor, pe_HDN: Tensor, image_BNC: Tensor) -> Tensor:
+    """Attention scores [B, H * T, N]: ``x . (weight (image + image_pe))`` for each head.
 
     Args:
-        asking: [I, P, H, T, D].
-        weight: [H, D, C].
-        place: [H, D, N], weight times the places, already made.
-        positions: [I * P, N, C].
+        x_IPHTD: q or k of the tokens, scaled.
+        weight_HDC: of the projection of the image embedding to k or q.
+        pe_HDN: the positional encoding, projected.
+        image_BNC: the image embedding, not projected.
     """
-    moved = torch.einsum("iphtd,hdc->iphtc", asking, weight).flatten(2, 3).flatten(0, 1)
-    flat = asking.permute(2, 0, 1, 3, 4).flatten(1, 3).to(positions.dtype)  # [H, I * P * T, D]
-    placed = (flat @ place).unflatten(1, (len(positions), -1)).transpose(0, 1).flatten(1, 2)
-    return torch.baddbmm(placed, moved.to(positions.dtype), positions.transpose(1, 2))
+    x_in_image_space = torch.einsum("iphtd,hdc->iphtc", x_IPHTD, weight_HDC)
+    x_in_image_space = x_in_image_space.flatten(2, 3).flatten(0, 1)  # [B, H * T, C]
+    x = x_IPHTD.permute(2, 0, 1, 3, 4).flatten(1, 3).to(image_BNC.dtype)  # [H, B * T, D]
+    pe_scores = (x @ pe_HDN).unflatten(1, (len(image_BNC), -1)).transpose(0, 1).flatten(1, 2)
+    return torch.baddbmm(pe_scores, x_in_image_space.to(image_BNC.dtype), image_BNC.transpose(1, 2))
 
 
-def _per_head(weight: Tensor, heads: int) -> Tensor:
+def _weight_per_head(weight: Tensor, num_heads: int) -> Tensor:
     """[H * D, C] -> [H, D, C]"""
-    return weight.unflatten(0, (heads, -1))
+    return weight.unflatten(0, (num_heads, -1))
 
 
-def _split(x: Tensor, heads: int) -> Tensor:
+def _separate_heads(x: Tensor, num_heads: int) -> Tensor:
     """[..., S, H * D] -> [..., H, S, D]"""
-    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+    return x.unflatten(-1, (num_heads, -1)).transpose(-2, -3)

@@ -1,12 +1,13 @@
 """SAM's image encoder for batches of images, with less memory traffic than the published one.
 
-The same weights and the same function: windows are padded after the projection to queries, keys
-and values (of padding, these are the biases), and attention goes through torch's fused kernel
-with the decomposed relative positions as its bias, for a bounded number of heads at a time, where
-the published code writes every [heads, 4096, 4096] matrix four times over.
+The weights and the function are those of ``ImageEncoderViT``. Two things are done in another way.
+Window partition pads after the projection to q, k and v instead of before (padding is zero, so
+its q, k and v are the biases). Attention runs in torch's fused kernel, which takes the decomposed
+relative position embeddings as its mask, for a bounded number of heads at a time; the published
+code writes the [heads, 4096, 4096] attention scores to memory four times.
 
-Shapes: B images or windows, h and w their sides in patches, C the width, N = h * w, H heads of
-width D.
+Shapes: B images or windows, h and w their sides in patches, C the embedding width, N = h * w,
+H heads of width D.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-_BIAS_ELEMENTS = {"cpu": 1 << 25, "cuda": 1 << 28}
-"""Largest attention bias made at a time: what stays near the caches, or a gigabyte in float32."""
+_REL_POS_ELEMENTS = {"cpu": 1 << 25, "cuda": 1 << 28}
+"""Most elements of relative position scores at a time: 128 MiB in float32, on a GPU 1 GiB."""
 
 
 def encode(encoder: Any, images: Tensor) -> Tensor:
-    """Embeddings [B, C, h, w] of preprocessed images [B, 3, S, S].
+    """Image embeddings [B, C, h, w] of preprocessed images [B, 3, S, S].
 
-    ``encoder`` is segment-anything's ``ImageEncoderViT`` or any other module of that contract;
-    others are simply called.
+    ``encoder`` is segment-anything's ``ImageEncoderViT``; one without ``blocks`` (TinyViT) is
+    called as it is.
     """
     if not hasattr(encoder, "blocks"):
         return encoder(images)
@@ -33,88 +34,94 @@ def encode(encoder: Any, images: Tensor) -> Tensor:
     if encoder.pos_embed is not None:
         x = x + encoder.pos_embed
     for block in encoder.blocks:
-        x = x + _attend(block, block.norm1(x))
+        x = x + _window_attention(block, block.norm1(x))
         x = x + block.mlp(block.norm2(x))
     return encoder.neck(x.permute(0, 3, 1, 2))
 
 
-def _attend(block: Any, x: Tensor) -> Tensor:
-    """Attention of one block, [B, h, w, C] -> the same; in windows where the block has them."""
-    attention, side = block.attn, block.window_size
+def _window_attention(block: Any, x: Tensor) -> Tensor:
+    """[B, h, w, C] -> the same; within windows, or global where ``window_size`` is 0."""
+    attention, window_size = block.attn, block.window_size
     _, height, width, _ = x.shape
-    projected = attention.qkv(x)  # [B, h, w, 3 * C]
-    if side:
-        projected = _windows(projected, side, attention.qkv.bias)
-    seen = _attention(attention, projected)
-    if side:
-        seen = _whole(seen, side, height, width)
-    return attention.proj(seen)
+    qkv = attention.qkv(x)  # [B, h, w, 3 * C]
+    if window_size:
+        qkv = _window_partition(qkv, window_size, attention.qkv.bias)
+    out = _attention(attention, qkv)
+    if window_size:
+        out = _window_unpartition(out, window_size, height, width)
+    return attention.proj(out)
 
 
-def _windows(projected: Tensor, side: int, padding: Tensor) -> Tensor:
-    """[B, h, w, 3C] -> [B * windows, side, side, 3C]; what lies outside holds ``padding``."""
-    images, height, width, channels = projected.shape
-    rows, columns = -(-height // side), -(-width // side)
-    if (rows * side, columns * side) != (height, width):
-        whole = padding.to(projected.dtype).expand(images, rows * side, columns * side, -1).clone()
-        whole[:, :height, :width] = projected
-        projected = whole
-    cut = projected.view(images, rows, side, columns, side, channels)
-    return cut.transpose(2, 3).reshape(-1, side, side, channels)
+def _window_partition(qkv: Tensor, window_size: int, padding: Tensor) -> Tensor:
+    """[B, h, w, 3C] -> [B * windows, window_size, window_size, 3C]; ``padding`` [3C] fills up."""
+    batch, height, width, channels = qkv.shape
+    rows, columns = -(-height // window_size), -(-width // window_size)
+    padded_height, padded_width = rows * window_size, columns * window_size
+    if (padded_height, padded_width) != (height, width):
+        padded = padding.to(qkv.dtype).expand(batch, padded_height, padded_width, -1).clone()
+        padded[:, :height, :width] = qkv
+        qkv = padded
+    windows = qkv.view(batch, rows, window_size, columns, window_size, channels)
+    return windows.transpose(2, 3).reshape(-1, window_size, window_size, channels)
 
 
-def _whole(windows: Tensor, side: int, height: int, width: int) -> Tensor:
-    """The inverse of :func:`_windows`, without what lay outside."""
-    rows, columns = -(-height // side), -(-width // side)
-    cut = windows.view(-1, rows, columns, side, side, windows.shape[-1])
-    joined = cut.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    return joined[:, :height, :width]
+def _window_unpartition(windows: Tensor, window_size: int, height: int, width: int) -> Tensor:
+    """The inverse of :func:`_window_partition`, without the padding."""
+    rows, columns = -(-height // window_size), -(-width // window_size)
+    windows = windows.view(-1, rows, columns, window_size, window_size, windows.shape[-1])
+    padded = windows.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+    return padded[:, :height, :width]
 
 
-def _attention(attention: Any, projected: Tensor) -> Tensor:
+def _attention(attention: Any, qkv: Tensor) -> Tensor:
     """[B, h, w, 3C] -> [B, h, w, C] before the output projection."""
-    count, height, width, _ = projected.shape
-    split = projected.view(count, height * width, 3, attention.num_heads, -1)
-    queries, keys, values = split.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, N, D]
+    batch, height, width, _ = qkv.shape
+    qkv = qkv.view(batch, height * width, 3, attention.num_heads, -1)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each [B, H, N, D]
     if not attention.use_rel_pos:
-        seen = functional.scaled_dot_product_attention(queries, keys, values)
+        out = functional.scaled_dot_product_attention(q, k, v)
     else:
-        seen = _with_positions(attention, queries, keys, values, (height, width))
-    return seen.transpose(1, 2).reshape(count, height, width, -1)
+        out = _attention_with_rel_pos(attention, q, k, v, (height, width))
+    return out.transpose(1, 2).reshape(batch, height, width, -1)
 
 
-def _with_positions(
-    attention: Any, queries: Tensor, keys: Tensor, values: Tensor, shape: tuple[int, int]
+def _attention_with_rel_pos(
+    attention: Any, q: Tensor, k: Tensor, v: Tensor, size: tuple[int, int]
 ) -> Tensor:
-    """Attention whose scores carry decomposed relative positions (SAM, section A)."""
-    count, heads, length, _ = queries.shape
-    vertical = _table(attention.rel_pos_h, shape[0]).to(queries.dtype)  # [h, h, D]
-    horizontal = _table(attention.rel_pos_w, shape[1]).to(queries.dtype)
-    limit = _BIAS_ELEMENTS.get(queries.device.type, _BIAS_ELEMENTS["cuda"])
-    heads_at_once = max(1, min(heads, limit // length**2))
-    images_at_once = max(1, limit // (heads_at_once * length**2))
-    seen = torch.empty_like(values)
-    for first in range(0, count, images_at_once):
-        for head in range(0, heads, heads_at_once):
-            part = (slice(first, first + images_at_once), slice(head, head + heads_at_once))
-            q = queries[part].unflatten(2, shape)  # [B, H, h, w, D]
-            rows = torch.einsum("bnhwd,hkd->bnhwk", q, vertical)
-            columns = torch.einsum("bnhwd,wkd->bnhwk", q, horizontal)
-            bias = rows.unsqueeze(-1) + columns.unsqueeze(-2)  # [B, H, h, w, h, w]
-            seen[part] = functional.scaled_dot_product_attention(
-                queries[part],
-                keys[part],
-                values[part],
-                attn_mask=bias.flatten(4, 5).flatten(2, 3),
-            )
-    return seen
+    """Attention [B, H, N, D] with decomposed relative positions (SAM, section A).
 
-
-def _table(embeddings: Tensor, side: int) -> Tensor:
-    """[2 * side - 1, D] -> [side, side, D]: the embedding of every distance.
-
-    The published code stretches tables of other lengths; glit builds models with fitting ones.
+    Args:
+        attention: the published module.
+        q: [B, H, N, D], as are k and v.
+        k: keys.
+        v: values.
+        size: h and w.
     """
-    assert len(embeddings) == 2 * side - 1, f"{len(embeddings)} distances for {side} positions"
-    index = torch.arange(side, device=embeddings.device)
-    return embeddings[index[:, None] - index[None, :] + side - 1]
+    batch, num_heads, length, _ = q.shape
+    rel_pos_h = _rel_pos_table(attention.rel_pos_h, size[0]).to(q.dtype)  # [h, h, D]
+    rel_pos_w = _rel_pos_table(attention.rel_pos_w, size[1]).to(q.dtype)  # [w, w, D]
+    limit = _REL_POS_ELEMENTS.get(q.device.type, _REL_POS_ELEMENTS["cuda"])
+    heads_at_once = max(1, min(num_heads, limit // length**2))
+    images_at_once = max(1, limit // (heads_at_once * length**2))
+    out = torch.empty_like(v)
+    for image in range(0, batch, images_at_once):
+        for head in range(0, num_heads, heads_at_once):
+            part = (slice(image, image + images_at_once), slice(head, head + heads_at_once))
+            q_map = q[part].unflatten(2, size)  # [B, H, h, w, D]
+            scores_h = torch.einsum("bnhwd,hkd->bnhwk", q_map, rel_pos_h)
+            scores_w = torch.einsum("bnhwd,wkd->bnhwk", q_map, rel_pos_w)
+            scores = scores_h.unsqueeze(-1) + scores_w.unsqueeze(-2)  # [B, H, h, w, h, w]
+            out[part] = functional.scaled_dot_product_attention(
+                q[part], k[part], v[part], attn_mask=scores.flatten(4, 5).flatten(2, 3)
+            )
+    return out
+
+
+def _rel_pos_table(rel_pos: Tensor, side: int) -> Tensor:
+    """[2 * side - 1, D] -> [side, side, D]: the embedding of the offset of every two positions.
+
+    The published ``get_rel_pos`` interpolates tables of other lengths; ``build_sam`` makes none.
+    """
+    assert len(rel_pos) == 2 * side - 1, f"{len(rel_pos)} offsets for {side} positions"
+    index = torch.arange(side, device=rel_pos.device)
+    return rel_pos[index[:, None] - index[None, :] + side - 1]

@@ -1,10 +1,9 @@
-"""Segment-anything models of any size, built from a small config and kept as safetensors.
+"""Segment-anything models: built from a config, saved as safetensors, loaded.
 
-The published builders know three sizes and read pickles; here a frozen config gives the shape, so
-that a small model, MobileSAM and ViT-H are the same code, and a folder holds
-``model.safetensors`` beside ``config.json``, which also carries the automatic-mask thresholds
-fitted to the weights (Segment Anything, Kirillov et al. 2023, sections 3 and B). The published
-files, which are pickles, are read by :func:`load_checkpoint`.
+A model folder holds ``model.safetensors`` and ``config.json``: the shape of the model
+(:class:`SamConfig`) and the automatic-mask thresholds fitted to its weights
+(:class:`MaskThresholds`; Segment Anything, Kirillov et al. 2023, sections 3 and B). The published
+checkpoints, which are pickles, are read by :func:`load_checkpoint`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class SamConfig:
     """The shape of a segment-anything model."""
 
     encoder: Literal["vit", "tiny_vit"] = "vit"
-    """``tiny_vit`` is MobileSAM's, in its published shape with patches of 16: of the fields
-    down to ``use_rel_pos`` it takes ``image_size`` alone."""
+    """``vit`` is ``ImageEncoderViT``. ``tiny_vit`` is MobileSAM's encoder, whose published shape is
+    fixed: of the fields down to ``use_rel_pos`` only ``image_size`` has an effect."""
     image_size: int = 1024
     """Side of the square input in pixels."""
     patch_size: int = 16
@@ -39,12 +38,13 @@ class SamConfig:
     depth: int = 12
     num_heads: int = 12
     global_attn_indexes: tuple[int, ...] = (2, 5, 8, 11)
-    """Blocks with global attention; the others use windows."""
+    """Blocks with global attention; the others have window attention."""
     window_size: int = 14
-    """Side of the attention window in patches; 0 makes every block global."""
+    """Side of the attention windows in patches; with 0 every block has global attention."""
     use_rel_pos: bool = True
+    """Decomposed relative position embeddings in the attention."""
     prompt_dim: int = 256
-    """Width of the image embedding, the prompt encoder and the decoder."""
+    """Width of the image embedding, the prompt embeddings and the mask decoder."""
     decoder_mlp_dim: int = 2048
     decoder_num_heads: int = 8
     iou_head_dim: int = 256
@@ -74,30 +74,32 @@ PRESETS: dict[str, SamConfig] = {
         pixel_std=(127.5, 127.5, 127.5),
     ),
 }
-"""The published sizes, and the mini pack's."""
+"""``vit_b``, ``vit_l``, ``vit_h`` and ``mobile_sam`` are published; ``mini`` is glit's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskThresholds:
-    """Settings of automatic masks that belong to the weights; the defaults are the paper's."""
+    """Arguments of ``SamAutomaticMaskGenerator`` that belong to the weights, with its defaults."""
 
     points_per_side: int = 32
-    """Of the grid of prompts; three masks a point."""
+    """The grid has the square of this many point prompts; each gives three masks."""
     pred_iou_thresh: float = 0.88
-    """Masks must be better than this by the model's own estimate."""
+    """Masks with a predicted IoU up to this are dropped."""
     stability_score_thresh: float = 0.95
-    """Least IoU of a mask cut a little higher with the same cut a little lower."""
+    """Masks with a stability score below this are dropped."""
     stability_score_offset: float = 1.0
-    """That little, in logits."""
+    """In logits. The stability score is the IoU of the mask binarised at the mask threshold plus
+    this with the mask binarised at the mask threshold minus this."""
     box_nms_thresh: float = 0.7
-    """Of two masks whose boxes overlap more (IoU), the better one stays."""
+    """Non-maximum suppression: of two masks whose boxes have a higher IoU, the one with the lower
+    predicted IoU is dropped."""
 
 
 def build_sam(config: SamConfig) -> Sam:
-    """An untrained model of this shape, in evaluation mode.
+    """A model with random weights, in evaluation mode.
 
     Raises:
-        MissingExtraError: when segment-anything is not installed
+        MissingExtraError: segment-anything is not installed.
     """
     try:
         from segment_anything.modeling import MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
@@ -106,13 +108,13 @@ def build_sam(config: SamConfig) -> Sam:
             "segment-anything", extra="sam", needed_for="propose.backend = 'sam'"
         ) from error
     side = config.image_size // config.patch_size
-    prompts = PromptEncoder(
+    prompt_encoder = PromptEncoder(
         embed_dim=config.prompt_dim,
         image_embedding_size=(side, side),
         input_image_size=(config.image_size, config.image_size),
         mask_in_chans=16,
     )
-    decoder = MaskDecoder(
+    mask_decoder = MaskDecoder(
         num_multimask_outputs=3,
         transformer=TwoWayTransformer(
             depth=2,
@@ -125,16 +127,16 @@ def build_sam(config: SamConfig) -> Sam:
         iou_head_hidden_dim=config.iou_head_dim,
     )
     model = Sam(
-        image_encoder=_encoder(config),
-        prompt_encoder=prompts,
-        mask_decoder=decoder,
+        image_encoder=_image_encoder(config),
+        prompt_encoder=prompt_encoder,
+        mask_decoder=mask_decoder,
         pixel_mean=list(config.pixel_mean),
         pixel_std=list(config.pixel_std),
     )
     return model.eval()
 
 
-def _encoder(config: SamConfig) -> Any:
+def _image_encoder(config: SamConfig) -> Any:
     if config.encoder == "tiny_vit":
         from glit.backends.sam.tiny_vit import TinyViT
 
@@ -162,7 +164,7 @@ def _encoder(config: SamConfig) -> Any:
 def save_sam(
     model: Sam, config: SamConfig, folder: Path, *, thresholds: MaskThresholds | None = None
 ) -> None:
-    """Write the weights in fp16 and the config; both are read back by :func:`load_sam`."""
+    """Write a folder for :func:`load_sam`; floating-point weights are rounded to float16."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -185,7 +187,7 @@ def read_sam_config(folder: Path) -> tuple[SamConfig, MaskThresholds]:
     """The shape and the thresholds of a saved model.
 
     Raises:
-        WeightsError: when the file is missing or is not of this format
+        WeightsError: ``config.json`` is missing or has another format.
     """
     path = folder / CONFIG_NAME
     try:
@@ -202,8 +204,8 @@ def read_sam_config(folder: Path) -> tuple[SamConfig, MaskThresholds]:
             "save the model again with glit.backends.sam.model.save_sam"
         ) from error
     return (
-        SamConfig(**_known(SamConfig, shape, path)),
-        MaskThresholds(**_known(MaskThresholds, thresholds, path)),
+        SamConfig(**_checked(SamConfig, shape, path)),
+        MaskThresholds(**_checked(MaskThresholds, thresholds, path)),
     )
 
 
@@ -211,7 +213,8 @@ def load_sam(folder: Path) -> tuple[Sam, SamConfig, MaskThresholds]:
     """A saved model in float32 and evaluation mode, with its config and thresholds.
 
     Raises:
-        WeightsError: when weights are missing, half downloaded, or of another shape
+        WeightsError: a file is missing or incomplete, or the weights have another shape than
+            the config says.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -235,6 +238,7 @@ def load_sam(folder: Path) -> tuple[Sam, SamConfig, MaskThresholds]:
     return model.eval(), config, thresholds
 
 
+# a weight of each image encoder, by which its checkpoints are recognised
 _TINY_VIT_KEY = "image_encoder.patch_embed.seq.0.c.weight"
 _VIT_KEY = "image_encoder.patch_embed.proj.weight"
 _UNREADABLE = (
@@ -250,18 +254,18 @@ _UNREADABLE = (
 
 
 def load_checkpoint(path: Path) -> Sam:
-    """A published ``sam_vit_{b,l,h}*.pth`` or ``mobile_sam.pt``, told by its own weights.
+    """A published ``sam_vit_{b,l,h}*.pth`` or ``mobile_sam.pt``, recognised by its weights' names.
 
-    The file is a pickle; it is read as plain tensors, without running code.
+    The file is a pickle; it is read with ``weights_only``, which runs no code of the file.
 
     Raises:
-        WeightsError: when the file is not one of these
+        WeightsError: the file is not one of these.
     """
     import torch
 
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-        model = build_sam(_published(weights))
+        model = build_sam(_checkpoint_config(weights))
         model.load_state_dict(_without_classifier(weights))
     except _UNREADABLE as error:
         raise WeightsError(
@@ -271,7 +275,7 @@ def load_checkpoint(path: Path) -> Sam:
     return model
 
 
-def _published(weights: dict[str, Any]) -> SamConfig:
+def _checkpoint_config(weights: dict[str, Any]) -> SamConfig:
     if _TINY_VIT_KEY in weights:
         return PRESETS["mobile_sam"]
     width = int(weights[_VIT_KEY].shape[0])
@@ -285,8 +289,8 @@ def _without_classifier(weights: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in weights.items() if not name.startswith(unused)}
 
 
-def _known(kind: type, values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The values with lists made tuples, once every key is known to ``kind``."""
+def _checked(kind: type, values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Arguments of the dataclass ``kind``, lists as tuples; an unknown key is a WeightsError."""
     names = {field.name for field in fields(kind)}
     unknown = sorted(set(values) - names)
     if unknown:

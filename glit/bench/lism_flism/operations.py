@@ -69,7 +69,7 @@ def sam_image(sam: Any, num_points: int) -> dict[str, float]:
     """Segment-anything on one image: the encoder once, the decoder for every point.
 
     Counted in glit's order of operations, which needs fewer than the published one (windows
-    padded after the projections, the decoder's projections on the tokens' side).
+    padded after the projection to q, k and v; the decoder's projections applied to the tokens).
 
     Args:
         sam: a ``segment_anything.modeling.Sam`` with a ViT.
@@ -101,19 +101,20 @@ def _sam_encoder(encoder: Any) -> float:
 
 def _sam_point(sam: Any) -> float:
     decoder, side = sam.mask_decoder, sam.image_encoder.img_size
-    places = (side // sam.image_encoder.patch_embed.proj.weight.shape[2]) ** 2
+    positions = (side // sam.image_encoder.patch_embed.proj.weight.shape[2]) ** 2
     attention = decoder.transformer.layers[0].cross_attn_token_to_image
     width, heads = decoder.transformer_dim, attention.num_heads
-    # one product of all places with what the tokens ask or tell, in the full width for each head,
-    # and the same in the width of the heads alone
-    full = 2 * heads * _POINT_TOKENS * places * width
-    narrow = 2 * _POINT_TOKENS * places * attention.internal_dim
-    # first layer: places still shared; second: scores and values both ways; last: tokens only
+    # a product of the tokens with the image embedding: not projected (its full width for each
+    # head), and projected (the width of a head for each head)
+    full = 2 * heads * _POINT_TOKENS * positions * width
+    narrow = 2 * _POINT_TOKENS * positions * attention.internal_dim
+    # first layer: three projected products and the update of the image embedding; second: scores
+    # and values in both directions, positional encodings projected; final: token to image alone
     total = (3 * narrow + full) + (4 * full + 2 * narrow) + (2 * full + narrow)
     first, second = decoder.output_upscaling[0].weight, decoder.output_upscaling[3].weight
-    upscaling = 8 * places * first.shape[0] * first.shape[1]
-    upscaling += 8 * 4 * places * second.shape[0] * second.shape[1]
-    return float(total + upscaling + 2 * _NUM_MASKS * 16 * places * second.shape[1])
+    upscaling = 8 * positions * first.shape[0] * first.shape[1]
+    upscaling += 8 * 4 * positions * second.shape[0] * second.shape[1]
+    return float(total + upscaling + 2 * _NUM_MASKS * 16 * positions * second.shape[1])
 
 
 def matrix_rate(device: Any, precision: str, side: int) -> Rate:

@@ -1,0 +1,70 @@
+"""Masks of one image on the device: boxes, scores and areas, computed from full-size mask logits.
+
+Shape suffixes: K masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masks:
+    """K masks of one image, on the device."""
+
+    boxes_K4: Tensor
+    """int64 x0, y0, x1, y1 in the image's pixels; ends are the last pixels, as published."""
+    predicted_iou_K: Tensor
+    stability_score_K: Tensor
+    area_px_K: Tensor
+    """int32."""
+
+
+def no_masks(device: torch.device) -> Masks:
+    """K = 0."""
+    empty = torch.zeros(0, device=device)
+    return Masks(
+        boxes_K4=torch.zeros(0, 4, dtype=torch.int64, device=device),
+        predicted_iou_K=empty,
+        stability_score_K=empty,
+        area_px_K=torch.zeros(0, dtype=torch.int32, device=device),
+    )
+
+
+def concatenate(parts: Sequence[Masks]) -> Masks:
+    """The masks of several batches of points."""
+    return Masks(
+        boxes_K4=torch.cat([part.boxes_K4 for part in parts]),
+        predicted_iou_K=torch.cat([part.predicted_iou_K for part in parts]),
+        stability_score_K=torch.cat([part.stability_score_K for part in parts]),
+        area_px_K=torch.cat([part.area_px_K for part in parts]),
+    )
+
+
+def area_px(logits: Tensor, threshold: float) -> Tensor:
+    """Pixels above a threshold, int32 [K].
+
+    Rows are summed first, as int16; they have at most 4,000 pixels (``shrink_large``).
+    """
+    return (logits > threshold).sum(-1, dtype=torch.int16).sum(-1, dtype=torch.int32)
+
+
+def mask_to_box(logits: Tensor, threshold: float) -> Tensor:
+    """First and last column and row above the threshold, int64 [K, 4]; zeros for empty masks."""
+    columns = (logits.amax(dim=-2) > threshold).int()  # [K, width]
+    rows = (logits.amax(dim=-1) > threshold).int()  # [K, height]
+    width, height = columns.shape[-1], rows.shape[-1]
+    boxes = torch.stack(
+        [
+            columns.argmax(dim=-1),
+            rows.argmax(dim=-1),
+            width - 1 - columns.flip(-1).argmax(dim=-1),
+            height - 1 - rows.flip(-1).argmax(dim=-1),
+        ],
+        dim=-1,
+    )
+    return boxes * rows.any(dim=-1, keepdim=True)
