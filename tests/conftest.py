@@ -31,6 +31,14 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture
+def fresh_verdicts(monkeypatch):
+    """Fast paths are checked again, and what is found here is forgotten."""
+    from glit.backends import fast_path
+
+    monkeypatch.setattr(fast_path, "_verdicts", {})
+
+
 @pytest.fixture(scope="session")
 def scenes(tmp_path_factory) -> Path:
     """24 scenes with captions and ground truth; do not write into it."""

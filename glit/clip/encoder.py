@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from glit.clip.preprocess import vision_side
 from glit.clip.text_rows import TextRows
+from glit.clip.text_tokens import rows_agree, tokens_alone, tokens_in_rows
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -40,6 +41,7 @@ class ClipEncoder(nn.Module):
         self.grid = self.side // self.patch_size
         self.width = int(model.text_projection.out_features)
         """D, the width of the shared space."""
+        self._text_tokens = tokens_in_rows if rows_agree(model.text_model) else tokens_alone
         self.mean_3: Tensor
         self.std_3: Tensor
         self.register_buffer("mean_3", torch.tensor(mean) * 255, persistent=False)
@@ -71,20 +73,10 @@ class ClipEncoder(nn.Module):
         The embedding is that of the end token, the last of each text.
         """
         tower = self.clip.text_model
-        hidden = tower.embeddings(input_ids=texts.input_ids_RW, position_ids=texts.position_ids_RW)
-        mask = texts.attention_mask()
-        if tower.config._attn_implementation == "eager":
-            lowest = torch.finfo(hidden.dtype).min
-            mask = torch.zeros(mask.shape, dtype=hidden.dtype, device=mask.device).masked_fill(
-                ~mask, lowest
-            )
-        hidden = tower.encoder(
-            inputs_embeds=hidden, attention_mask=mask, is_causal=False
-        ).last_hidden_state
-        flat = hidden.flatten(0, 1)
-        ends = tower.final_layer_norm(flat[texts.offset_T + texts.length_T - 1])
-        embedding_TD = F.normalize(self.clip.text_projection(ends).float(), dim=-1)
-        return flat, embedding_TD
+        tokens_XH = self._text_tokens(tower, texts)
+        ends_TH = tower.final_layer_norm(tokens_XH[texts.offset_T + texts.length_T - 1])
+        embedding_TD = F.normalize(self.clip.text_projection(ends_TH).float(), dim=-1)
+        return tokens_XH, embedding_TD
 
     def project_patches(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
         """Vision tokens (pooled or not) into the shared space, normalised."""

@@ -80,16 +80,18 @@ def write_model(
     for name in TOKENIZER_FILES:
         if (start / name).is_file():
             shutil.copyfile(start / name, folder / name)
-    window = model.text_model.embeddings.position_embedding.num_embeddings
+    text_config: Any = model.config.text_config
+    context = text_config.max_position_embeddings
     tokenizer_config = folder / "tokenizer_config.json"
     if tokenizer_config.is_file():
         values = json.loads(tokenizer_config.read_text(encoding="utf-8"))
-        write_json(tokenizer_config, {**values, "model_max_length": window})
+        write_json(tokenizer_config, {**values, "model_max_length": context})
     write_json(folder / "preprocessor_config.json", _preprocessor_config(model, preprocessing))
 
 
 def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict[str, Any]:
-    side = model.vision_model.embeddings.image_size
+    vision_config: Any = model.config.vision_config
+    side = vision_config.image_size
     cropped = preprocessing.fit == "centre-crop"
     return {
         "image_processor_type": "CLIPImageProcessor",

@@ -85,11 +85,11 @@ def vision_side(model: CLIPModel) -> tuple[int, int]:
 
     Raises WeightsError for a model whose input is smaller than a patch.
     """
-    embeddings: Any = model.vision_model.embeddings
-    side, patch = int(embeddings.image_size), int(embeddings.patch_size)
+    vision: Any = model.config.vision_config
+    side, patch = int(vision.image_size), int(vision.patch_size)
     if side < patch:
         raise WeightsError(
-            f"model {model.config._name_or_path or 'CLIPModel'}: image size {side} is smaller "
+            f"model {model.config.name_or_path or 'CLIPModel'}: image size {side} is smaller "
             f"than its patch of {patch} pixels; check its config.json"
         )
     return side, patch

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import types
+from importlib.metadata import version
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from glit.backends.fast_path import FastPathWarning
 from glit.backends.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
 
 
@@ -45,3 +50,46 @@ def test_other_precisions_stay_as_they_are():
     model = nn.Sequential(layer)
     use_onednn(model)
     assert model[0] is layer
+
+
+def a_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4, bias=False))
+
+
+def raising(*_):
+    raise TypeError("another signature")
+
+
+@pytest.mark.parametrize("name", ["_linear_pointwise", "_reorder_linear_weight"])
+@pytest.mark.parametrize("change", ["raises", "gives other numbers", "is gone"])
+def test_with_another_torch_the_layers_stay(monkeypatch, fresh_verdicts, name, change):
+    real = getattr(torch.ops.mkldnn, name)
+    if name == "_linear_pointwise":
+        others = lambda *arguments: real(*arguments) * 1.001  # noqa: E731
+    else:
+        others = lambda weight: real(weight * 1.001)  # noqa: E731
+    if change == "is gone":
+        namespace = types.SimpleNamespace(_linear_pointwise=real, _reorder_linear_weight=real)
+        delattr(namespace, name)
+        monkeypatch.setattr(torch.ops, "mkldnn", namespace)
+    else:
+        monkeypatch.setattr(torch.ops.mkldnn, name, raising if change == "raises" else others)
+    model, x = a_model(), torch.randn(3, 8)
+    wanted = model(x)
+    with pytest.warns(FastPathWarning, match=f"with torch {re.escape(version('torch'))}") as seen:
+        use_onednn(model)
+        use_onednn(a_model())
+        layer = linear(torch.ones(2, 8), torch.zeros(2))
+    assert len(seen) == 1
+    assert {type(module) for module in model} == {nn.Linear, nn.GELU} and type(layer) is nn.Linear
+    assert torch.equal(model(x), wanted)
+
+
+def test_a_layer_with_nan_stays_and_says_nothing_of_others(fresh_verdicts):
+    model = a_model()
+    with torch.no_grad():
+        model[0].weight[0] = float("nan")
+    with pytest.warns(FastPathWarning, match="cannot be checked"):
+        use_onednn(model)
+    assert [type(layer) for layer in model] == [nn.Linear, nn.GELU, OneDnnLinear]

@@ -19,7 +19,6 @@ Shape suffixes:
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,8 +29,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from glit.backends.sam.decoder import PointDecoder, ProjectedImages
-from glit.backends.sam.encoder import encode
+from glit.backends.sam.checks import decoder_agrees, encoder_agrees
+from glit.backends.sam.decoder import PointDecoder, ProjectedImages, published_decoder
+from glit.backends.sam.encoder import encode, no_tf32_convolutions, published_encoder
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks
 from glit.backends.sam.model import MaskThresholds
 from glit.images import Pixels
@@ -102,14 +102,16 @@ class AutomaticMasks:
 
         self.model = model
         self._thresholds = thresholds
-        self._exact = exact
+        self._exact = exact or not decoder_agrees(model)
         self._dtype = dtype
         self._device = model.device
         self._resize = ResizeLongestSide(model.image_encoder.img_size)
         self._point_grid = build_point_grid(thresholds.points_per_side)
         with torch.inference_mode():
-            self._decoder = None if exact else PointDecoder(model, dtype)
-        self._encode: Any = torch.compile(encode) if compiled else encode
+            self._decoder = None if self._exact else PointDecoder(model, dtype)
+        fast = not self._exact and encoder_agrees(model.image_encoder)
+        run = encode if fast else published_encoder
+        self._encode: Any = torch.compile(run) if compiled else run
 
     def __call__(self, images: Sequence[Pixels]) -> list[MaskBoxes]:
         """The masks of each image; none for an image whose shorter side would be resized to zero
@@ -154,7 +156,7 @@ class AutomaticMasks:
         assert self._decoder is not None
         pixels_I3SS = torch.stack([image.pixels_3SS for image in images])
         mixed = self._dtype != torch.float32
-        with torch.autocast(self._device.type, self._dtype, enabled=mixed), _no_tf32_convolutions():
+        with torch.autocast(self._device.type, self._dtype, enabled=mixed), no_tf32_convolutions():
             embedding = self._encode(self.model.image_encoder, pixels_I3SS)
         points_IP2 = torch.stack([image.points_P2 for image in images])
         masks: list[list[Masks]] = [[] for _ in images]
@@ -189,23 +191,12 @@ class AutomaticMasks:
 
     def _generate_exact(self, images: list[_PreparedImage]) -> list[Masks]:
         """As :meth:`_generate`, by the published modules in the published batches."""
-        model = self.model
         masks = []
         for image in images:
-            embedding = model.image_encoder(image.pixels_3SS[None])
+            embedding = published_encoder(self.model.image_encoder, image.pixels_3SS[None])
             batches = []
             for points_P2 in image.points_P2.split(_EXACT_POINTS_PER_BATCH):
-                labels = torch.ones(len(points_P2), 1, dtype=torch.int, device=self._device)
-                sparse, dense = model.prompt_encoder(
-                    points=(points_P2[:, None], labels), boxes=None, masks=None
-                )
-                logits_PMhw, predicted_iou_PM = model.mask_decoder(
-                    image_embeddings=embedding,
-                    image_pe=model.prompt_encoder.get_dense_pe(),
-                    sparse_prompt_embeddings=sparse,
-                    dense_prompt_embeddings=dense,
-                    multimask_output=True,
-                )
+                logits_PMhw, predicted_iou_PM = published_decoder(self.model, embedding, points_P2)
                 selected_PM = self._above_iou_threshold(predicted_iou_PM)
                 batches.append(
                     self._filter_and_box(
@@ -288,17 +279,3 @@ class AutomaticMasks:
             stability_score=masks.stability_score_K[kept].cpu().numpy(),
             area_px=masks.area_px_K[kept].cpu().numpy(),
         )
-
-
-@contextlib.contextmanager
-def _no_tf32_convolutions() -> Iterator[None]:
-    """Convolutions in float32 on a GPU, where torch lets cuDNN round to TF32 by default.
-
-    TF32 would change boxes (docs/experiments.md); most of MobileSAM's encoder is convolutions.
-    """
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before

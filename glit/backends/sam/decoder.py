@@ -148,7 +148,9 @@ class PointDecoder:
         """
         num_images, num_points = points_IP2.shape[:2]
         labels = torch.ones(num_images * num_points, 1, device=points_IP2.device)
-        sparse = self._prompt_encoder._embed_points(points_IP2.reshape(-1, 1, 2), labels, pad=True)
+        sparse, _ = self._prompt_encoder(
+            points=(points_IP2.reshape(-1, 1, 2), labels), boxes=None, masks=None
+        )
         sparse = sparse.view(num_images, num_points, 2, -1)
         output_tokens = self._output_tokens_TC.expand(num_images, num_points, -1, -1)
         return torch.cat([output_tokens, sparse], dim=2)
@@ -302,6 +304,23 @@ class _TwoWayBlock:
     def _mlp(self, tokens_IPTC: Tensor) -> Tensor:
         tokens_IPTC = self._block.norm2(tokens_IPTC)
         return self._block.norm3(tokens_IPTC + self._block.mlp(tokens_IPTC))
+
+
+def published_decoder(
+    model: Sam, embedding_1Chw: Tensor, points_P2: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mask logits [P, M, 4h, 4w] and predicted IoUs [P, M] by segment-anything's own modules."""
+    labels = torch.ones(len(points_P2), 1, dtype=torch.int, device=points_P2.device)
+    sparse, dense = model.prompt_encoder(
+        points=(points_P2[:, None], labels), boxes=None, masks=None
+    )
+    return model.mask_decoder(
+        image_embeddings=embedding_1Chw,
+        image_pe=model.prompt_encoder.get_dense_pe(),
+        sparse_prompt_embeddings=sparse,
+        dense_prompt_embeddings=dense,
+        multimask_output=True,
+    )
 
 
 def _scores(x_IPHTD: Tensor, weight_HDC: Tensor, pe_HDN: Tensor, image_BNC: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ H heads of width D.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -37,6 +39,25 @@ def encode(encoder: Any, images: Tensor) -> Tensor:
         x = x + _window_attention(block, block.norm1(x))
         x = x + block.mlp(block.norm2(x))
     return encoder.neck(x.permute(0, 3, 1, 2))
+
+
+def published_encoder(encoder: Any, images: Tensor) -> Tensor:
+    """As :func:`encode`, by segment-anything's own module."""
+    return encoder(images)
+
+
+@contextlib.contextmanager
+def no_tf32_convolutions() -> Iterator[None]:
+    """Convolutions in float32 on a GPU, where torch lets cuDNN round to TF32 by default.
+
+    TF32 would change boxes (docs/experiments.md); most of MobileSAM's encoder is convolutions.
+    """
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 def _window_attention(block: Any, x: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def build_sam(config: SamConfig) -> Sam:
         iou_head_hidden_dim=config.iou_head_dim,
     )
     model = Sam(
-        image_encoder=_image_encoder(config),
+        image_encoder=build_image_encoder(config),
         prompt_encoder=prompt_encoder,
         mask_decoder=mask_decoder,
         pixel_mean=list(config.pixel_mean),
@@ -136,7 +136,8 @@ def build_sam(config: SamConfig) -> Sam:
     return model.eval()
 
 
-def _image_encoder(config: SamConfig) -> Any:
+def build_image_encoder(config: SamConfig) -> Any:
+    """The image encoder alone, with random weights."""
     if config.encoder == "tiny_vit":
         from glit.backends.sam.tiny_vit import TinyViT
 
