@@ -1,3 +1,3 @@
-"""Models behind small protocols. Backends know nothing of stages."""
+"""Models behind the protocols of :mod:`glit.backends.protocols`; no backend imports a stage."""
 
 from __future__ import annotations

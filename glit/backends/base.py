@@ -1,4 +1,4 @@
-"""What a backend says of itself before it is made, and what every backend with a model is told."""
+"""The options of every backend with a model, and the description of a backend that stages read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Reads = Literal["pixels", "file", "nothing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """What every backend with a model is told; the tables of stages build on it."""
+    """Options of every backend with a model; the configurations of stages inherit them."""
 
     model: str
     """Name in manifests/weights.toml, a hub id, a folder or a file."""
@@ -31,48 +31,53 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """A backend as its stage and the plan of a build see it. Stands beside the class it makes."""
+    """What stages and the plan of a build know of a backend without making it.
+
+    Each backend has one, in the module of its class.
+    """
 
     make: Callable[..., Any]
-    """Makes it in the worker; its arguments are those of the stage's other backends."""
+    """Constructs the backend, in a worker; all backends of a stage take the same arguments."""
     reads: Reads = "pixels"
-    """What it is given of a sample: decoded pixels, a text file beside the image, or no more than
-    the record itself."""
+    """What it reads of a sample beside its record: decoded pixels, a text file beside the image,
+    or nothing."""
     beside: str = ""
-    """Suffix of that file: ``.txt`` is read from NAME.txt beside NAME.jpg."""
+    """Suffix of that text file: with ``.txt``, NAME.txt is read beside NAME.jpg."""
     measures_area: bool = False
-    """Proposers: whether it keeps to ``min_area`` and ``max_area`` itself, by masks; boxes are
-    then not measured again."""
+    """Proposers: whether it applies ``min_area`` and ``max_area`` itself, to the areas of masks;
+    the stage then does not apply them to the areas of boxes."""
     needs_model: bool = True
     """Whether ``config.model`` names weights that it loads."""
     auto_precision: Mapping[str, Precision] = field(default_factory=lambda: {"cuda": "bfloat16"})
-    """What ``precision = "auto"`` means, by device; float32 where nothing is said."""
+    """The precision for ``precision = "auto"``, by device; float32 for devices not listed."""
     process_bytes: int = 1_200_000_000
-    """Memory of a worker beside three times its weights: libraries, and what it works on."""
+    """Memory of a worker in bytes, for libraries and activations; three times the size of the
+    weights is added to it."""
     keeps_process: bool = True
-    """Whether its process is fit for other work afterwards; an engine may not let go."""
+    """Whether its process can be used for other stages afterwards; False for engines that do not
+    free their memory or threads."""
     check: Callable[[Any, Resolved | None], None] | None = None
-    """Refuses settings or weights it cannot run with, before the first image is read.
-    Takes the configuration and the resolved model; raises a UserError."""
+    """Raises a UserError for settings or weights that it cannot run with, before the first image
+    is read. Takes the configuration and the resolved model."""
     options: type | None = None
-    """A frozen dataclass of keys of its own, beside those of the stage's table; the instance
-    reaches it as ``config.options``."""
+    """A frozen dataclass of further keys in the stage's table; its instance is
+    ``config.options``."""
 
     def settled(self, config: ConfigT, device: str = "") -> ConfigT:
-        """The configuration with ``auto`` decided.
+        """The configuration with ``auto`` replaced by a device and a precision.
 
         Args:
             config: a :class:`ModelConfig`.
-            device: what ``device = "auto"`` means; empty takes the best one of this process.
+            device: for ``device = "auto"``; empty means the fastest device of this process.
         """
         device = config.device if config.device != "auto" else device or best_device()
         precision = config.precision
         if not self.needs_model:
-            precision = "float32"  # nothing is computed, so nothing depends on the machine
+            precision = "float32"  # no model: the fingerprint is the same on every machine
         elif precision == "auto":
             precision = self.auto_precision.get(device, "float32")
         return dataclasses.replace(config, device=device, precision=precision)
 
 
 PLAIN_BYTES = 400_000_000
-"""Memory of a worker that loads no model library."""
+"""``process_bytes`` of a backend that loads no model library."""

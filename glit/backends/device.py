@@ -1,4 +1,4 @@
-"""Which device a model runs on."""
+"""The device and the dtype that a model runs on, from their names in a configuration."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def best_device() -> str:
 
 
 def pick_device(wanted: str) -> Any:
-    """``auto`` is the best one.
+    """The ``torch.device`` of a name; ``auto`` is :func:`best_device`.
 
     Raises:
-        UserError: the wanted device is not here.
+        UserError: this machine does not have the device.
     """
     torch = require_torch("a model backend")
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -48,5 +48,5 @@ def pick_device(wanted: str) -> Any:
 
 
 def torch_dtype(precision: str) -> Any:
-    """The torch type of a settled precision, as ``float32``."""
+    """The torch dtype of a precision other than ``auto``: ``float32`` is ``torch.float32``."""
     return getattr(require_torch("a model backend"), precision)

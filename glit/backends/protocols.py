@@ -1,4 +1,4 @@
-"""What a stage asks of a backend, and what it tells one. Fakes live in the tests."""
+"""The interfaces between stages and backends: configurations, protocols, results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ReadText = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionerConfig(ModelConfig):
-    """What captioners are told."""
+    """Options of captioners."""
 
     model: str = "mini-captioner"
     """Name in manifests/weights.toml, a hub id, or a folder; for endpoints the served name."""
@@ -49,15 +49,15 @@ class CaptionerConfig(ModelConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawCaption:
-    """What a captioner said, before any check."""
+    """A captioner's output, unchecked."""
 
     text: str
     cut: bool
-    """Whether the token limit ended it."""
+    """Whether generation stopped at ``max_tokens``."""
 
 
 class Captioner(Protocol):
-    """Describes images in words."""
+    """Generates captions from pixels."""
 
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
@@ -67,19 +67,19 @@ class Captioner(Protocol):
 
 
 class CaptionLookup(Protocol):
-    """Finds captions that are there already."""
+    """Looks up captions that exist already."""
 
     name: str
     """Goes into ``caption_source.model``."""
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        """The caption of every image path, or why there is none."""
+        """A caption for every image path, or a drop with the reason why there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposerConfig(ModelConfig):
-    """What proposers are told."""
+    """Options of proposers."""
 
     model: str = "mini-proposer"
     """Name in manifests/weights.toml, a hub id, or a folder or file."""
@@ -116,7 +116,7 @@ class ProposerConfig(ModelConfig):
 
 
 class Detector(Protocol):
-    """Proposes regions by looking at images."""
+    """Proposes regions from pixels."""
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """Regions per image, best score first, boxes in the image's own pixels."""
@@ -124,7 +124,7 @@ class Detector(Protocol):
 
 
 class RegionReader(Protocol):
-    """Takes regions from a text file that lies beside the image."""
+    """Reads regions from a text file beside the image."""
 
     def read(self, text: str, *, width: int, height: int) -> list[Region]:
         """Regions, best score first, boxes in pixels of the upright image.
@@ -136,16 +136,16 @@ class RegionReader(Protocol):
 
 
 class RegionLayout(Protocol):
-    """Gives regions that depend on an image's size alone."""
+    """Computes regions from the size of the image alone."""
 
     def regions(self, *, width: int, height: int) -> list[Region]:
-        """Regions of an image of so many pixels, in a fixed order."""
+        """Regions of an image of ``width`` x ``height`` pixels, in a fixed order."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatcherConfig(ModelConfig):
-    """What matchers are told."""
+    """Options of matchers."""
 
     model: str = "mini-matcher"
     """A CLIP: name in manifests/weights.toml, a hub id, or a folder."""
@@ -157,14 +157,14 @@ class MatcherConfig(ModelConfig):
 
 
 class Matcher(Protocol):
-    """Embeds regions and sentences into one space."""
+    """Embeds image regions and sentences into one space."""
 
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
     ) -> list[Float[np.ndarray, "_ _"]]:
-        """Per image [R, D]: one L2-normalised float32 embedding per box."""
+        """For each image [R, D]: an L2-normalised float32 embedding for each of its R boxes."""
         ...
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
-        """One L2-normalised float32 embedding per sentence; long ones are cut to the context."""
+        """[S, D]: an L2-normalised float32 embedding for each sentence, cut to the context."""
         ...

@@ -1,4 +1,4 @@
-"""Text to token ids, with special tokens in the text read as plain text."""
+"""Text to token ids; special tokens that occur in the text are tokenised as ordinary text."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from glit.errors import MissingExtraError, WeightsError
 
 
 class TextTokenizer:
-    """A model's tokenizer, reduced to what spans and embeddings need.
+    """A model's tokenizer as token spans and embeddings need it.
 
-    A caption may contain ``<|endoftext|>`` or another special token as words; it is cut into
-    ordinary pieces here, so it can neither end the text early nor shift a span.
+    Where a caption contains the characters ``<|endoftext|>``, or another special token, they
+    become ordinary tokens: they neither end the text early nor shift a token span.
     """
 
     def __init__(self, path: Path) -> None:
         self.hf = load_tokenizer(path)
         self.start_id = int(self.hf.bos_token_id)
         self.end_id = int(self.hf.eos_token_id)
-        # a copy of its own: calling `hf` with padding would change what encode answers
+        # a copy, since calling `hf` with padding changes the settings of its backend tokenizer
         self._fast = type(self.hf.backend_tokenizer).from_str(self.hf.backend_tokenizer.to_str())
         self._fast.no_truncation()
         self._fast.no_padding()
         self._fast.encode_special_tokens = True
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, without start and end token and of any length."""
+        """Token ids of each text, of any length, without start and end token."""
         encoded = self._fast.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
     def encode_closed(self, texts: Sequence[str], *, context: int) -> list[list[int]]:
-        """Ids between start and end token, cut so that both fit into ``context``."""
+        """Start token, token ids and end token of each text, at most ``context`` tokens in all."""
         return [[self.start_id, *ids[: context - 2], self.end_id] for ids in self.encode(texts)]
 
 
 def load_tokenizer(path: Path) -> Any:
-    """The Hugging Face tokenizer of a model folder, special tokens in text disarmed.
+    """The Hugging Face tokenizer of a model folder; special tokens in a text are ordinary text.
 
     Raises:
         MissingExtraError: transformers is not installed.
@@ -61,6 +61,6 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def tokenizer_hash(path: Path) -> str:
-    """SHA-256 of what decides the token ids (hex)."""
+    """SHA-256, in hex, of the tokenizer's whole definition."""
     tokenizer = load_tokenizer(path)
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

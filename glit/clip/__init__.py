@@ -1,8 +1,8 @@
-"""The CLIP model that training and evaluation share: text window, rows, pooling, preprocessing."""
+"""The CLIP model of training and evaluation: preprocessing, text window, rows, pooling."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 ImageFit = Literal["resize", "centre-crop"]
-"""How an image becomes the model's square: squeezed, or its middle cut out."""
+"""How an image is fitted into the model's square: squeezed, or its middle square cut out."""

@@ -1,8 +1,8 @@
 """Both towers of a CLIPModel over rows of texts and images of one size.
 
-The projections of pooled tokens are those of the code published with GOAL: pooled patch tokens go
-through the vision tower's post-layernorm and the visual projection; pooled caption tokens (taken
-before the text tower's final layer norm) through that norm and the text projection.
+Pooled tokens are projected as in the code published with GOAL: pooled patch tokens by the vision
+tower's post-layernorm and the visual projection; pooled caption tokens, taken before the text
+tower's final layer norm, by that norm and the text projection.
 
 Shapes: V images, S side of an image, P patches, H tower width, T texts in R rows of W slots,
 D width of the shared space.
@@ -68,9 +68,10 @@ class ClipEncoder(nn.Module):
         return output.last_hidden_state[:num_tokens, 1:], embedding_VD
 
     def encode_texts(self, texts: TextRows) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
-        """Tokens of all rows before the final layer norm, flattened, and every text's embedding.
+        """Token features before the final layer norm, and the embedding of each text.
 
-        The embedding is that of the end token, the last of each text.
+        The token features are those of all slots of all rows. A text's embedding is that of its
+        end token, its last one.
         """
         tower = self.clip.text_model
         tokens_XH = self._text_tokens(tower, texts)
@@ -79,11 +80,11 @@ class ClipEncoder(nn.Module):
         return tokens_XH, embedding_TD
 
     def project_patches(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Vision tokens (pooled or not) into the shared space, normalised."""
+        """Embeddings, L2-normalised, of patch tokens or means of them."""
         normed = self.clip.vision_model.post_layernorm(patch)
         return F.normalize(self.clip.visual_projection(normed).float(), dim=-1)
 
     def project_tokens(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Text tokens (pooled or not) into the shared space, normalised."""
+        """Embeddings, L2-normalised, of text tokens before the final layer norm, or their means."""
         normed = self.clip.text_model.final_layer_norm(token)
         return F.normalize(self.clip.text_projection(normed).float(), dim=-1)

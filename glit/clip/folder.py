@@ -1,4 +1,4 @@
-"""A CLIPModel's folder: how it is loaded, how it wants its images, how one of ours is written."""
+"""A CLIPModel's folder: loading it, reading its image preprocessing, writing a new one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocessing:
-    """How a model wants its images, as its preprocessor_config.json says."""
+    """A model's image preprocessing, from its preprocessor_config.json."""
 
     mean: tuple[float, float, float] = CLIP_MEAN
     """Per channel, on a scale of 0 to 1."""
@@ -44,7 +44,7 @@ class Preprocessing:
 
 
 def read_preprocessing(folder: Path) -> Preprocessing:
-    """A model folder's preprocessing; CLIP's own values where it does not say."""
+    """A model folder's preprocessing; CLIP's published values for what is missing."""
     alone, inside = folder / "preprocessor_config.json", folder / "processor_config.json"
     values: dict[str, Any] = {}
     if alone.is_file():
@@ -70,10 +70,10 @@ def write_model(
     """Write a folder that ``CLIPModel`` and ``CLIPProcessor`` load.
 
     Args:
-        folder: where; made if need be.
-        model: the weights.
-        start: the folder training started from, whose tokenizer is copied as it is.
-        preprocessing: how images were fitted in training, so that users fit them the same.
+        folder: where to write; created if it does not exist.
+        model: the weights and their config.
+        start: the folder that training started from; its tokenizer files are copied.
+        preprocessing: of the images in training, for preprocessor_config.json.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
@@ -111,9 +111,10 @@ def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict
 
 
 def load_clip(folder: Path) -> CLIPModel:
-    """A CLIPModel in float32, safetensors only.
+    """A CLIPModel in float32, from safetensors only.
 
-    Raises WeightsError for a folder that holds another kind of model.
+    Raises:
+        WeightsError: the folder holds another kind of model, or none that can be loaded.
     """
     from transformers import AutoConfig, CLIPModel
 
@@ -133,5 +134,5 @@ def load_clip(folder: Path) -> CLIPModel:
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Write readable JSON."""
+    """Write JSON with an indent of two."""
     path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -1,7 +1,10 @@
-"""From boxes to patch tokens, from spans to sentence tokens (FAST-GOAL Eq. 7 and 9, Algorithm 1).
+"""Means of the patch tokens in a box and of the text tokens in a span (FAST-GOAL Eq. 7 and 9,
+Algorithm 1).
 
-Shapes: B samples, K local pairs a sample, P = n * n patches (row-major, without the class token),
-L tokens a caption, D width. Everything is a mask and one batched product: no loop over samples.
+Boxes and spans become boolean masks over tokens; a batched matrix product takes the means.
+
+Shape suffixes: B samples, K local pairs of a sample, n patches a side, P = n * n patches
+(row-major, without the class token), L token slots of a caption, T tokens of either kind, D width.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 EDGE_TOLERANCE_PX = 1e-3
-"""A box edge this close to a patch edge lies on it (floating-point scaling moves edges by less)."""
+"""A box edge this close to a patch edge counts as on it; scaling boxes in float32 errs by less."""
 
 
 def patch_mask(
@@ -20,12 +23,12 @@ def patch_mask(
     patch_size: int,
     grid: int,
 ) -> Bool[Tensor, "b k p"]:
-    """Which patches a box touches: columns floor(x0/p) to ceil(x1/p), rows likewise (Algorithm 1).
+    """Which patches a box touches: columns floor(x0 / p) to ceil(x1 / p), rows alike (Algorithm 1).
 
-    ``boxes_BK4`` are pixels of the model's input square (side ``patch_size * grid``), after the
-    image was resized or cropped to it; parts outside the square are ignored. A box thinner than a
-    patch selects the patch it lies in; a box wholly outside selects nothing (an all-false row),
-    and its sample must be masked out.
+    ``boxes_BK4`` are x0, y0, x1, y1 in pixels of the model's square input (side
+    ``patch_size * grid``); parts outside the square are ignored. A box thinner than a patch
+    selects the patch it lies in. A box wholly outside the square selects no patch: its row is all
+    false, and the caller must mask out its pair.
 
     >>> patch_mask(torch.tensor([[[0.0, 0.0, 17.0, 16.0]]]), patch_size=16, grid=2).tolist()
     [[[True, True, False, False]]]
@@ -49,10 +52,10 @@ def span_mask(
     *,
     length: int,
 ) -> Bool[Tensor, "b k l"]:
-    """Which tokens a span ``[start, end)`` covers in a caption of ``length`` token slots.
+    """Which token slots a token span ``[start, end)`` covers in a caption of ``length`` slots.
 
-    A span that does not fit (``start < 1``, ``end > length`` or empty) gives an all-false row:
-    it is masked out rather than pooled from other tokens. Slot 0 holds the start token.
+    The row of a span that does not fit (``start < 1``, ``end > length`` or empty) is all false, and
+    the caller must mask out its pair. Slot 0 holds the start token.
     """
     start_BK1, end_BK1 = spans_BK2[..., 0:1], spans_BK2[..., 1:2]
     fits_BK1 = (start_BK1 >= 1) & (end_BK1 <= length) & (start_BK1 < end_BK1)
@@ -64,7 +67,7 @@ def masked_mean(
     tokens_BTD: Float[Tensor, "b t d"],
     mask_BKT: Bool[Tensor, "b k t"],
 ) -> Float[Tensor, "b k d"]:
-    """Mean of the tokens each mask row selects; zero where a row selects none."""
+    """Mean of the tokens that each row of the mask selects; zeros for a row that selects none."""
     weight_BKT = mask_BKT.to(tokens_BTD.dtype)
     weight_BKT = weight_BKT / weight_BKT.sum(dim=-1, keepdim=True).clamp_min(1)
     return weight_BKT @ tokens_BTD

@@ -1,7 +1,7 @@
-"""From a decoded image and its boxes to the model's square input, boxes moved along.
+"""Decoded images and their boxes in the model's square input.
 
-Resizing is torch's antialiased bicubic on 8-bit pixels: within one grey level of Pillow's (what
-CLIP was trained with) and about ten times faster. Normalisation happens on the device.
+Resizing is torch's antialiased bicubic on uint8 pixels: within one grey level of Pillow's, which
+CLIP was trained with, and about ten times faster. Pixels are normalised later, on the device.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def fit_image(
     image_HWC: UInt8[np.ndarray, "h w 3"], *, side: int, fit: ImageFit
 ) -> UInt8[Tensor, "3 side side"]:
-    """The image as the model's square: squeezed (``resize``) or its middle (``centre-crop``)."""
-    if not image_HWC.flags.writeable:  # Pillow's arrays; torch warns of them
+    """The image squeezed into the model's square (``resize``), or its middle (``centre-crop``)."""
+    if not image_HWC.flags.writeable:  # as of Pillow's images; torch warns of such arrays
         image_HWC = image_HWC.copy()
     pixels_CHW = torch.from_numpy(image_HWC).permute(2, 0, 1)
     height, width = fitted_size(image_HWC.shape[1], image_HWC.shape[0], side=side, fit=fit)
@@ -55,7 +55,7 @@ def fit_boxes(
 ) -> Float[np.ndarray, "k 4"]:
     """Boxes of a ``width`` x ``height`` image in pixels of the model's square.
 
-    With ``centre-crop`` a box may leave the square in part or altogether; nothing is clipped here.
+    With ``centre-crop`` a box may lie partly or wholly outside the square; it is not clipped.
 
     >>> fit_boxes(np.array([[50.0, 0.0, 100.0, 100.0]]), width=200, height=100, side=50,
     ...           fit="centre-crop").tolist()
@@ -71,7 +71,7 @@ def fit_boxes(
 def crop(
     image_HWC: UInt8[np.ndarray, "h w 3"], box_xyxy: Float[np.ndarray, 4]
 ) -> UInt8[np.ndarray, "ch cw 3"]:
-    """The pixels a box touches, at least one each way; a view, not a copy."""
+    """The pixels that a box touches, at least 1 x 1: a view of the image."""
     height, width = image_HWC.shape[:2]
     x0 = int(np.clip(np.floor(box_xyxy[0]), 0, width - 1))
     y0 = int(np.clip(np.floor(box_xyxy[1]), 0, height - 1))
@@ -81,9 +81,10 @@ def crop(
 
 
 def vision_side(model: CLIPModel) -> tuple[int, int]:
-    """Side of the model's input square and of a patch, pixels.
+    """Side of the model's input square and side of a patch, in pixels.
 
-    Raises WeightsError for a model whose input is smaller than a patch.
+    Raises:
+        WeightsError: the input is smaller than a patch.
     """
     vision: Any = model.config.vision_config
     side, patch = int(vision.image_size), int(vision.patch_size)

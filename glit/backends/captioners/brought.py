@@ -1,7 +1,7 @@
-"""Captions that are there already: in the user's file, or as ``NAME.txt`` beside the image.
+"""Captions that exist already: in the user's file, or as ``NAME.txt`` beside the image.
 
-The user's file was sorted by path into a table (:mod:`glit.build.user_captions`), so ten million
-captions cost no memory in the workers.
+:mod:`glit.build.user_captions` has sorted the user's file by path into a Parquet table, of which a
+worker reads only the rows of the paths it is asked for.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SUFFIX = ".txt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtCaptions:
-    """Captions of a file, by image path; picklable."""
+    """Captions of the user's file, by image path. Can be pickled."""
 
     name: str
-    """The caption file's name."""
+    """Name of the user's file."""
     table: str
-    """The sorted table."""
+    """Address of the table sorted by path."""
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
         """See :class:`glit.backends.protocols.CaptionLookup`."""

@@ -25,7 +25,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 class EndpointCaptioner:
-    """``/chat/completions`` with the image as a data URL; PNG, so that no pixel is lost."""
+    """Sends each image to ``/chat/completions`` as a data URL, in PNG (lossless)."""
 
     def __init__(self, config: CaptionerConfig, model: Resolved | None, prompt: str) -> None:
         key = os.environ.get(config.api_key_env, "")
@@ -100,7 +100,7 @@ class EndpointCaptioner:
 
 
 def _wait_s(attempt: int, retry_after: str | None, waits: random.Random) -> float:
-    """The server's own wish, else doubling from half a second with jitter."""
+    """Seconds to wait: the server's ``Retry-After``, else 0.5 s doubled each time, with jitter."""
     if retry_after and retry_after.isdigit():
         return min(float(retry_after), _LONGEST_WAIT_S)
     return min(0.5 * 2**attempt, _LONGEST_WAIT_S) * (0.5 + waits.random() / 2)

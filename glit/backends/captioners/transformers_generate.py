@@ -1,4 +1,4 @@
-"""Captions by transformers' ``generate``: any image-text-to-text model, no server, any device."""
+"""Captions by transformers' ``generate``, with any image-text-to-text model, on any device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glit.images import Pixels
 
 
 class TransformersCaptioner:
-    """Generates in batches of inputs of one shape, so that no padding changes a caption."""
+    """Batches only inputs of equal shape: padding would change captions."""
 
     def __init__(self, config: CaptionerConfig, model: Resolved, prompt: str) -> None:
         config = TRANSFORMERS.settled(config)
@@ -52,7 +52,7 @@ class TransformersCaptioner:
         for index, item in enumerate(inputs):
             key = tuple(sorted((name, tuple(value.shape)) for name, value in item.items()))
             if temperature > 0:
-                key = (*key, seeds[index], index)  # a seed belongs to one sample alone
+                key = (*key, seeds[index], index)  # sampling: a batch of its own for each seed
             shapes.setdefault(key, []).append(index)
         result: dict[int, RawCaption] = {}
         for group in shapes.values():
@@ -62,11 +62,11 @@ class TransformersCaptioner:
         return [result[index] for index in range(len(images))]
 
     def prepare(self, image: Pixels) -> dict[str, Any]:
-        """The model's input for one image and the prompt, a batch of one."""
+        """The model's input for the prompt and one image, with a batch dimension of 1."""
         return self._processor(images=Image.fromarray(image), text=self._text, return_tensors="pt")
 
     def joined(self, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Inputs of one shape as a batch."""
+        """A batch of inputs of equal shapes."""
         return {name: self._torch.cat([item[name] for item in inputs]) for name in inputs[0]}
 
     def generate(self, batch: dict[str, Any], *, seed: int, temperature: float) -> list[RawCaption]:

@@ -1,4 +1,4 @@
-"""Captions by vLLM's engine in this process: LLaVA-NeXT, or any vision model vLLM serves."""
+"""Captions by vLLM in this process: LLaVA-NeXT, or any other image-text model of vLLM."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _CPU_CACHE_BYTES = 256 << 20
 class VllmCaptioner:
     """vLLM's engine with the model's own chat template.
 
-    Images go in as pictures, not files; the cache for repeated images is off, since ingest has
-    left no two alike.
+    Images are given as PIL images. The cache of processed images is off, since ingest drops
+    duplicates.
     """
 
     def __init__(self, config: CaptionerConfig, model: Resolved, prompt: str) -> None:

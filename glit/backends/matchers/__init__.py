@@ -1,4 +1,4 @@
-"""Models that compare regions with sentences. Every backend is made of ``(config, model)``."""
+"""Models that embed regions and sentences. Every backend is constructed with (config, model)."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from glit.backends.base import Backend
 from glit.backends.matchers.clip import CLIP
 
 MATCHERS: dict[str, Backend] = {"clip": CLIP}
-"""By the name that ``score.backend`` takes; none imports its engine before it is made."""
+"""By their names in ``score.backend``; model libraries are imported when one is constructed."""

@@ -1,4 +1,4 @@
-"""CLIP by transformers: region crops and sentences into one space, each encoded once."""
+"""CLIP by transformers: embeddings of region crops and of sentences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from glit.images import Pixels
 
 
 class ClipMatcher:
-    """``CLIPModel`` of any size. Embeddings are projected and L2-normalised, in float32."""
+    """A ``CLIPModel`` of any size. Embeddings are projected, L2-normalised and float32."""
 
     def __init__(self, config: MatcherConfig, model: Resolved) -> None:
         config = CLIP.settled(config)
@@ -51,7 +51,7 @@ class ClipMatcher:
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
     ) -> list[Float[np.ndarray, "_ _"]]:
-        """See :class:`glit.backends.protocols.Matcher`; crops of several images share a batch."""
+        """See :class:`glit.backends.protocols.Matcher`. Crops of several images share batches."""
         counts = [len(each) for each in boxes]
         crops = self._torch.cat(
             [
@@ -67,15 +67,15 @@ class ClipMatcher:
         return np.split(joined, np.cumsum(counts)[:-1])
 
     def embed_inputs(self, pixels: Any) -> Float[np.ndarray, "N D"]:
-        """Embeddings of the encoder's own input [N, 3, S, S], normalised pixels."""
+        """Embeddings of normalised pixels [N, 3, S, S]."""
         with self._torch.inference_mode():
             pooled = self.model.vision_model(pixel_values=pixels.to(self.dtype)).pooler_output
             return self._normalised(self.model.visual_projection(pooled))
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
-        """See :class:`glit.backends.protocols.Matcher`; each distinct sentence is encoded once.
+        """See :class:`glit.backends.protocols.Matcher`. Equal sentences are encoded once.
 
-        Sentences are sorted by length, so that a batch is hardly padded.
+        Batches are of sentences of similar length, for little padding.
         """
         distinct = sorted(set(sentences))
         ids = self.tokenizer.encode_closed(distinct, context=self.context)
@@ -88,7 +88,7 @@ class ClipMatcher:
         return np.stack([found[sentence] for sentence in sentences])
 
     def embed_ids(self, ids: list[list[int]]) -> Float[np.ndarray, "N D"]:
-        """Embeddings of token ids that already have their start and end token."""
+        """Embeddings of token ids that include the start and the end token."""
         torch = self._torch
         longest = max(map(len, ids))
         tokens = torch.full((len(ids), longest), self.tokenizer.end_id, dtype=torch.long)
@@ -96,7 +96,7 @@ class ClipMatcher:
             tokens[row, : len(each)] = torch.tensor(each)
         last = torch.tensor([len(each) - 1 for each in ids], device=self._device)
         with torch.inference_mode():
-            # causal attention: what follows the end token cannot reach it, so no mask is needed
+            # attention is causal: the end token does not attend to padding, so no mask is needed
             hidden = self.model.text_model(input_ids=tokens.to(self._device)).last_hidden_state
             pooled = hidden[torch.arange(len(ids), device=self._device), last]
             return self._normalised(self.model.text_projection(pooled))

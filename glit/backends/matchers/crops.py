@@ -1,8 +1,7 @@
-"""Crops of one image, cut and resized on the device, equal to CLIP's own preprocessing.
+"""Crops of one image as CLIP's input, within one grey level of CLIP's own image processor.
 
-CLIP's processor resizes the shorter side to S with antialiased bicubic interpolation and cuts
-the middle S x S. The same is done here from one decoded image, without a picture object, a file
-or a processor call per crop.
+CLIP's image processor resizes the shorter side to S with antialiased bicubic interpolation and
+cuts the middle S x S. Here all crops are taken from one tensor of the image, on the device.
 """
 
 from __future__ import annotations
@@ -16,29 +15,32 @@ from glit.geometry import Boxes
 from glit.images import Pixels
 
 MAX_ASPECT = 16
+"""Longest crop that is resized, as a multiple of its shorter side; see :func:`_middle`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CropSpec:
-    """What CLIP's image processor does."""
+    """The preprocessing of a model: its input size and normalisation."""
 
     side: int
     """Side of the encoder's square input, pixels."""
     mean: tuple[float, float, float]
+    """Per channel, on a scale of 0 to 1."""
     std: tuple[float, float, float]
+    """Per channel, on a scale of 0 to 1."""
 
 
 def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> Any:
     """All crops of one image as the encoder's input.
 
-    On a CPU the bytes are resized by the kernel that is vectorised for them, and each crop is
-    normalised while it is still in the cache; elsewhere in rounded float32.
+    On a CPU crops are resized as uint8, for which torch has a vectorised kernel; on other devices
+    as float32, then rounded to whole grey levels.
 
     Args:
         image: uint8 RGB [height, width, 3].
         boxes: [N, 4] xyxy pixels; grown to whole pixels.
-        spec: the encoder's input.
-        device: where to cut.
+        spec: input size and normalisation.
+        device: where crops are cut and resized.
 
     Returns:
         float32 [N, 3, side, side] on ``device``, normalised.
@@ -58,7 +60,7 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
 
 
 def whole_pixel_boxes(image: Pixels, boxes: Boxes) -> list[tuple[int, int, int, int]]:
-    """Boxes grown to whole pixels inside the frame, at least one pixel on each side."""
+    """Boxes grown to whole pixels inside the image, at least 1 x 1 pixel."""
     height, width = image.shape[:2]
     result = []
     for x0, y0, x1, y1 in boxes.tolist():
@@ -71,7 +73,7 @@ def whole_pixel_boxes(image: Pixels, boxes: Boxes) -> list[tuple[int, int, int, 
 
 
 def _resized(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
-    """The crop's middle square, byte-valued [1, 3, side, side]."""
+    """The resized crop's middle square, whole grey levels 0 to 255 [1, 3, side, side]."""
     import torch
     from torch.nn import functional
 
@@ -81,7 +83,7 @@ def _resized(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
         size = (int(side * height / width), side)
     else:
         size = (side, int(side * width / height))
-    # channels last is the layout the byte kernel is fastest on
+    # the uint8 kernel is fastest on channels last
     crop = whole[:, :, top:bottom, left:right].contiguous(memory_format=torch.channels_last)
     resized = functional.interpolate(
         crop, size=size, mode="bicubic", antialias=True, align_corners=False
@@ -93,10 +95,10 @@ def _resized(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
 
 
 def _middle(box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """The box, its longer side cut about the middle to at most sixteen times the shorter.
+    """The box with its longer side cut, around the middle, to 16 times the shorter one.
 
-    Only the middle square survives CLIP's centre crop; this bounds the work for boxes such as
-    10 x 4000 pixels and leaves all others untouched.
+    CLIP's centre crop keeps only the middle square of a resized crop. The cut bounds the memory
+    and time of boxes such as 10 x 4,000 pixels; boxes up to 1:16 are not changed.
     """
     left, top, right, bottom = box
     width, height = right - left, bottom - top

@@ -1,4 +1,4 @@
-"""Where regions come from. Every backend is made of ``(config, model)``."""
+"""Models and files that propose regions. Every backend is constructed with (config, model)."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ PROPOSERS: dict[str, Backend] = {
     "sa1b": SA1B,
     "grid": GRID,
 }
-"""By the name that ``propose.backend`` takes; none imports its engine before it is made."""
+"""By their names in ``propose.backend``; model libraries are imported when one is constructed."""

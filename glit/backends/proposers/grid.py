@@ -8,10 +8,10 @@ from glit.records import Box, Region
 
 
 class Grid:
-    """See :class:`glit.backends.protocols.RegionLayout`."""
+    """A :class:`glit.backends.protocols.RegionLayout` of five regions."""
 
     def regions(self, *, width: int, height: int) -> list[Region]:
-        """The five grid regions of an image."""
+        """Four quadrants and the centre, with a score of 1."""
         return [
             Region(
                 box=Box(x0=x0, y0=y0, x1=x1, y1=y1),

@@ -1,4 +1,4 @@
-"""What a detector found, as regions."""
+"""Detections (arrays of boxes, scores and labels) as regions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def make_regions(
     height: int,
     source: str,
 ) -> list[Region]:
-    """Detections as regions: cut to the frame, best score first, empty boxes left out.
+    """Detections as regions: clipped to the image, best score first, without empty boxes.
 
-    Coordinates are kept to a hundredth of a pixel and scores to 1e-4, well above the noise by
-    which batching moves them.
+    Coordinates are rounded to 0.01 pixels and scores to 1e-4, which is coarser than the
+    differences between batch sizes.
 
     Args:
         boxes: [N, 4] xyxy in the image's pixels.
@@ -29,7 +29,7 @@ def make_regions(
         labels: a class name for each.
         width: of the image, pixels.
         height: of the image, pixels.
-        source: what proposed them.
+        source: ``Region.source``, the name of the proposer.
     """
     regions = []
     for index in np.lexsort((np.arange(len(scores)), -scores)):

@@ -1,8 +1,9 @@
-"""The masks SA-1B ships beside its images, as LISM's regions; nothing is computed by a model.
+"""Regions from the mask files of SA-1B, for LISM without running SAM.
 
-``NAME.json`` beside ``NAME.jpg`` holds ``annotations``, each with a run-length ``segmentation``,
-its ``predicted_iou`` and more that is not needed (Segment Anything, Kirillov et al. 2023,
-section 5). The masks are SAM ViT-H's own, so they are filtered and scored as SAM's are here.
+``NAME.json`` beside ``NAME.jpg`` holds ``annotations``, each with a run-length ``segmentation``
+and its ``predicted_iou``; the other keys are not read (Segment Anything, Kirillov et al. 2023,
+section 5). The masks were made by SAM ViT-H, so they are filtered and scored as those of
+:mod:`glit.backends.proposers.sam`.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from glit.rle import read_rle, rle_area, rle_box
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
-    """What is kept of a mask."""
+    """A mask's box, area and score."""
 
     box: tuple[int, int, int, int]
-    """Tight, in the mask's own pixels, ends exclusive."""
+    """x0, y0, x1, y1 of the tight box in pixels of the mask, exclusive ends."""
     width: int
-    """Pixels of the frame the mask was made in."""
+    """Width of the mask in pixels, background included."""
     height: int
-    """Pixels of the frame the mask was made in."""
+    """Height of the mask in pixels, background included."""
     share: float
-    """Of the frame that the mask covers."""
+    """Foreground pixels of the mask divided by all its pixels."""
     predicted_iou: float
 
 
 class Sa1bReader:
     """See :class:`glit.backends.protocols.RegionReader`.
 
-    A mask must cover between ``min_area`` and ``max_area`` of its frame. Boxes and areas are
-    those of the run lengths; the file's own ``bbox`` and ``area`` are not looked at. The frame
-    may be larger or smaller than the image, as when images were made smaller after download.
+    Masks with a ``share`` between ``min_area`` and ``max_area`` are kept. Boxes and areas are
+    computed from the run lengths; the file's ``bbox`` and ``area`` are not read. Masks may be
+    larger or smaller than the image, as when images were resized after the download.
     """
 
     def __init__(self, config: ProposerConfig, model: Resolved | None = None) -> None:
@@ -51,11 +52,11 @@ class Sa1bReader:
     def read(self, text: str, *, width: int, height: int) -> list[Region]:
         """Regions of the masks, best predicted IoU first.
 
-        Masks are taken to be of the upright image. SA-1B's files have no EXIF orientation; for
-        others, masks of an image lying on its side do not have its shape and are refused.
+        Masks must be of the upright image. SA-1B's images have no EXIF orientation; of other
+        images, masks of the image before rotation have another aspect ratio and are refused.
 
         Raises:
-            ValueError: the text is damaged, or belongs to an image of another shape.
+            ValueError: the text is damaged, or belongs to an image of another aspect ratio.
         """
         masks = [
             mask
@@ -76,7 +77,7 @@ class Sa1bReader:
 
 
 def read_masks(text: str) -> list[Mask]:
-    """Every mask of a file in SA-1B's layout that is not empty, in file order.
+    """The masks of a file in SA-1B's layout, in file order, without empty ones.
 
     Raises:
         ValueError: it is not JSON in this layout, or a mask's run lengths are damaged.
@@ -122,7 +123,7 @@ def _mask(annotation: dict[str, Any]) -> Mask | None:
 
 
 def _check_shape(mask: Mask, *, width: int, height: int) -> None:
-    """The image is the mask's frame scaled, but for a pixel of rounding on either side."""
+    """Raise ValueError unless the aspect ratios agree, within a pixel of rounding on each side."""
     apart = abs(width / mask.width - height / mask.height)
     if apart > 1 / mask.width + 1 / mask.height:
         raise ValueError(

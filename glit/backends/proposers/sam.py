@@ -1,4 +1,4 @@
-"""SAM: automatic masks, filtered by their area, as boxes (GOAL, section 3.1)."""
+"""SAM's automatic masks, filtered by area, as boxes (GOAL, section 3.1)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from glit.backends.sam.automatic import MaskBoxes
 
 LARGE = (4000, 3000)
-"""Images above this width or height are shrunk before SAM sees them, as GOAL's code does."""
+"""Width and height in pixels; larger images are shrunk before SAM, as in GOAL's code."""
 SHRUNK = (2048, 1536)
-"""They are fitted into this."""
+"""Width and height in pixels that large images are shrunk to fit into."""
 
 
 class SamDetector:
-    """Automatic masks with the thresholds of the weights.
+    """Automatic masks, with the thresholds saved beside the weights.
 
-    A mask must cover between ``min_area`` and ``max_area`` of the image; it is the mask that
-    counts here, not its box. The score of a region is SAM's predicted IoU.
+    Masks (not boxes) whose area is between ``min_area`` and ``max_area`` of the image are kept.
+    The score of a region is the predicted IoU of its mask.
     """
 
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
@@ -91,7 +91,7 @@ class SamDetector:
 
 
 def shrink_large(image: Pixels) -> Pixels:
-    """Images wider than 4000 or higher than 3000 pixels, fitted into 2048 x 1536."""
+    """The image; one wider than 4000 or higher than 3000 pixels shrunk to fit 2048 x 1536."""
     height, width = image.shape[:2]
     if width <= LARGE[0] and height <= LARGE[1]:
         return image
@@ -129,7 +129,7 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
 SAM = Backend(
     make=SamDetector,
     measures_area=True,
-    auto_precision={},  # a mask is a comparison at every pixel: bfloat16 moves one box in five
-    process_bytes=1_900_000_000,  # maps at 1024 pixels, however small the weights
+    auto_precision={},  # bfloat16 changes one box in five by more than an IoU of 0.98 allows
+    process_bytes=1_900_000_000,  # activations of 1024 x 1024 inputs, with weights of any size
     check=_check,
 )

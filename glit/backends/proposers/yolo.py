@@ -1,4 +1,4 @@
-"""YOLO by ultralytics (AGPL-3.0): an optional extra, imported only here and only when asked for."""
+"""YOLO by ultralytics (AGPL-3.0), an optional extra that is imported nowhere else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from glit.records import Region
 
 
 class YoloDetector:
-    """An ultralytics detection model. Its checkpoints are pickles, so it must be allowed."""
+    """A detection model of ultralytics. Its checkpoints are pickles: ``allow_pickle`` is needed."""
 
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
         _check(config, model)
@@ -82,5 +82,5 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
         )
 
 
-# ultralytics computes in float32 wherever it runs, unless told otherwise, which it is not here
+# ultralytics computes in float32 on every device by default
 YOLO = Backend(make=YoloDetector, auto_precision={}, check=_check)

@@ -1,7 +1,7 @@
-"""YOLOS by transformers: the library's own resizing and post-processing, batched by shape.
+"""YOLOS by transformers, with its own resizing and post-processing.
 
-YOLOS has no pixel mask, so padding an image changes its boxes; only images that have one shape
-after resizing share a batch.
+YOLOS takes no pixel mask, so padding an image would change its boxes: only images with equal
+shapes after resizing share a batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glit.records import Region
 
 
 class YolosDetector:
-    """``YolosForObjectDetection`` with its image processor."""
+    """A ``YolosForObjectDetection`` and its image processor."""
 
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
         config = YOLOS.settled(config)
@@ -51,7 +51,7 @@ class YolosDetector:
         self._patch = self.model.config.patch_size
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        """See :class:`glit.backends.protocols.Detector`; only images of one shape share a batch."""
+        """See :class:`glit.backends.protocols.Detector`."""
         inputs = [None if self._too_thin(image) else self.prepare(image) for image in images]
         shapes: dict[tuple[int, ...], list[int]] = {}
         for index, pixels in enumerate(inputs):
@@ -67,13 +67,13 @@ class YolosDetector:
         return found
 
     def _too_thin(self, image: Pixels) -> bool:
-        """Whether resizing would leave less than a patch of the shorter side: no detections."""
+        """Whether the shorter side would be resized to less than a patch: nothing is detected."""
         longest = self.processor.size.get("longest_edge")
         short, long = sorted(image.shape[:2])
         return longest is not None and longest * short / long < self._patch
 
     def prepare(self, image: Pixels) -> Any:
-        """The model's input for one image, [3, height, width], by the library's processor."""
+        """Normalised pixels of one image, [3, height, width], by the model's image processor."""
         chw = self._torch.from_numpy(image.copy()).permute(2, 0, 1)
         batch = self.processor(
             images=chw.to(self._device), do_pad=False, return_tensors="pt", device=self._device
@@ -86,7 +86,7 @@ class YolosDetector:
             pixels = torch.stack([inputs[index] for index in batch]).to(self._dtype)
             outputs = self.model(pixel_values=pixels)
             outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
-            if not bool(outputs.logits.isfinite().all()):  # else it would pass for "no object"
+            if not bool(outputs.logits.isfinite().all()):  # NaN would give no detections
                 raise FloatingPointError("YOLOS answered NaN or infinity")
             return self.processor.post_process_object_detection(
                 outputs,
