@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.backends.fast_path import agrees
 from glit.clip.text_rows import TextRows, lay_out
+from glit.fast_path import agrees
 
 if TYPE_CHECKING:
     from transformers import CLIPTextModel

@@ -19,12 +19,12 @@ from transformers.models.yolos.modeling_yolos import (
     YolosSelfAttention,
 )
 
-from glit.backends.fast_path import FastPathWarning
 from glit.backends.last_layer import keep_class_token, keep_detection_tokens
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.onednn import OneDnnLinear
 from glit.backends.proposers import PROPOSERS
 from glit.backends.weights import resolve
+from glit.fast_path import FastPathWarning
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from glit.backends.fast_path import FastPathWarning
 from glit.backends.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
+from glit.fast_path import FastPathWarning
 
 
 @pytest.mark.parametrize("shape", [(7, 24), (2, 5, 24), (0, 3, 24), (2, 3, 4, 24)])

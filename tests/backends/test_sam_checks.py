@@ -10,12 +10,12 @@ import segment_anything.modeling.image_encoder as image_encoder
 import segment_anything.modeling.transformer as transformer
 import torch
 
-from glit.backends.fast_path import FastPathWarning
 from glit.backends.sam.automatic import AutomaticMasks
 from glit.backends.sam.checks import encoder_agrees
 from glit.backends.sam.encoder import encode, published_encoder
 from glit.backends.sam.model import SamConfig, build_sam, load_sam
 from glit.backends.weights import resolve
+from glit.fast_path import FastPathWarning
 from glit.images import decode
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")

@@ -9,10 +9,10 @@ import torch
 from transformers import CLIPModel
 from transformers.models.clip.modeling_clip import CLIPEncoder
 
-from glit.backends.fast_path import FastPathWarning
 from glit.clip.encoder import DualEncoder
 from glit.clip.text_rows import lay_out
 from glit.clip.text_tokens import tokens_alone, tokens_in_rows
+from glit.fast_path import FastPathWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")
 TEXTS = lay_out([list(range(i, i + length)) for i, length in enumerate([3, 9, 5, 12, 2])], pad_id=0)
@@ -66,7 +66,7 @@ def test_with_another_transformers_each_text_is_alone(model, monkeypatch, change
         return real(self, inputs_embeds, None, is_causal=True, **named)
 
     monkeypatch.setattr(CLIPEncoder, "forward", forward)
-    monkeypatch.setattr("glit.backends.fast_path._verdicts", {})
+    monkeypatch.setattr("glit.fast_path._verdicts", {})
     with pytest.warns(FastPathWarning, match=f"transformers {version('transformers')}") as seen:
         encoder = make_encoder(model)
         make_encoder(model)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from glit.backends.fast_path import agrees, probe_input
 from glit.backends.sam.decoder import PointDecoder, published_decoder
 from glit.backends.sam.encoder import encode, no_tf32_convolutions, published_encoder
 from glit.backends.sam.model import SamConfig, build_image_encoder
+from glit.fast_path import agrees, probe_input
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from glit.backends.fast_path import FastPathWarning, agrees, probe_input, swap, swapped
+from glit.fast_path import FastPathWarning, agrees, probe_input, swap, swapped
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")
 WANTED = torch.tensor([1.0, -200.0])
