@@ -4,7 +4,7 @@
 #   make demo                scenes -> dataset -> checks -> fine-tune -> retrieval, in minutes
 #   make demo IMAGES=folder  the same on your own images
 #   make test                all tests
-#   make check               format, lint, types, docs in sync, wheel, and the tests
+#   make check               format, lint, types, docs in sync, extras, wheel, and the tests
 #   make bench               the measurements of docs/experiments.md
 #   make mini-report         what the embedded models can do, on test scenes
 
@@ -38,16 +38,19 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest
 
-check: lint docs-in-sync wheel test
+check: lint docs-in-sync extras wheel test
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-.PHONY: docs-in-sync wheel
+.PHONY: docs-in-sync extras wheel
 docs-in-sync: $(STAMP)
 	$(BIN)/python -m tools.docs --check
+
+extras: $(STAMP)
+	$(BIN)/python -m tools.check_extras
 
 wheel: $(STAMP)
 	$(BIN)/python -m tools.check_wheel
