@@ -124,9 +124,9 @@ def train(
     Raises:
         GlitError: see the one line it carries; the last good checkpoint stays.
     """
-    from glit.backends.device import require_torch
+    from glit.extras import require
 
-    require_torch("glit.train")
+    require("train", needed_for="glit.train")
     from glit.train.loop import train as fine_tune
     from glit.train.run_file import config_of
 
@@ -166,9 +166,9 @@ def evaluate(
     Raises:
         GlitError: a model, a source or a setting cannot be used, or a model answers NaN.
     """
-    from glit.backends.device import require_torch
+    from glit.extras import require
 
-    require_torch("glit.evaluate")
+    require("models", needed_for="glit.evaluate")
     from glit.evaluate.run import evaluate as measure
     from glit.recipe import load_table
 

@@ -1,14 +1,23 @@
-"""Build the wheel, install it without extras into a clean environment, and use it there."""
+"""Build the wheel, install it without extras into a clean environment, and use it there.
+
+Every command runs with every option: it must either work or name in one line the extra that it
+needs. A stack trace, or any other end, is a fault.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import venv
 from pathlib import Path
 
+from tools.command_lines import DATASET, command_lines, filled
+
 ROOT = Path(__file__).resolve().parent.parent
+SEED = 2_000_000
 
 
 def main() -> None:
@@ -23,14 +32,49 @@ def main() -> None:
              "--constraint", ROOT / "manifests" / "constraints.txt", wheel)  # fmt: skip
         glit = here / "clean" / "bin" / "glit"
         _run(glit, "--help", cwd=here)
-        _run(glit, "scenes", "-o", here / "scenes", "-n", "3", cwd=here)
-        missing = subprocess.run(
-            [glit, "build", here / "scenes" / "images", "-o", here / "out", "-r", "mini"],
-            cwd=here, capture_output=True, text=True,
-        )  # fmt: skip
-        if missing.returncode != 2 or "pip install 'glit[" not in missing.stderr:
-            sys.exit(f"a missing extra is not named:\n{missing.stderr}")
-        print(f"{wheel.name}: builds, installs without extras, runs, names missing extras")
+        _run(glit, "scenes", "-o", here / "scenes", "-n", "3", "--seed", SEED, cwd=here)
+        _run(sys.executable, "-m", "glit", "build", here / "scenes" / "images",
+             "-o", here / "dataset", "-r", "mini", "--executor", "local",
+             "--captions", here / "scenes" / "captions.jsonl", cwd=ROOT)  # fmt: skip
+        working, refused = _use(python, here)
+        print(
+            f"{wheel.name}: builds and installs without extras; {working} command lines work, "
+            f"{refused} name the extra they need"
+        )
+
+
+def _use(python: Path, here: Path) -> tuple[int, int]:
+    """Run all command lines; how many work, and how many name an extra."""
+    lines = []
+    for number, line in enumerate(command_lines()):
+        if DATASET in line:
+            shutil.copytree(here / "dataset", here / "datasets" / str(number))
+        lines.append(filled(line, here, number))
+    done = subprocess.run(
+        [python, ROOT / "tools" / "run_lines.py"], cwd=here, input=json.dumps(lines),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"running the command lines ended with {done.returncode}:\n{done.stderr}")
+    ends = json.loads(done.stdout)
+    faults = [
+        f"glit {' '.join(line)}\n{errors or f'exit code {code}'}"
+        for line, (code, errors) in zip(lines, ends, strict=True)
+        if not (code == 0 or names_an_extra(code, errors))
+    ]
+    if faults:
+        sys.exit(
+            "\n".join(faults)
+            + f"\n{len(faults)} of {len(lines)} command lines neither work nor name an extra"
+        )
+    refused = sum(code != 0 for code, _ in ends)
+    return len(lines) - refused, refused
+
+
+def names_an_extra(code: int, errors: str) -> bool:
+    """Whether a command ended as it should where an extra is missing."""
+    lines = [line for line in errors.splitlines() if line.startswith("glit: ")]
+    return code == 2 and len(lines) == 1 and "pip install 'glit[" in lines[0]
 
 
 def _run(*command: object, cwd: Path | None = None) -> None:

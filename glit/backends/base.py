@@ -59,6 +59,8 @@ class Backend:
     check: Callable[[Any, Resolved | None], None] | None = None
     """Raises a UserError for settings or weights that it cannot run with, before the first image
     is read. Takes the configuration and the resolved model."""
+    extras: tuple[str, ...] = ()
+    """The extras that bring its engine."""
     options: type | None = None
     """A frozen dataclass of further keys in the stage's table; its instance is
     ``config.options``."""

@@ -18,6 +18,7 @@ from glit.backends.captioners.brought import BroughtCaptions
 from glit.backends.weights import Resolved, resolve
 from glit.config import identity
 from glit.errors import RecipeError, UserError
+from glit.extras import require
 from glit.resources import default_prompt
 from glit.stages import FLOW, STAGES
 from glit.stages.plan import Plan, Recipe
@@ -40,6 +41,7 @@ def make_plan(
 
     Raises:
         RecipeError: captions are wanted but none were given, or the prompt file is missing.
+        MissingExtraError: an optional package is not installed.
         WeightsError: a model is missing, incomplete, or of a kind that is not loaded.
         UserError: a step wants a device that no worker has.
     """
@@ -48,6 +50,9 @@ def make_plan(
             "caption.backend = 'provided' wants the captions: add --captions FILE "
             "(.jsonl, .csv or .parquet keyed by path), or use caption.backend = 'sidecar'"
         )
+    for step in FLOW:
+        for extra, purpose in step.extras(recipe).items():
+            require(extra, needed_for=purpose)
     models = _find_models(recipe)
     plan = Plan(
         recipe=recipe,

@@ -80,7 +80,7 @@ def eval_command(
     if false_sentences is not None and task != "robustness":
         raise UserError(f"--false-sentences belongs to robustness, not to {task}")
     console = Console(stderr=as_json, highlight=False)
-    with console.status(f"{task} on {dataset}"), quiet_libraries("glit eval"):
+    with console.status(f"{task} on {dataset}"), quiet_libraries("glit eval", extra="models"):
         results = evaluate(
             task,
             [model, *(compare or [])],

@@ -9,7 +9,8 @@ from rich.console import Console
 
 import glit
 from glit.cli import bench, build, evaluate, inspect, scenes, train
-from glit.errors import GlitError
+from glit.errors import GlitError, MissingExtraError
+from glit.extras import extra_with
 
 app = typer.Typer(
     name="glit",
@@ -41,7 +42,19 @@ def main() -> None:
     """Run the command line; errors become one line and an exit code."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        app()
+        _run()
     except GlitError as error:
         errors.print(f"glit: {error}", markup=False)
         sys.exit(error.exit_code)
+
+
+def _run() -> None:
+    """The app; an optional package that is missing after all is an error like others."""
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        module = error.name or ""
+        extra = extra_with(module)
+        if extra is None:
+            raise
+        raise MissingExtraError(module, extra=extra, needed_for="this command") from error

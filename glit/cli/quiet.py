@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from glit.backends.device import require_torch
-from glit.errors import MissingExtraError
+from glit.extras import require
 
 
 @contextlib.contextmanager
-def quiet_libraries(command: str) -> Iterator[None]:
-    """No bars and no remarks of transformers inside.
+def quiet_libraries(command: str, *, extra: str) -> Iterator[None]:
+    """No bars of transformers inside.
 
     Raises:
-        MissingExtraError: the command needs the model libraries, and they are not installed.
+        MissingExtraError: the extra that the command needs is not installed.
     """
-    require_torch(command)
-    try:
-        from transformers.utils import logging
-    except ImportError as error:
-        raise MissingExtraError("transformers", extra="models", needed_for=command) from error
+    require(extra, needed_for=command)
+    from transformers.utils import logging
+
     logging.disable_progress_bar()
     yield

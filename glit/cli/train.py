@@ -43,7 +43,7 @@ def train_command(
         else:
             console.print(_progress_line(line))
 
-    with quiet_libraries("glit train"):
+    with quiet_libraries("glit train", extra="train"):
         from glit.train.launch import train_on_ray
         from glit.train.loop import train
         from glit.train.run_file import config_of

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
-from glit.errors import MissingExtraError, StoppedError
+from glit.errors import StoppedError
 from glit.executors.protocols import Executor
+from glit.extras import require
 
 ExecutorName = Literal["ray", "local"]
 
@@ -40,8 +41,7 @@ def _make(name: ExecutorName, num_workers: int | None) -> Executor:
         from glit.executors.local import LocalExecutor
 
         return LocalExecutor()
-    try:
-        from glit.executors.on_ray import RayExecutor
-    except ImportError as error:
-        raise MissingExtraError("ray", extra="ray", needed_for="--executor ray") from error
+    require("ray", needed_for="--executor ray")
+    from glit.executors.on_ray import RayExecutor
+
     return RayExecutor(num_workers=num_workers)

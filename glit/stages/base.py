@@ -43,6 +43,15 @@ class Step(ABC):
         return None
 
     @classmethod
+    def extras(cls, recipe: Recipe) -> Mapping[str, str]:
+        """The optional extras it runs on, and what each is needed for."""
+        config = recipe.tables[cls.name]
+        backend = cls.backend(config)
+        if backend is None:
+            return {}
+        return dict.fromkeys(backend.extras, f"{cls.name}.backend = {config.backend!r}")
+
+    @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
         """The models it opens, by role: name and revision."""
         return {}

@@ -58,6 +58,15 @@ class SplitStage(Stage):
         self._splitter = make_splitter(config.splitter, config.language)
 
     @classmethod
+    def extras(cls, recipe: Recipe) -> Mapping[str, str]:
+        """See :class:`Step`."""
+        punkt = recipe.of(SplitConfig).splitter == "punkt"
+        return {
+            "models": "token spans",
+            **({"punkt": "split.splitter = 'punkt'"} if punkt else {}),
+        }
+
+    @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
         """See :class:`Step`; no weights are loaded, a tokenizer is."""
         name = recipe.of(SplitConfig).tokenizer

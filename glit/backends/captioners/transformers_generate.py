@@ -95,4 +95,4 @@ class TransformersCaptioner:
         ]
 
 
-TRANSFORMERS = Backend(make=TransformersCaptioner)
+TRANSFORMERS = Backend(make=TransformersCaptioner, extras=("models",))

@@ -98,4 +98,4 @@ def _engine_arguments(config: CaptionerConfig, model: Resolved) -> dict[str, Any
     return arguments
 
 
-VLLM = Backend(make=VllmCaptioner, keeps_process=False)
+VLLM = Backend(make=VllmCaptioner, keeps_process=False, extras=("vllm",))

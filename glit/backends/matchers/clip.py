@@ -116,4 +116,4 @@ def _crop_spec(path: str, side: int) -> CropSpec:
     return CropSpec(side=side, mean=tuple(processor.image_mean), std=tuple(processor.image_std))
 
 
-CLIP = Backend(make=ClipMatcher)
+CLIP = Backend(make=ClipMatcher, extras=("models",))

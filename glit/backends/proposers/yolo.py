@@ -83,4 +83,4 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
 
 
 # ultralytics computes in float32 on every device by default
-YOLO = Backend(make=YoloDetector, auto_precision={}, check=_check)
+YOLO = Backend(make=YoloDetector, auto_precision={}, check=_check, extras=("yolo",))

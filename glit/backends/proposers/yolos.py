@@ -108,4 +108,4 @@ class YolosDetector:
         )
 
 
-YOLOS = Backend(make=YolosDetector)
+YOLOS = Backend(make=YolosDetector, extras=("models",))

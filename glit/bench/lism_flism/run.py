@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,8 @@ from glit.bench.lism_flism.report import (
     project,
     ratios,
 )
-from glit.errors import InputError, MissingExtraError, StoppedError
+from glit.errors import InputError, StoppedError
+from glit.extras import require
 from glit.images import ImageError, decode
 
 NUM_MINI, NUM_ON_CPU, NUM_ON_GPU = 8, 2, 64
@@ -67,19 +67,14 @@ def run(request: Request, progress: Callable[[str], None]) -> Report:
         GlitError: a model or an image is not there, or a column failed.
         StoppedError: Ctrl-C; all processes are gone.
     """
-    _require_packages()
+    for extra in ("models", "sam", "train"):
+        require(extra, needed_for="glit bench lism-flism")
     device = pick_device(request.device).type
     with tempfile.TemporaryDirectory(prefix="glit-bench-") as folder:
         try:
             return _measure(request, device, Path(folder), progress)
         except KeyboardInterrupt as error:
             raise StoppedError("stopped; the benchmark wrote nothing") from error
-
-
-def _require_packages() -> None:
-    for package, extra in (("segment_anything", "sam"), ("matplotlib", "train")):
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(package, extra=extra, needed_for="glit bench lism-flism")
 
 
 def _measure(

@@ -1,0 +1,135 @@
+"""Command lines that use every command of glit, and with each every option and choice.
+
+They are read off the Typer app and the recipes' tables, so that a new one cannot be forgotten: a
+required argument or an option with a value that this file has no value for is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from glit.cli.main import app
+from glit.config import Choice
+from glit.evaluate.readers import READERS
+from glit.resources import builtin_recipes
+from glit.stages import FLOW
+from glit.train.config import OBJECTIVES
+
+SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
+"""Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
+line may spoil, a path where nothing is yet."""
+
+
+def command_lines() -> Iterator[list[str]]:
+    """Every command plain, then once with each value of each of its options."""
+    yield ["--version"]
+    yield from _below(typer.main.get_command(app), [])
+
+
+def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
+    yield [*words, "--help"]
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from _below(inner, [*words, name])
+        return
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    plain = [*words, *(_values(words, each)[0] for each in arguments if each.required)]
+    for option in options:
+        if option.required:
+            plain += [option.opts[0], _values(words, option)[0]]
+        elif option.name == "executor":
+            plain += ["--executor", "local"]  # what else is missing shows without Ray alone
+    yield plain
+    for option in options:
+        if option.is_flag:
+            yield [*plain, option.opts[0]]
+            continue
+        for value in _values(words, option):
+            yield [*plain, option.opts[0], value, *_companions(words, value)]
+
+
+def _companions(words: list[str], value: str) -> list[str]:
+    """What a value does not make sense without."""
+    brought = words == ["build"] and value in ("captions", "caption.backend=provided")
+    return ["--captions", CAPTIONS] if brought else []
+
+
+def _values(words: list[str], parameter: Any) -> list[str]:
+    if choices := _literal(parameter.type_descriptor.annotation):
+        return list(map(str, choices))
+    if words[:1] == ["build"] and parameter.name == "images":
+        return [SCENES]
+    if words[:1] == ["eval"] and parameter.name == "overrides":
+        return ["evaluate.precision=float32"]
+    if words[:1] == ["train"] and parameter.name == "overrides":
+        return ["train.epochs=1"]
+    known: dict[str, list[str]] = {
+        "captions": [CAPTIONS],
+        "compare": ["mini-matcher"],
+        "dataset": [DATASET],
+        "false_sentences": [CAPTIONS],
+        "images": [SCENES],
+        "kind": ["glit", *READERS],
+        "limit": ["2"],
+        "model": ["mini-matcher"],
+        "num": ["2"],
+        "num_images": ["1"],
+        "objective": list(OBJECTIVES),
+        "output": [NEW],
+        "overrides": list(_settings()),
+        "ray_workers": ["1"],
+        "reason": ["corrupt"],
+        "recipe": list(builtin_recipes()),
+        "repeats": ["1"],
+        "seed": ["1"],
+        "size": ["64"],
+        "split": ["test"],
+        "sql": ["SELECT count(*) FROM samples"],
+        "stage": ["ingest"],
+    }
+    if parameter.name not in known:
+        raise LookupError(
+            f"glit {' '.join(words)}: {parameter.opts[0]} is new; give {__name__} a value for it"
+        )
+    return known[parameter.name]
+
+
+def _settings() -> Iterator[str]:
+    """A ``table.key=value`` for every choice that the tables of a build offer."""
+    for step in FLOW:
+        choice: Choice | None = getattr(step.config, "choice", None)
+        if choice is not None:
+            yield from (f"{step.name}.{choice.key}={value}" for value in choice.options())
+        kinds = typing.get_type_hints(step.config)
+        for field in dataclasses.fields(step.config):
+            values = _literal(kinds[field.name])
+            yield from (f"{step.name}.{field.name}={value}" for value in values)
+
+
+def _literal(kind: Any) -> tuple[Any, ...]:
+    """The values of a Literal, or of one beside None; nothing for another type."""
+    if typing.get_origin(kind) is typing.Literal:
+        return typing.get_args(kind)
+    return tuple(value for each in typing.get_args(kind) for value in _literal(each))
+
+
+def filled(line: list[str], folder: Path, number: int) -> list[str]:
+    """A line with its places filled: scenes and dataset lie in ``folder``.
+
+    >>> filled(["glit", "scenes", "-o", NEW], Path("x"), 7)
+    ['glit', 'scenes', '-o', 'x/new/7']
+    """
+    places = {
+        SCENES: folder / "scenes" / "images",
+        CAPTIONS: folder / "scenes" / "captions.jsonl",
+        DATASET: folder / "datasets" / str(number),
+        NEW: folder / "new" / str(number),
+    }
+    return [str(places.get(word, word)) for word in line]
