@@ -6,7 +6,8 @@ from __future__ import annotations
 class GlitError(Exception):
     """Base of every error glit raises on purpose.
 
-    The message is one line: where, what was found, what was wanted, what to do next.
+    The message is one line: where, what was found, what was wanted, what to do next. Only where
+    several things have to be fetched, each has a line below it.
     ``exit_code`` is what the command line returns: 2 for a user's mistake, 1 for a failed run.
     """
 
@@ -43,6 +44,24 @@ class MissingExtraError(UserError):
 
 class WeightsError(UserError):
     """Model weights are missing, incomplete, or not what the manifest pins."""
+
+
+class MissingModelError(WeightsError):
+    """A model is not on this machine.
+
+    >>> str(MissingModelError("m", reason="not in the cache", fetch="hf download org/m"))
+    "model 'm': not in the cache; get it on a connected machine with: hf download org/m"
+    """
+
+    def __init__(self, name: str, *, reason: str, fetch: str = "", size: str = "") -> None:
+        get = f"; get it on a connected machine with: {fetch}" if fetch else ""
+        super().__init__(f"model {name!r}: {reason}{get}")
+        self.name = name
+        self.reason = reason
+        self.fetch = fetch
+        """The command that gets it; empty where no such model is known."""
+        self.size = size
+        """For people, where it is known."""
 
 
 class DatasetError(GlitError):

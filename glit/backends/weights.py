@@ -1,25 +1,32 @@
-"""From a model's name to a folder of weights: the mini pack, a path, the cache, or the hub.
+"""From a model's name to its files: the mini pack, a path, a published file, the cache, or the hub.
 
-Names and pins live in ``manifests/weights.toml``. Safetensors only, unless the manifest or the
-user says otherwise; code in a model repository is never run.
+Names and pins live in ``manifests/weights.toml``. Code in a model repository is never run.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import os
+import shlex
 import tomllib
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from glit.errors import WeightsError
+from glit.backends.model_files import (
+    PICKLE,
+    cache_folder,
+    check_complete,
+    check_hash,
+    weights_hash,
+)
+from glit.errors import MissingExtraError, MissingModelError, WeightsError
 from glit.resources import mini_model, weights_manifest
 
-_SHAPING_SUFFIXES = {".json", ".txt", ".jinja", ".model"}
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+_FILE_SUFFIXES = {".pt", ".pth", ".safetensors", ".bin", ".onnx"}
+LOCAL, PUBLISHED = "local", "published"
+"""Revisions of what the user gives by its path, and of a file that has but one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +43,46 @@ class Resolved:
     licence: str = ""
 
     def identity(self) -> dict[str, str]:
-        """What goes into fingerprints and manifests: no path."""
+        """What goes into fingerprints, manifests and locks: of a path no more than its end."""
         kept = asdict(self)
         kept.pop("path")
+        if self.revision == LOCAL or (self.revision == PUBLISHED and "/" in self.name):
+            kept["name"] = self.path.name
         return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A table of ``manifests/weights.toml``: of ``mini``, ``id`` and ``file`` it has one."""
+
+    licence: str
+    mini: str = ""
+    """Folder of the mini pack."""
+    id: str = ""
+    """Hub id."""
+    file: str = ""
+    """Name of a file that is published outside the hub."""
+    source: str = ""
+    """Where that file is published."""
+    num_bytes: int = 0
+    """Its size."""
+    sha256: str = ""
+    """Of that file; with ``id``, of the pickle that its publisher gives in place of safetensors."""
+    revision: str = "main"
+    """Hub commit, or version of a mini model."""
+
+
+def manifest() -> dict[str, Entry]:
+    """The models of ``manifests/weights.toml`` by name."""
+    tables = tomllib.loads(weights_manifest().read_text(encoding="utf-8"))
+    return {name: Entry(**table) for name, table in tables.items()}
 
 
 def resolve(name: str, revision: str = "main", *, random_weights: bool = False) -> Resolved:
     """Find a model's files and hash its weights.
 
-    Order: a path that exists, the manifest (mini pack, or pinned hub id), the local Hugging
-    Face cache, the hub.
+    Order: the mini pack, a path that exists, a published file in the current folder or the weights
+    folder, the local Hugging Face cache, the hub.
 
     Args:
         name: name in the manifest, hub id, folder or file.
@@ -54,200 +90,198 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
         random_weights: accept a folder with a configuration only.
 
     Raises:
-        WeightsError: nothing found, or the folder is incomplete.
+        MissingModelError: nothing found.
+        WeightsError: the folder is incomplete, or the file is not the published one.
     """
-    entry = manifest().get(name, {})
-    licence = str(entry.get("licence", ""))
-    if "mini" in entry:
-        path = mini_model(entry["mini"])
-        revision = str(entry["revision"])
-    elif os.path.exists(name):
-        path = Path(name).resolve()
-        revision = "local"
+    entry = _entry(name)
+    if entry.mini:
+        path, revision = mini_model(entry.mini), entry.revision
+    elif os.path.exists(given := os.path.expanduser(name)):
+        path = Path(given).resolve()
+        entry = _entry_of_file(path)
+        revision = PUBLISHED if entry.file else LOCAL
+        _check_published(path, entry, name)
+    elif entry.file:
+        path, revision = _published_file(name, entry), PUBLISHED
+    elif _is_path(name):
+        raise _no_such_path(name)
     else:
-        if revision == "main":
-            revision = str(entry.get("revision", "main"))
-        path = _from_hub(str(entry.get("id", name)), revision)
-        revision = _commit_of(path, revision)
-    check_complete(path, name=name, random_weights=random_weights)
+        revision = revision if revision != "main" else entry.revision
+        path = _hub_folder(name, entry, revision)
+        revision = path.name if len(path.name) == 40 else revision
+    pickle_sha256 = entry.sha256 if entry.id else ""
+    check_complete(path, name=name, pickle_sha256=pickle_sha256, random_weights=random_weights)
     return Resolved(
-        name=name, path=path, revision=revision, sha256=weights_hash(path), licence=licence
+        name=name, path=path, revision=revision, sha256=weights_hash(path), licence=entry.licence
     )
-
-
-def manifest() -> dict[str, dict[str, Any]]:
-    """The tables of ``manifests/weights.toml`` by model name."""
-    return tomllib.loads(weights_manifest().read_text(encoding="utf-8"))
-
-
-def check_complete(path: Path, *, name: str, random_weights: bool = False) -> None:
-    """Refuse a missing or half-downloaded model.
-
-    Raises:
-        WeightsError: no weights, a shard of the index missing, or a safetensors file whose
-            length is not what its header says.
-    """
-    if path.is_file():
-        if path.suffix == ".safetensors":
-            _check_safetensors(path, name)
-        return
-    if not path.is_dir():
-        raise WeightsError(f"model {name!r}: {path} does not exist; give another folder or name")
-    if not (path / "config.json").is_file():
-        raise WeightsError(f"model {name!r}: {path} has no config.json; is the download complete?")
-    for index in path.glob("*.safetensors.index.json"):
-        shards = _shards(index, name)
-        missing = sorted(shard for shard in shards if not (path / shard).is_file())
-        if missing:
-            raise WeightsError(
-                f"model {name!r}: {len(missing)} of {len(shards)} weight files are missing in "
-                f"{path} (first: {missing[0]}); download it again"
-            )
-    weights = weight_files(path)
-    if not weights and not random_weights:
-        raise WeightsError(
-            f"model {name!r}: {path} has a config.json but no *.safetensors (pickles are not "
-            "loaded from folders); download it again, or convert it"
-        )
-    for file in weights:
-        if file.suffix == ".safetensors":
-            _check_safetensors(file, name)
-
-
-def _shards(index: Path, name: str) -> set[str]:
-    try:
-        return set(json.loads(index.read_text())["weight_map"].values())
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise WeightsError(
-            f"model {name!r}: {index} is damaged or half downloaded; download it again"
-        ) from error
-
-
-def weight_files(path: Path) -> list[Path]:
-    """The safetensors of a model folder, or the file itself."""
-    return [path] if path.is_file() else sorted(path.glob("*.safetensors"))
-
-
-def _check_safetensors(file: Path, name: str) -> None:
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        head = stream.read(8)
-        length = int.from_bytes(head, "little") if len(head) == 8 else -1
-        header = stream.read(length) if 0 < length < 100_000_000 else b""
-    try:
-        tensors = json.loads(header)
-        wanted = (
-            8
-            + length
-            + max(
-                (t["data_offsets"][1] for k, t in tensors.items() if k != "__metadata__"), default=0
-            )
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        wanted = -1
-    if wanted != size:
-        raise WeightsError(
-            f"model {name!r}: {file} is damaged or half downloaded "
-            f"({size} bytes, its header says {max(wanted, 0) or 'nothing sensible'}); "
-            "download it again"
-        )
-
-
-def _from_hub(hub_id: str, revision: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import (
-            HfHubHTTPError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-        )
-    except ImportError as error:
-        raise WeightsError(
-            f"model {hub_id!r}: not a folder; finding it in the Hugging Face cache needs: "
-            "pip install 'glit[models]'"
-        ) from error
-    try:
-        return Path(snapshot_download(hub_id, revision=revision, local_files_only=True))
-    except HFValidationError as error:
-        raise _nowhere(hub_id) from error
-    except LocalEntryNotFoundError:
-        pass
-    try:
-        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=_HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise _nowhere(hub_id) from error
-
-
-def _nowhere(name: str) -> WeightsError:
-    close = difflib.get_close_matches(name, manifest(), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return WeightsError(
-        f"model {name!r}: not a folder, not in the Hugging Face cache, and the hub did not "
-        f"answer{hint}; download it on a connected machine "
-        f"(huggingface-cli download {name}), or give a folder"
-    )
-
-
-def _commit_of(path: Path, revision: str) -> str:
-    return path.name if len(path.name) == 40 else revision
-
-
-def weights_hash(path: Path) -> str:
-    """SHA-256 over the weights and the small files that shape answers (hex).
-
-    Tokenizer, preprocessor and chat template count as much as the weights do.
-
-    A hash of a file is remembered beside the user's cache by path, size and modification time,
-    so that large models are read once.
-    """
-    files = weight_files(path)
-    if path.is_dir():
-        files += sorted(
-            file
-            for file in path.iterdir()
-            if file.suffix in _SHAPING_SUFFIXES and not file.name.endswith(".index.json")
-        )
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.name} {_file_hash(file)}\n".encode())
-    return digest.hexdigest()
-
-
-def _file_hash(file: Path) -> str:
-    found = file.stat()
-    key = hashlib.sha256(
-        f"{file.resolve()} {found.st_size} {found.st_mtime_ns}".encode()
-    ).hexdigest()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glit" / "sha256"
-    remembered = cache / key
-    if remembered.is_file():
-        return remembered.read_text()
-    with file.open("rb") as stream:
-        value = hashlib.file_digest(stream, "sha256").hexdigest()
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        remembered.write_text(value)
-    except OSError:
-        pass  # a cache that cannot be written costs time, nothing else
-    return value
 
 
 def is_here(name: str) -> bool:
     """Whether a model of the manifest can be loaded without a network."""
-    entry = manifest().get(name, {})
-    if "mini" in entry:
-        return mini_model(entry["mini"]).is_dir()
+    entry = _entry(name)
+    if entry.mini:
+        return mini_model(entry.mini).is_dir()
+    if entry.file:
+        return _find_file(entry) is not None
     try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        return False
-    try:
-        path = snapshot_download(
-            str(entry.get("id", name)),
-            revision=str(entry.get("revision", "main")),
-            local_files_only=True,
-        )
-        check_complete(Path(path), name=name)
-    except (OSError, ValueError, WeightsError):
+        path = _cached(entry.id, entry.revision)
+        if path is None:
+            return False
+        check_complete(path, name=name, pickle_sha256=entry.sha256)
+    except (MissingExtraError, WeightsError):
         return False
     return True
+
+
+def weights_folder() -> Path:
+    """Where published files are looked for beside the current folder: ``$GLIT_WEIGHTS``."""
+    given = os.environ.get("GLIT_WEIGHTS")
+    return Path(given) if given else cache_folder() / "weights"
+
+
+def _entry(name: str) -> Entry:
+    """What the manifest has under a name, a hub id or a file's name; else an entry for the hub."""
+    known = manifest()
+    if name in known:
+        return known[name]
+    for entry in known.values():
+        if name in (entry.id, entry.file):
+            return entry
+    return Entry(id=name, licence="")
+
+
+# -- files published outside the hub ---------------------------------------------------------------
+
+
+def _published_file(name: str, entry: Entry) -> Path:
+    path = _find_file(entry)
+    if path is None:
+        raise MissingModelError(
+            name,
+            reason=f"{entry.file} ({_size(entry.num_bytes)}) is neither in the current folder nor "
+            f"in {_shown(weights_folder())} ($GLIT_WEIGHTS)",
+            fetch=_fetch_file(entry),
+            size=_size(entry.num_bytes),
+        )
+    _check_published(path, entry, name)
+    return path
+
+
+def _check_published(path: Path, entry: Entry, name: str) -> None:
+    """A file under a published name is that file: half a download is the likeliest other one."""
+    if entry.file and entry.sha256:
+        check_hash(path, entry.sha256, name=name)
+
+
+def _entry_of_file(path: Path) -> Entry:
+    """What the manifest says of a file of this name; for others and folders nothing."""
+    known = [entry for entry in manifest().values() if entry.file == path.name]
+    return known[0] if known and path.is_file() else Entry(licence="")
+
+
+def _find_file(entry: Entry) -> Path | None:
+    places = (Path(), weights_folder())
+    return next((p.resolve() for p in (f / entry.file for f in places) if p.is_file()), None)
+
+
+def _fetch_file(entry: Entry) -> str:
+    target = _shown(weights_folder() / entry.file)
+    return f"curl -L --create-dirs -o {target} {entry.source}"
+
+
+def _shown(path: Path) -> str:
+    """A path with ``~`` for the home folder, as a shell takes it."""
+    try:
+        return f"~/{shlex.quote(str(path.relative_to(Path.home())))}"
+    except ValueError:
+        return shlex.quote(str(path))
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
+
+
+# -- the hub ---------------------------------------------------------------------------------------
+
+
+def _hub_folder(name: str, entry: Entry, revision: str) -> Path:
+    """Folder of the cache that holds a model, filled from the hub if need be."""
+    path = _cached(entry.id, revision)
+    if path is not None:
+        try:
+            check_complete(path, name=name, pickle_sha256=entry.sha256)
+            return path
+        except WeightsError:  # the hub may have what is missing here
+            return _download(entry, revision) or path
+    path = _download(entry, revision)
+    if path is None:
+        raise _nowhere(name, entry, revision)
+    return path
+
+
+def _cached(hub_id: str, revision: str) -> Path | None:
+    """Folder of the local cache, however much of the model is in it."""
+    hub = _hub()
+    try:
+        return Path(hub.snapshot_download(hub_id, revision=revision, local_files_only=True))
+    except (hub.errors.HFValidationError, hub.errors.LocalEntryNotFoundError):
+        return None
+
+
+def _download(entry: Entry, revision: str) -> Path | None:
+    """The folder as the hub has it, None where the hub does not answer or has no such model."""
+    hub = _hub()
+    files = [*_HUB_FILES, PICKLE] if entry.sha256 else _HUB_FILES
+    try:
+        return Path(hub.snapshot_download(entry.id, revision=revision, allow_patterns=files))
+    except (
+        hub.errors.HfHubHTTPError,
+        hub.errors.HFValidationError,
+        hub.errors.LocalEntryNotFoundError,
+        OSError,
+    ):
+        return None
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+    except ImportError as error:
+        raise MissingExtraError(
+            "huggingface-hub", extra="models", needed_for="a model from the Hugging Face cache"
+        ) from error
+    return huggingface_hub
+
+
+def _nowhere(name: str, entry: Entry, revision: str) -> MissingModelError:
+    known = manifest()
+    close = [] if entry in known.values() else difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    pin = "" if revision == "main" else f" --revision {revision}"
+    return MissingModelError(
+        name,
+        reason=f"not a folder, not in the Hugging Face cache, and the hub did not answer{hint}",
+        fetch="" if close and "/" not in name else f"hf download {entry.id}{pin}",
+    )
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name that is nowhere was meant as a path, not as a hub id."""
+    starts = name.startswith(("/", "./", "../", "~"))
+    return starts or name.count("/") > 1 or PurePath(name).suffix in _FILE_SUFFIXES
+
+
+def _no_such_path(name: str) -> MissingModelError:
+    for known_as, entry in manifest().items():
+        if entry.file and entry.file == PurePath(name).name:
+            return MissingModelError(
+                name,
+                reason=f"no such file; glit knows it as {known_as!r}",
+                fetch=_fetch_file(entry),
+                size=_size(entry.num_bytes),
+            )
+    return MissingModelError(name, reason="no such file or folder")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glit.backends.base import PLAIN_BYTES, Backend
-from glit.backends.weights import weight_files
+from glit.backends.model_files import weight_files
 from glit.build.listing import Chunk
 from glit.build.tables import drops_by_reason, stage_row
 from glit.build.work import Work

@@ -111,7 +111,7 @@ def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict
 
 
 def load_clip(folder: Path) -> CLIPModel:
-    """A CLIPModel in float32, from safetensors only.
+    """A CLIPModel in float32: its safetensors, or the pickle that glit.backends.weights let pass.
 
     Raises:
         WeightsError: the folder holds another kind of model, or none that can be loaded.
@@ -126,7 +126,11 @@ def load_clip(folder: Path) -> CLIPModel:
                 "take a CLIPModel; give a CLIP checkpoint"
             )
         return CLIPModel.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+            folder,
+            dtype=torch.float32,
+            use_safetensors=any(folder.glob("*.safetensors")),
+            weights_only=True,
+            attn_implementation="sdpa",
         )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]

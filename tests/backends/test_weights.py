@@ -1,10 +1,18 @@
+import hashlib
+import os
+import re
 import shutil
 
 import pytest
+from huggingface_hub import constants
 
-from glit.backends.weights import is_here, manifest, resolve, weights_hash
-from glit.errors import WeightsError
+from glit.backends import weights
+from glit.backends.model_files import weight_files, weights_hash
+from glit.backends.weights import is_here, manifest, resolve
+from glit.errors import MissingModelError, WeightsError
 from glit.resources import mini_model
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_the_mini_pack_resolves_with_a_hash_and_no_path_in_its_identity():
@@ -19,8 +27,14 @@ def test_the_mini_pack_resolves_with_a_hash_and_no_path_in_its_identity():
 
 def test_every_manifest_entry_says_where_and_under_which_licence():
     for name, entry in manifest().items():
-        assert {"licence", "revision"} <= entry.keys(), name
-        assert ("id" in entry) != ("mini" in entry), name
+        assert entry.licence, name
+        assert sum(map(bool, (entry.mini, entry.id, entry.file))) == 1, name
+        assert bool(entry.source) == bool(entry.num_bytes) == bool(entry.file), name
+        assert re.fullmatch("([0-9a-f]{64})?", entry.sha256), name
+        if entry.id:
+            assert re.fullmatch("main|[0-9a-f]{40}", entry.revision), name
+        if entry.file:
+            assert entry.source.startswith("https://") and entry.source.endswith("/" + entry.file)
 
 
 @pytest.fixture
@@ -60,11 +74,32 @@ def test_a_folder_without_its_parts(copy, gone):
         resolve(str(copy))
 
 
-def test_an_unknown_name_says_what_to_do():
-    with pytest.raises(
-        WeightsError, match="did you mean 'mini-matcher'.*download it on a connected"
-    ):
+def test_an_unknown_name_is_not_sent_to_the_hub_but_mended():
+    with pytest.raises(MissingModelError, match="did you mean 'mini-matcher'") as caught:
         resolve("mini-macher")
+    assert caught.value.fetch == ""
+
+
+def test_a_known_name_gets_its_command_and_no_suggestion_of_itself():
+    for name in ("llava-next-7b", "llava-hf/llava-v1.6-mistral-7b-hf"):
+        with pytest.raises(MissingModelError) as caught:
+            resolve(name)
+        assert "did you mean" not in str(caught.value)
+        assert caught.value.fetch == (
+            f"hf download llava-hf/llava-v1.6-mistral-7b-hf --revision {manifest()['llava-next-7b'].revision}"
+        )
+
+
+def test_a_hub_id_that_nobody_knows_gets_its_command():
+    with pytest.raises(MissingModelError) as caught:
+        resolve("somebody/some-clip", "v2")
+    assert caught.value.fetch == "hf download somebody/some-clip --revision v2"
+
+
+@pytest.mark.parametrize("name", ["weights/mine.pth", "/nowhere/model", "./model", "a/b/c"])
+def test_what_was_meant_as_a_path_is_not_looked_for_on_the_hub(name):
+    with pytest.raises(MissingModelError, match="no such file or folder$"):
+        resolve(name)
 
 
 def test_the_hash_follows_the_tokenizer_and_the_preprocessor(tmp_path):
@@ -81,3 +116,185 @@ def test_a_half_downloaded_index(copy):
     (copy / "model.safetensors.index.json").write_text('{"weight_map": {"a"')
     with pytest.raises(WeightsError, match="damaged or half downloaded"):
         resolve(str(copy))
+
+
+# -- published files -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A manifest with one file, and empty folders to look for it in."""
+    listed = tmp_path / "weights.toml"
+    digest = hashlib.sha256(b"the published weights").hexdigest()
+    listed.write_text(
+        '[sam-x]\nfile = "sam_x.pth"\nsource = "https://example.org/sam_x.pth"\n'
+        f'num_bytes = 2564550879\nsha256 = "{digest}"\nlicence = "Apache-2.0"\n'
+    )
+    monkeypatch.setattr(weights, "weights_manifest", lambda: listed)
+    for name in ("here", "cache"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("GLIT_WEIGHTS", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("folder", ["here", "cache/glit/weights", "elsewhere"])
+@pytest.mark.parametrize("name", ["sam-x", "sam_x.pth"])
+def test_a_published_file_is_found_in_each_of_its_places(published, monkeypatch, folder, name):
+    if folder == "elsewhere":
+        monkeypatch.setenv("GLIT_WEIGHTS", str(published / folder))
+    assert not is_here(name)
+    (published / folder).mkdir(parents=True, exist_ok=True)
+    file = published / folder / "sam_x.pth"
+    file.write_bytes(b"the published weights")
+    assert is_here(name)
+    found = resolve(name)
+    assert found.path == file and found.licence == "Apache-2.0"
+    assert found.identity() == {
+        "name": name, "revision": "published", "licence": "Apache-2.0",
+        "sha256": hashlib.sha256(b"the published weights").hexdigest(),
+    }  # fmt: skip
+
+
+def test_a_file_that_is_not_the_published_one_is_refused(published):
+    (published / "here" / "sam_x.pth").write_bytes(b"something else")
+    with pytest.raises(WeightsError, match="'sam-x': .*sam_x.pth is not the published file"):
+        resolve("sam-x")
+
+
+def test_by_its_path_too_a_published_file_is_the_published_one(published):
+    file = published / "here" / "sam_x.pth"
+    file.write_bytes(b"the published")
+    with pytest.raises(WeightsError, match="is not the published file"):
+        resolve(str(file))
+    file.write_bytes(b"the published weights")
+    found = resolve(str(file))
+    assert (found.revision, found.licence) == ("published", "Apache-2.0")
+    assert found.identity()["name"] == "sam_x.pth"
+
+
+def test_a_missing_file_says_where_it_is_published_how_large_and_where_it_goes(published):
+    with pytest.raises(MissingModelError) as caught:
+        resolve("sam-x")
+    folder = published / "cache" / "glit" / "weights"
+    assert str(caught.value) == (
+        f"model 'sam-x': sam_x.pth (2.6 GB) is neither in the current folder nor in {folder} "
+        "($GLIT_WEIGHTS); get it on a connected machine with: curl -L --create-dirs -o "
+        f"{folder}/sam_x.pth https://example.org/sam_x.pth"
+    )
+
+
+def test_a_missing_path_to_a_published_file_says_its_name(published):
+    with pytest.raises(MissingModelError, match="'sub/sam_x.pth': no such file; glit knows it as"):
+        resolve("sub/sam_x.pth")
+
+
+def test_a_file_by_its_path_goes_by_its_content_not_by_where_it_lies(published):
+    found = []
+    for folder in ("a", "b"):
+        (published / folder).mkdir()
+        (published / folder / f"{folder}.pth").write_bytes(b"own weights")
+        found.append(resolve(str(published / folder / f"{folder}.pth")))
+    assert found[0].sha256 == found[1].sha256 == hashlib.sha256(b"own weights").hexdigest()
+    assert found[0].identity()["name"] == "a.pth"
+
+
+def test_the_published_mobile_sam_is_the_manifests(tmp_path, monkeypatch):
+    import fetched
+
+    file = fetched.mobile_sam()
+    monkeypatch.setenv("GLIT_WEIGHTS", str(file.parent))
+    monkeypatch.chdir(tmp_path)
+    assert file.stat().st_size == manifest()["mobile-sam"].num_bytes
+    assert resolve("mobile-sam").path == file.resolve()
+
+
+# -- the hub's cache -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """``hub(id, source)`` puts a folder into an empty Hugging Face cache as commit COMMIT."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def put(hub_id, source):
+        repo = tmp_path / "hub" / f"models--{hub_id.replace('/', '--')}"
+        snapshot = shutil.copytree(source, repo / "snapshots" / COMMIT)
+        (repo / "refs").mkdir()
+        (repo / "refs" / "main").write_text(COMMIT)
+        return snapshot
+
+    return put
+
+
+def test_a_cached_model_is_known_by_its_commit(hub):
+    snapshot = hub("somebody/detector", mini_model("proposer"))
+    found = resolve("somebody/detector")
+    assert (found.revision, found.path) == (COMMIT, snapshot)
+
+
+def test_a_pin_takes_its_commit_and_no_other(hub):
+    hub("hustvl/yolos-tiny", mini_model("proposer"))
+    with pytest.raises(MissingModelError, match=manifest()["yolos-tiny"].revision):
+        resolve("yolos-tiny")
+    assert resolve("yolos-tiny", COMMIT).revision == COMMIT
+
+
+def test_half_a_model_in_the_cache_is_no_missing_one(hub):
+    snapshot = hub("somebody/detector", mini_model("proposer"))
+    (snapshot / "model.safetensors").unlink()
+    with pytest.raises(WeightsError, match="has a config.json but no"):
+        resolve("somebody/detector")
+
+
+@pytest.fixture
+def pickled(tmp_path):
+    """The mini matcher as publishers without safetensors give it."""
+    import torch
+    from safetensors.torch import load_file
+
+    folder = shutil.copytree(mini_model("matcher"), tmp_path / "pickled")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    os.remove(folder / "model.safetensors")
+    return folder
+
+
+def test_a_pickle_counts_only_where_the_manifest_names_it(hub, pickled, tmp_path, monkeypatch):
+    with pytest.raises(WeightsError, match="pickles are not loaded from folders"):
+        resolve(str(pickled))
+    hub("somebody/clip", pickled)
+    with pytest.raises(WeightsError, match="pickles are not loaded from folders"):
+        resolve("somebody/clip")
+    listed = tmp_path / "weights.toml"
+    monkeypatch.setattr(weights, "weights_manifest", lambda: listed)
+    digest = hashlib.sha256((pickled / "pytorch_model.bin").read_bytes()).hexdigest()
+    entry = f'[some-clip]\nid = "somebody/clip"\nlicence = "MIT"\nrevision = "{COMMIT}"\n'
+    listed.write_text(entry + f'sha256 = "{digest}"\n')
+    for name in ("some-clip", "somebody/clip"):
+        found = resolve(name)
+        assert [file.name for file in weight_files(found.path)] == ["pytorch_model.bin"]
+        assert found.licence == "MIT"
+    listed.write_text(entry + f'sha256 = "{"0" * 64}"\n')
+    with pytest.raises(WeightsError, match="pytorch_model.bin is not the published file"):
+        resolve("some-clip")
+
+
+def test_a_pickled_clip_embeds_as_its_safetensors_do(pickled):
+    import numpy as np
+    import torch
+
+    from glit.backends.matchers import MATCHERS
+    from glit.backends.weights import Resolved
+    from glit.clip.folder import load_clip
+    from glit.stages.score import ScoreConfig
+
+    found = [
+        MATCHERS["clip"]
+        .make(ScoreConfig(device="cpu"), Resolved(name="m", path=path, revision="", sha256=""))
+        .embed_sentences(["A red square."])
+        for path in (pickled, mini_model("matcher"))
+    ]
+    np.testing.assert_array_equal(*found)
+    ours, theirs = (load_clip(path).state_dict() for path in (pickled, mini_model("matcher")))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

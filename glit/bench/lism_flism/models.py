@@ -11,7 +11,7 @@ import numpy as np
 
 from glit.backends.device import pick_device
 from glit.backends.sam.model import MaskThresholds, build_sam, save_sam
-from glit.backends.weights import Resolved, is_here, manifest, resolve
+from glit.backends.weights import Resolved, is_here, resolve
 from glit.bench.lism_flism.job import Method, Sizes, Weights
 from glit.bench.random_clip import write_random_clip
 from glit.errors import WeightsError
@@ -67,19 +67,12 @@ def at_hand() -> bool:
     """Whether the models of the papers' recipes are on this machine."""
     recipes = [load_recipe(name) for name in RECIPES["manifest"].values()]
     names = {recipe.propose.model for recipe in recipes} | {recipes[0].score.model}
-    return all(is_here(name) or _published_file(name).is_file() for name in names)
-
-
-def _published_file(name: str) -> Path:
-    """Where a model that is published as a file counts as found: in the working folder."""
-    return Path(str(manifest().get(name, {}).get("id", name)))
+    return all(is_here(name) for name in names)
 
 
 def _at_hand(name: str) -> Resolved:
-    """A model of the manifest; its published file counts too when it lies in this folder."""
-    file = _published_file(name)
     try:
-        return resolve(str(file) if file.is_file() else name)
+        return resolve(name)
     except WeightsError as error:
         raise WeightsError(
             f"--weights manifest: the model {name!r} is not at hand ({error}); for the speed "
