@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from glit.backends.device import best_device
+from glit.backends.model_files import model_type
 from glit.backends.weights import Resolved
 from glit.config import Device, Precision, speed_only
+from glit.errors import WeightsError
 
 ConfigT = TypeVar("ConfigT", bound="ModelConfig")
 Reads = Literal["pixels", "file", "nothing"]
@@ -79,6 +81,32 @@ class Backend:
         elif precision == "auto":
             precision = self.auto_precision.get(device, "float32")
         return dataclasses.replace(config, device=device, precision=precision)
+
+
+def refuse_other_kind(model: Resolved | None, types: Collection[str], *, loads: str) -> None:
+    """Refuse a model that is no folder, or one whose config.json says that it is of another kind.
+
+    Args:
+        model: what the name resolved to.
+        types: the values of ``model_type`` that the backend loads.
+        loads: the backend and its kind of model, for the message.
+
+    Raises:
+        WeightsError: with what was found and what was wanted.
+    """
+    if model is None:
+        return
+    if model.path.is_file():
+        raise WeightsError(
+            f"model {model.name!r}: {model.path.name} is a single file, but {loads} as a folder "
+            "with config.json; name such a folder or a hub id"
+        )
+    found = model_type(model.path)
+    if found and found not in types:
+        raise WeightsError(
+            f"model {model.name!r}: its config.json says model_type {found!r}, but {loads} "
+            f"({', '.join(map(repr, sorted(types)))}); name another model, or another backend"
+        )
 
 
 PLAIN_BYTES = 400_000_000

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from glit.backends.captioners.brought import BroughtCaptions
+from glit.backends.model_files import has_tokenizer, model_type
 from glit.backends.weights import Resolved, resolve
 from glit.config import identity
-from glit.errors import RecipeError, UserError
+from glit.errors import RecipeError, UserError, WeightsError
 from glit.extras import require
 from glit.resources import default_prompt
 from glit.stages import FLOW, STAGES
@@ -54,9 +55,11 @@ def make_plan(
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
     models = _find_models(recipe)
+    configs = {step.name: _settled(step, recipe, models, device) for step in FLOW}
+    _check_tokenizer(models["tokenizer"])
     plan = Plan(
         recipe=recipe,
-        configs={step.name: _settled(step, recipe, models, device) for step in FLOW},
+        configs=configs,
         models=models,
         prompt=_read_prompt(recipe.caption.prompt),
         brought=brought,
@@ -87,6 +90,15 @@ def _find_models(recipe: Recipe) -> dict[str, Resolved]:
     wanted = {role: model for step in FLOW for role, model in step.models(recipe).items()}
     found = {model: resolve(*model) for model in dict.fromkeys(wanted.values())}
     return {role: found[model] for role, model in wanted.items()}
+
+
+def _check_tokenizer(model: Resolved) -> None:
+    """Token spans come after captions, so a folder without a tokenizer is refused here."""
+    if model_type(model.path) and not has_tokenizer(model.path):
+        raise WeightsError(
+            f"tokenizer: model {model.name!r} has no tokenizer in its folder; set split.tokenizer "
+            "to one that has"
+        )
 
 
 def _settled(step: Any, recipe: Recipe, models: Mapping[str, Resolved], device: str) -> Any:

@@ -1,12 +1,17 @@
-"""Fingerprints tell apart what two machines would compute differently."""
+"""What a plan tells apart, and what it refuses before the first image is read."""
 
 from __future__ import annotations
 
 import pytest
+from building import run_build
 
+from glit.backends.captioners import kinds
+from glit.backends.captioners.kinds import refuse_no_captioner
+from glit.backends.weights import Resolved
 from glit.build.plan import make_plan
-from glit.errors import RecipeError
+from glit.errors import RecipeError, WeightsError
 from glit.recipe import load_recipe
+from glit.resources import mini_model
 
 
 def folder(recipe: str, *overrides: str, device: str) -> str:
@@ -35,3 +40,59 @@ def test_what_exact_masks_would_ignore_is_refused(ignored):
     folder("lism-mini", "propose.exact_masks=true", "propose.precision=float32", device="cpu")
     with pytest.raises(RecipeError, match="leave one of the two out"):
         folder("lism-mini", "propose.exact_masks=true", ignored, device="cpu")
+
+
+# -- models that are not here, or are not what a backend loads -------------------------------------
+
+
+def mini(name):
+    return str(mini_model(name))
+
+
+FILE = "{file}"  # a checkpoint that is a single file
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([f"propose.model={mini('matcher')}"], "model_type 'clip', but .* loads YOLOS .'yolos'."),
+        (["propose.model=mini-segmenter"], "model_type 'segment-anything', but .* loads YOLOS"),
+        ([f"propose.model={FILE}"], "x.pth is a single file, but .* loads YOLOS as a folder"),
+        (["propose.backend=sam", "propose.model=mini-proposer"], "model_type 'yolos', but .* SAM"),
+        (["propose.backend=sam", f"propose.model={FILE}"], "are pickles"),
+        (["propose.backend=yolo", "propose.model=mini-proposer"], "is a folder, but .*'yolo'"),
+        (["propose.backend=yolo", f"propose.model={FILE}"], "are pickles and can run code"),
+        (["score.model=mini-proposer"], "model_type 'yolos', but .* loads a CLIPModel"),
+        ([f"score.model={FILE}", "split.tokenizer=mini-matcher"], "is a single file, but"),
+        (["split.tokenizer=mini-proposer"], "tokenizer: model 'mini-proposer' has no tokenizer"),
+        (["caption.model=mini-matcher"], "model_type 'clip', but .*'transformers'.* into text"),
+        (["caption.backend=vllm", "caption.model=mini-matcher"], "model_type 'clip', but .*'vllm'"),
+        ([f"caption.model={FILE}"], "is a single file, but .*'transformers'"),
+    ],
+)
+def test_what_a_backend_does_not_load_is_refused_before_the_first_image(
+    scenes, tmp_path, overrides, message
+):
+    file = tmp_path / "x.pth"
+    file.write_bytes(b"pickle")
+    with pytest.raises(WeightsError, match=message):
+        run_build(
+            scenes / "images",
+            tmp_path / "out",
+            overrides=[each.format(file=file) for each in overrides],
+        )
+    assert not [*(tmp_path / "out").rglob("*.parquet")]
+
+
+def test_a_captioner_that_vllm_alone_knows_is_left_to_it(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "of_tomorrow"}')
+    model = Resolved(name="m", path=tmp_path, revision="", sha256="")
+    refuse_no_captioner(model, backend="vllm")
+    with pytest.raises(WeightsError, match="'of_tomorrow'"):
+        refuse_no_captioner(model, backend="transformers")
+
+
+def test_every_captioner_that_is_taken_unasked_is_one():
+    writing, _ = kinds._of_transformers()
+    assert writing >= kinds._USUAL
+    assert "florence2" in writing and "clip" not in writing

@@ -8,6 +8,7 @@ from typing import Any
 from PIL import Image
 
 from glit.backends.base import Backend
+from glit.backends.captioners.kinds import refuse_no_captioner
 from glit.backends.device import pick_device, require_torch, torch_dtype
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
@@ -95,4 +96,8 @@ class TransformersCaptioner:
         ]
 
 
-TRANSFORMERS = Backend(make=TransformersCaptioner, extras=("models",))
+def _check(config: CaptionerConfig, model: Resolved | None) -> None:
+    refuse_no_captioner(model, backend="transformers")
+
+
+TRANSFORMERS = Backend(make=TransformersCaptioner, extras=("models",), check=_check)

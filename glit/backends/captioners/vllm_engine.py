@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image
 
 from glit.backends.base import Backend
+from glit.backends.captioners.kinds import refuse_no_captioner
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
 from glit.errors import MissingExtraError, RunError
@@ -98,4 +99,8 @@ def _engine_arguments(config: CaptionerConfig, model: Resolved) -> dict[str, Any
     return arguments
 
 
-VLLM = Backend(make=VllmCaptioner, keeps_process=False, extras=("vllm",))
+def _check(config: CaptionerConfig, model: Resolved | None) -> None:
+    refuse_no_captioner(model, backend="vllm")
+
+
+VLLM = Backend(make=VllmCaptioner, keeps_process=False, extras=("vllm",), check=_check)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from glit.backends.base import Backend
+from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, require_torch, torch_dtype
 from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.protocols import MatcherConfig
@@ -35,7 +35,7 @@ class ClipMatcher:
         self.dtype = torch_dtype(config.precision)
         try:
             loaded: Any = CLIPModel.from_pretrained(
-                str(model.path), local_files_only=True, dtype=self.dtype
+                str(model.path), local_files_only=True, dtype=self.dtype, weights_only=True
             )
         except (OSError, ValueError) as error:
             raise WeightsError(
@@ -116,4 +116,8 @@ def _crop_spec(path: str, side: int) -> CropSpec:
     return CropSpec(side=side, mean=tuple(processor.image_mean), std=tuple(processor.image_std))
 
 
-CLIP = Backend(make=ClipMatcher, extras=("models",))
+def _check(config: MatcherConfig, model: Resolved | None) -> None:
+    refuse_other_kind(model, {"clip"}, loads="score.backend = 'clip' loads a CLIPModel")
+
+
+CLIP = Backend(make=ClipMatcher, extras=("models",), check=_check)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from glit.backends.base import Backend
+from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, require_torch, torch_dtype
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
-from glit.backends.sam.model import MaskThresholds, load_checkpoint, load_sam
+from glit.backends.sam.model import MODEL_TYPE, MaskThresholds, load_checkpoint, load_sam
 from glit.backends.weights import Resolved
 from glit.config import need
 from glit.errors import MissingExtraError, WeightsError
@@ -119,7 +119,13 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
             "[propose] compile: exact_masks run segment-anything as it is; "
             "leave one of the two out",
         )
-    if model is not None and not model.path.is_dir() and not config.allow_pickle:
+    if model is None:
+        return
+    if model.path.is_dir():
+        refuse_other_kind(
+            model, {MODEL_TYPE}, loads="propose.backend = 'sam' loads SAM as glit saves it"
+        )
+    elif not config.allow_pickle:
         raise WeightsError(
             f"model {model.name!r}: segment-anything checkpoints are pickles; if you trust the "
             "file, set propose.allow_pickle = true (it is still read without running code)"

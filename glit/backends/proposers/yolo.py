@@ -75,6 +75,11 @@ class YoloDetector:
 
 
 def _check(config: ProposerConfig, model: Resolved | None) -> None:
+    if model is not None and model.path.is_dir():
+        raise WeightsError(
+            f"model {model.name!r}: {model.path.name} is a folder, but propose.backend = 'yolo' "
+            "loads one ultralytics checkpoint; name a .pt file, or another backend"
+        )
     if model is not None and not config.allow_pickle:
         raise WeightsError(
             f"model {model.name!r}: ultralytics checkpoints are pickles and can run code; "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from glit.backends.base import Backend
+from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, require_torch, torch_dtype
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
@@ -108,4 +108,8 @@ class YolosDetector:
         )
 
 
-YOLOS = Backend(make=YolosDetector, extras=("models",))
+def _check(config: ProposerConfig, model: Resolved | None) -> None:
+    refuse_other_kind(model, {"yolos"}, loads="propose.backend = 'yolos' loads YOLOS")
+
+
+YOLOS = Backend(make=YolosDetector, extras=("models",), check=_check)

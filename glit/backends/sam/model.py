@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WEIGHTS_NAME = "model.safetensors"
 CONFIG_NAME = "config.json"
+MODEL_TYPE = "segment-anything"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,7 @@ def save_sam(
     save_file(weights, folder / WEIGHTS_NAME, metadata={"format": "pt"})
     (folder / WEIGHTS_NAME).chmod(0o644)
     described = {
-        "model_type": "segment-anything",
+        "model_type": MODEL_TYPE,
         "model": asdict(config),
         "thresholds": asdict(thresholds or MaskThresholds()),
     }
