@@ -121,7 +121,10 @@ def glit(*arguments, **options):
             "did you mean 'batch_size'",
         ),
         (["{images}", "-o", "{out}", "-r", "mini", "--captions", "no.jsonl"], "no such file"),
-        (["{images}", "-o", "{out}", "-r", "flism"], "not in the Hugging Face cache"),
+        (
+            ["{images}", "-o", "{out}", "-r", "mini", "--set", "propose.model=yolos-tiny"],
+            "not in the Hugging Face cache",
+        ),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_two(scenes, tmp_path, arguments, message):
@@ -130,6 +133,15 @@ def test_a_users_mistake_is_one_line_and_exit_code_two(scenes, tmp_path, argumen
     assert done.returncode == 2
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("glit: ") and message in lines[0]
+
+
+def test_missing_models_have_a_line_each_that_a_shell_takes(scenes, tmp_path):
+    done = glit(
+        "build", scenes / "images", "-o", tmp_path / "out", "-r", "flism", "--executor", "local"
+    )
+    first, *lines = done.stderr.splitlines()
+    assert done.returncode == 2 and first.startswith("glit: recipe 'flism': 3 of its models")
+    assert [line.split()[:2] for line in lines] == [["hf", "download"]] * 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without permissions")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from glit.backends.captioners.brought import BroughtCaptions
 from glit.backends.model_files import has_tokenizer, model_type
 from glit.backends.weights import Resolved, resolve
 from glit.config import identity
-from glit.errors import RecipeError, UserError, WeightsError
+from glit.errors import MissingModelError, RecipeError, UserError, WeightsError
 from glit.extras import require
 from glit.resources import default_prompt
 from glit.stages import FLOW, STAGES
@@ -54,7 +54,7 @@ def make_plan(
     for step in FLOW:
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
-    models = _find_models(recipe)
+    models = find_models(recipe)
     configs = {step.name: _settled(step, recipe, models, device) for step in FLOW}
     _check_tokenizer(models["tokenizer"])
     plan = Plan(
@@ -86,10 +86,45 @@ def upstream(step: str) -> tuple[str, ...]:
     return tuple(name for name in STAGES if name in wanted)
 
 
-def _find_models(recipe: Recipe) -> dict[str, Resolved]:
+def find_models(recipe: Recipe) -> dict[str, Resolved]:
+    """The models of a recipe by their roles.
+
+    Raises:
+        WeightsError: of those that are not here all are named, each with the command that gets it.
+    """
     wanted = {role: model for step in FLOW for role, model in step.models(recipe).items()}
-    found = {model: resolve(*model) for model in dict.fromkeys(wanted.values())}
+    found: dict[tuple[str, str], Resolved] = {}
+    missing: dict[tuple[str, str], MissingModelError] = {}
+    for model in dict.fromkeys(wanted.values()):
+        try:
+            found[model] = resolve(*model)
+        except MissingModelError as error:
+            missing[model] = error
+    if missing:
+        roles = {
+            model: " and ".join(role for role, each in wanted.items() if each == model)
+            for model in missing
+        }
+        raise _missing(recipe, [(roles[model], error) for model, error in missing.items()])
     return {role: found[model] for role, model in wanted.items()}
+
+
+def _missing(recipe: Recipe, errors: Sequence[tuple[str, MissingModelError]]) -> WeightsError:
+    if len(errors) == 1:
+        ((roles, error),) = errors
+        return WeightsError(f"{roles}: {error}")
+    return WeightsError(
+        f"recipe {recipe.name!r}: {len(errors)} of its models are not on this machine; get them on "
+        "a connected one with:\n" + "\n".join(_fetch_line(roles, error) for roles, error in errors)
+    )
+
+
+def _fetch_line(roles: str, error: MissingModelError) -> str:
+    """A line for a shell, with a comment that says what it gets."""
+    size = f" ({error.size})" if error.size else ""
+    if error.fetch:
+        return f"  {error.fetch}  # {roles} {error.name!r}{size}"
+    return f"  # {roles} {error.name!r}: {error.reason}"
 
 
 def _check_tokenizer(model: Resolved) -> None:

@@ -7,7 +7,7 @@ from building import run_build
 
 from glit.backends.captioners import kinds
 from glit.backends.captioners.kinds import refuse_no_captioner
-from glit.backends.weights import Resolved
+from glit.backends.weights import Resolved, manifest
 from glit.build.plan import make_plan
 from glit.errors import RecipeError, WeightsError
 from glit.recipe import load_recipe
@@ -43,6 +43,40 @@ def test_what_exact_masks_would_ignore_is_refused(ignored):
 
 
 # -- models that are not here, or are not what a backend loads -------------------------------------
+
+
+def test_all_missing_models_of_a_recipe_are_named_at_once_with_a_command_each(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GLIT_WEIGHTS", "/weights")
+    with pytest.raises(WeightsError) as caught:
+        make_plan(load_recipe("lism"), device="cpu")
+    known = manifest()
+    first, *lines = str(caught.value).splitlines()
+    assert first.startswith("recipe 'lism': 3 of its models are not on this machine")
+    assert lines == [
+        "  hf download llava-hf/llava-v1.6-mistral-7b-hf --revision "
+        f"{known['llava-next-7b'].revision}  # captioner 'llava-next-7b'",
+        "  hf download openai/clip-vit-base-patch16 --revision "
+        f"{known['clip-vit-b-16'].revision}  # tokenizer and matcher 'clip-vit-b-16'",
+        "  curl -L --create-dirs -o /weights/sam_vit_h_4b8939.pth "
+        f"{known['sam-vit-h'].source}  # proposer 'sam-vit-h' (2.6 GB)",
+    ]
+
+
+def test_one_missing_model_is_one_line():
+    with pytest.raises(WeightsError, match="^proposer: model 'yolos-base': [^\n]*hf download") as e:
+        make_plan(load_recipe("mini", overrides=["propose.model=yolos-base"]), device="cpu")
+    assert len(str(e.value).splitlines()) == 1
+
+
+def test_a_misspelt_model_among_missing_ones_is_mended_not_fetched():
+    recipe = load_recipe("flism", overrides=["score.model=mini-macher"])
+    with pytest.raises(WeightsError) as caught:
+        make_plan(recipe, device="cpu")
+    assert "  # tokenizer and matcher 'mini-macher'" in str(caught.value)
+    assert "did you mean 'mini-matcher'?" in str(caught.value)
 
 
 def mini(name):
