@@ -30,6 +30,7 @@ def build(
     executor: ExecutorName = "ray",
     limit: int | None = None,
     replace: bool = False,
+    lock: PathLike | None = None,
     quiet: bool = False,
 ) -> Dataset:
     """Build a dataset from images, or finish one; calling it again goes on where it stopped.
@@ -43,6 +44,7 @@ def build(
         executor: ``ray``, or ``local`` for everything in this process.
         limit: only the first images.
         replace: rebuild a finished dataset of another recipe or other images.
+        lock: a file of ``glit lock``; its models are taken, or none.
         quiet: no progress on standard error.
 
     Raises:
@@ -50,6 +52,7 @@ def build(
     """
     from rich.console import Console
 
+    from glit.build.lock import read_lock
     from glit.build.run import BuildRequest
     from glit.build.run import build as run
     from glit.executors import open_executor
@@ -66,6 +69,7 @@ def build(
         captions=None if captions is None else os.fspath(captions),
         limit=limit,
         replace=replace,
+        lock=None if lock is None else read_lock(Path(lock)),
     )
     console = Console(stderr=True, highlight=False)
     with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:

@@ -32,6 +32,7 @@ def main() -> None:
              "--constraint", ROOT / "manifests" / "constraints.txt", wheel)  # fmt: skip
         glit = here / "clean" / "bin" / "glit"
         _run(glit, "--help", cwd=here)
+        _run(glit, "lock", "mini", cwd=here)
         _run(glit, "scenes", "-o", here / "scenes", "-n", "3", "--seed", SEED, cwd=here)
         _run(sys.executable, "-m", "glit", "build", here / "scenes" / "images",
              "-o", here / "dataset", "-r", "mini", "--executor", "local",

@@ -21,9 +21,9 @@ from glit.resources import builtin_recipes
 from glit.stages import FLOW
 from glit.train.config import OBJECTIVES
 
-SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
+SCENES, CAPTIONS, DATASET, LOCK, NEW = "{scenes}", "{captions}", "{dataset}", "{lock}", "{new}"
 """Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
-line may spoil, a path where nothing is yet."""
+line may spoil, the lock of the recipe mini, a path where nothing is yet."""
 
 
 def command_lines() -> Iterator[list[str]]:
@@ -78,6 +78,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "images": [SCENES],
         "kind": ["glit", *READERS],
         "limit": ["2"],
+        "lock": [LOCK],
         "model": ["mini-matcher"],
         "num": ["2"],
         "num_images": ["1"],
@@ -130,6 +131,7 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         SCENES: folder / "scenes" / "images",
         CAPTIONS: folder / "scenes" / "captions.jsonl",
         DATASET: folder / "datasets" / str(number),
+        LOCK: folder / "mini.lock.json",
         NEW: folder / "new" / str(number),
     }
     return [str(places.get(word, word)) for word in line]

@@ -17,6 +17,7 @@ from typing import Any
 from glit.backends.captioners.brought import BroughtCaptions
 from glit.backends.model_files import has_tokenizer, model_type
 from glit.backends.weights import Resolved, resolve
+from glit.build.lock import Lock
 from glit.config import identity
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError
 from glit.extras import require
@@ -31,6 +32,7 @@ def make_plan(
     device: str,
     brought: BroughtCaptions | None = None,
     captions_sha256: str = "",
+    lock: Lock | None = None,
 ) -> Plan:
     """Decide everything that a build needs to have decided before its first image is read.
 
@@ -39,11 +41,13 @@ def make_plan(
         device: the best one that the executor's workers have: ``cuda``, ``mps`` or ``cpu``.
         brought: the user's captions.
         captions_sha256: of the table they were sorted into.
+        lock: the models to build with; their commits are taken from it.
 
     Raises:
         RecipeError: captions are wanted but none were given, or the prompt file is missing.
         MissingExtraError: an optional package is not installed.
-        WeightsError: a model is missing, incomplete, or of a kind that is not loaded.
+        WeightsError: a model is missing, incomplete, of a kind that is not loaded, or not the
+            locked one.
         UserError: a step wants a device that no worker has.
     """
     if recipe.caption.backend == "provided" and brought is None:
@@ -54,7 +58,7 @@ def make_plan(
     for step in FLOW:
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
-    models = find_models(recipe)
+    models = find_models(recipe, lock=lock)
     configs = {step.name: _settled(step, recipe, models, device) for step in FLOW}
     _check_tokenizer(models["tokenizer"])
     plan = Plan(
@@ -86,13 +90,18 @@ def upstream(step: str) -> tuple[str, ...]:
     return tuple(name for name in STAGES if name in wanted)
 
 
-def find_models(recipe: Recipe) -> dict[str, Resolved]:
+def find_models(recipe: Recipe, *, lock: Lock | None = None) -> dict[str, Resolved]:
     """The models of a recipe by their roles.
 
     Raises:
         WeightsError: of those that are not here all are named, each with the command that gets it.
     """
     wanted = {role: model for step in FLOW for role, model in step.models(recipe).items()}
+    if lock is not None:
+        wanted = {
+            role: (name, lock.revision(role, name) or revision)
+            for role, (name, revision) in wanted.items()
+        }
     found: dict[tuple[str, str], Resolved] = {}
     missing: dict[tuple[str, str], MissingModelError] = {}
     for model in dict.fromkeys(wanted.values()):
@@ -106,7 +115,10 @@ def find_models(recipe: Recipe) -> dict[str, Resolved]:
             for model in missing
         }
         raise _missing(recipe, [(roles[model], error) for model, error in missing.items()])
-    return {role: found[model] for role, model in wanted.items()}
+    models = {role: found[model] for role, model in wanted.items()}
+    if lock is not None:
+        lock.check(models)
+    return models
 
 
 def _missing(recipe: Recipe, errors: Sequence[tuple[str, MissingModelError]]) -> WeightsError:

@@ -13,6 +13,7 @@ from typing import Any
 
 from glit.build.ledger import ledger_name
 from glit.build.listing import Chunk, read_chunks
+from glit.build.lock import Lock
 from glit.build.plan import make_plan
 from glit.build.publish import publish
 from glit.build.retry_task import RetryTask, RetryUnit
@@ -99,7 +100,9 @@ def _finished_work(store: Store, device: str) -> Work:
         brought, digest = prepare(
             Path(state["captions"]), image_root=state["images"], work=Path(store.full(""))
         )
-    plan = make_plan(recipe, device=device, brought=brought, captions_sha256=digest)
+    locked = state.get("lock")  # an earlier glit wrote none
+    lock = None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
+    plan = make_plan(recipe, device=device, brought=brought, captions_sha256=digest, lock=lock)
     changed = [name for name in TABLES if plan.folder(name) != state["folders"][name]]
     if changed:
         raise UserError(

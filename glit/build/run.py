@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, Source, entries, find_source, write_listing
+from glit.build.lock import Lock
 from glit.build.plan import make_plan, sidecars
 from glit.build.publish import PUBLISHED, identity_of, publish
 from glit.build.stage_task import StageTask, disk_error
@@ -41,6 +42,8 @@ class BuildRequest:
     limit: int | None = None
     replace: bool = False
     """Rebuild a finished dataset of another recipe in the same folder."""
+    lock: Lock | None = None
+    """Build with these models and no others."""
 
 
 def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
 def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Plan:
     recipe = request.recipe
     if request.captions is None:
-        return make_plan(recipe, device=device)
+        return make_plan(recipe, device=device, lock=request.lock)
     if recipe.caption.backend != "provided":
         raise UserError(
             f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
@@ -80,7 +83,9 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
     brought, digest = prepare(
         Path(request.captions), image_root=source.root, work=Path(work.full(""))
     )
-    return make_plan(recipe, device=device, brought=brought, captions_sha256=digest)
+    return make_plan(
+        recipe, device=device, brought=brought, captions_sha256=digest, lock=request.lock
+    )
 
 
 @contextlib.contextmanager
@@ -141,6 +146,7 @@ def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list
         "images": source.root,
         "captions": None if request.captions is None else os.path.abspath(request.captions),
         "recipe": work.plan.recipe.as_dict(),
+        "lock": None if request.lock is None else request.lock.models,
         "folders": {name: work.plan.folder(name) for name in TABLES},
         "num_chunks": len(chunks),
     }

@@ -1,4 +1,4 @@
-"""``glit build`` and ``glit retry``."""
+"""``glit build``, ``glit retry`` and ``glit lock``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from glit.cli.options import JsonOption, RecipeOption, local_folder
+from glit.cli.options import JsonOption, RecipeOption, SetOption, local_folder
+from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 
 ExecutorOption = Annotated[
@@ -21,9 +22,7 @@ def build_command(
     images: Annotated[str, typer.Argument(help="A folder, a glob, or a list file.")],
     output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder.")],
     recipe: RecipeOption = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="table.key=value, as often as you like.")
-    ] = None,
+    overrides: SetOption = None,
     captions: Annotated[
         Path | None, typer.Option("--captions", help="Your own captions: .jsonl, .csv, .parquet.")
     ] = None,
@@ -34,9 +33,13 @@ def build_command(
     replace: Annotated[
         bool, typer.Option("--replace", help="Rebuild a finished dataset of another recipe.")
     ] = False,
+    lock: Annotated[
+        Path | None, typer.Option("--lock", help="Take the models of this lock, no others.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build a dataset from images; run again to continue."""
+    from glit.build.lock import read_lock
     from glit.build.run import BuildRequest, build
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
@@ -54,6 +57,7 @@ def build_command(
         captions=None if captions is None else str(captions),
         limit=limit,
         replace=replace,
+        lock=None if lock is None else read_lock(lock),
     )
     own_process(executor)
     with open_executor(executor) as runner, StageProgress(console) as progress:
@@ -86,6 +90,31 @@ def own_process(executor: ExecutorName) -> None:
         from glit.executors.process import keep_freed_memory
 
         keep_freed_memory()
+
+
+def lock_command(
+    recipe: Annotated[str, typer.Argument(help="A built-in recipe's name, or a TOML file.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Without it, RECIPE.lock.json beside the recipe."),
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Write down which models a recipe takes here: commit and hash, for glit build --lock."""
+    from glit.build.lock import lock_path, lock_text
+    from glit.build.plan import find_models
+    from glit.recipe import load_recipe
+
+    loaded = load_recipe(recipe, overrides=overrides or [])
+    models = find_models(loaded)
+    path = output or lock_path(recipe)
+    try:
+        path.write_text(lock_text(loaded.name, models), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot write there ({error.strerror or error})") from error
+    for role, model in sorted(models.items()):
+        print(f"{role}: {model.identity()['name']} at {model.revision}, sha256 {model.sha256}")
+    print(f"wrote {path}")
 
 
 def _default_recipe(console: Console, has_captions: bool) -> str:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.options import JsonOption, RecipeOption, local_folder
+from glit.cli.options import JsonOption, RecipeOption, SetOption, local_folder
 from glit.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def eval_command(
         ),
     ] = None,
     recipe: RecipeOption = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="evaluate.key=value, as often as you like.")
-    ] = None,
+    overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a model; several with --compare, in one table.

@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("build")(build.build_command)
 app.command("status")(inspect.status_command)
 app.command("retry")(build.retry_command)
+app.command("lock")(build.lock_command)
 app.command("verify")(inspect.verify_command)
 app.command("query")(inspect.query_command)
 app.command("clean")(inspect.clean_command)

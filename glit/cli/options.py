@@ -14,6 +14,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 RecipeOption = Annotated[
     str | None, typer.Option("-r", "--recipe", help="A built-in recipe's name, or a TOML file.")
 ]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="table.key=value, as often as you like.")
+]
 
 
 def local_folder(output: str) -> Path:

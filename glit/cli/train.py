@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from glit.cli.options import RecipeOption, local_folder
+from glit.cli.options import RecipeOption, SetOption, local_folder
 
 
 def train_command(
@@ -18,9 +18,7 @@ def train_command(
     objective: Annotated[
         str | None, typer.Option("--objective", help="clip, local, global+local, fast-goal, ...")
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="train.key=value, as often as you like.")
-    ] = None,
+    overrides: SetOption = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on from the run's last checkpoint, with its settings."),
