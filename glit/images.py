@@ -40,6 +40,9 @@ _DECODER_ERRORS = (
     struct.error,
     zlib.error,
 )
+_SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
+"""By Pillow's name of a format, where it is not the suffix itself."""
+
 _open_with_pillow = Image.open  # ultralytics replaces it by one that installs packages
 
 
@@ -86,7 +89,7 @@ _PILLOW = _PillowSettings()
 
 
 def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
-    """RGB pixels, uint8 [height, width, 3], EXIF orientation applied.
+    """RGB pixels, uint8 [height, width, 3], EXIF orientation applied; writable, as torch wants.
 
     Args:
         data: the encoded file.
@@ -175,8 +178,8 @@ def _to_rgb(image: Image.Image) -> Pixels:
     if image.has_transparency_data:
         with_alpha = image.convert("RGBA")
         white = Image.new("RGBA", image.size, (255, 255, 255, 255))
-        return np.asarray(Image.alpha_composite(white, with_alpha).convert("RGB"))
-    return np.asarray(image.convert("RGB"))
+        return np.array(Image.alpha_composite(white, with_alpha).convert("RGB"))
+    return np.array(image.convert("RGB"))
 
 
 def _from_16_bit(values: np.ndarray) -> Pixels:
@@ -194,6 +197,30 @@ def _upright(pixels: Pixels, orientation: int) -> Pixels:
     if orientation in (3, 4, 7, 8):
         pixels = pixels[::-1]
     return pixels
+
+
+def upright_file(data: bytes) -> tuple[bytes, str]:
+    """An image file that every reader sees the same way up, and its suffix.
+
+    Readers differ in whether they obey EXIF orientation. A file that it turns is encoded again,
+    upright: JPEG as JPEG (quality 95), others as PNG; all other files stay as they are.
+
+    Raises:
+        ImageError: as :func:`decode`.
+    """
+    with _PILLOW.as_wanted_here():
+        image = _open(data)
+        turned = _orientation(image) in range(2, 9)
+        format_name = image.format or ""
+        if not turned:
+            return data, _SUFFIXES.get(format_name, f".{format_name.lower()}")
+        buffer = io.BytesIO()
+        upright = Image.fromarray(decode(data))
+        if format_name in ("JPEG", "MPO"):
+            upright.save(buffer, "JPEG", quality=95)
+            return buffer.getvalue(), ".jpg"
+        upright.save(buffer, "PNG")
+        return buffer.getvalue(), ".png"
 
 
 def perceptual_hash(pixels: Pixels) -> int:

@@ -1,4 +1,4 @@
-"""``glit status``, ``verify``, ``query`` and ``clean``."""
+"""``glit status``, ``verify``, ``query``, ``export`` and ``clean``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from glit.cli.options import JsonOption, local_folder
+from glit.export import EXPORTERS
 
 DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200
@@ -81,6 +82,24 @@ def query_command(
         print(json.dumps(rows, default=str))
     else:
         found.show(max_rows=100)
+
+
+def export_command(
+    dataset: DatasetArgument,
+    to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(EXPORTERS)}.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="A folder that is made.")],
+    image_root: Annotated[
+        str, typer.Option("--image-root", help="The ingested folder, if images are not inside.")
+    ] = "",
+) -> None:
+    """Write the dataset in a format that others read."""
+    from glit.dataset.reader import Dataset
+    from glit.export import export
+
+    folder = local_folder(output)
+    opened = Dataset(dataset, image_root=image_root)
+    export(opened, to=to, output=folder)
+    print(f"{len(opened)} images: {folder}")
 
 
 def clean_command(dataset: DatasetArgument) -> None:

@@ -25,8 +25,6 @@ def fit_image(
     image_HWC: UInt8[np.ndarray, "h w 3"], *, side: int, fit: ImageFit
 ) -> UInt8[Tensor, "3 side side"]:
     """The image squeezed into the model's square (``resize``), or its middle (``centre-crop``)."""
-    if not image_HWC.flags.writeable:  # as of Pillow's images; torch warns of such arrays
-        image_HWC = image_HWC.copy()
     pixels_CHW = torch.from_numpy(image_HWC).permute(2, 0, 1)
     height, width = fitted_size(image_HWC.shape[1], image_HWC.shape[0], side=side, fit=fit)
     if (height, width) != tuple(pixels_CHW.shape[1:]):

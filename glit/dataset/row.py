@@ -43,9 +43,17 @@ class Row:
             DatasetError: images were not asked for.
             ImageError: the file is damaged.
         """
+        return decode(self.encoded())
+
+    def encoded(self) -> bytes:
+        """The image file.
+
+        Raises:
+            DatasetError: images were not asked for.
+        """
         if self.image is None:
             raise DatasetError(f"{self.source_path}: read without its image; ask for images")
-        return decode(self.image)
+        return self.image
 
     @property
     def scores(self) -> Scores:

@@ -265,4 +265,4 @@ def _shrunk(image: Pixels, max_side: int) -> Pixels:
     picture = Image.fromarray(image)
     scale = max_side / longest
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    return np.asarray(picture.resize(size, Image.Resampling.BICUBIC))
+    return np.array(picture.resize(size, Image.Resampling.BICUBIC))

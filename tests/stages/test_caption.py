@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from building import json_lines
 
 from glit.backends.protocols import RawCaption
 from glit.records import Drop, Sample
@@ -125,10 +126,9 @@ def test_refusals(text):
 
 
 def test_ordinary_captions_are_no_refusals_and_no_loops(scenes):
-    import json
 
-    rows = [json.loads(line) for line in (scenes / "captions.jsonl").open()]
-    rows += [json.loads(line) for line in open("tests/data/captions.jsonl")]
+    rows = json_lines(scenes / "captions.jsonl")
+    rows += json_lines("tests/data/captions.jsonl")
     assert [row["caption"] for row in rows if caption_fault(row["caption"])] == []
 
 

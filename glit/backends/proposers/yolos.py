@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from glit.backends.base import Backend, refuse_other_kind
-from glit.backends.device import pick_device, require_torch, torch_dtype
+from glit.backends.device import pick_device, torch_dtype
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
 from glit.errors import WeightsError
+from glit.extras import require
 from glit.images import Pixels
 from glit.records import Region
 
@@ -24,12 +25,14 @@ class YolosDetector:
 
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
         config = YOLOS.settled(config)
-        self._torch = require_torch("propose.backend = 'yolos'")
+        require("models", needed_for="propose.backend = 'yolos'")
+        import torch
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
         from glit.backends.last_layer import keep_detection_tokens
         from glit.backends.onednn import use_onednn
 
+        self._torch = torch
         self._config = config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
@@ -74,7 +77,7 @@ class YolosDetector:
 
     def prepare(self, image: Pixels) -> Any:
         """Normalised pixels of one image, [3, height, width], by the model's image processor."""
-        chw = self._torch.from_numpy(image.copy()).permute(2, 0, 1)
+        chw = self._torch.from_numpy(image).permute(2, 0, 1)
         batch = self.processor(
             images=chw.to(self._device), do_pad=False, return_tensors="pt", device=self._device
         )
