@@ -1,22 +1,38 @@
-"""What model libraries print, kept off the terminal while a command runs."""
+"""Settings of a whole process that models and libraries change, put back for whoever called."""
 
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Iterator
 
-from glit.extras import require
+import numpy as np
 
 
 @contextlib.contextmanager
-def quiet_libraries(command: str, *, extra: str) -> Iterator[None]:
-    """No bars of transformers inside.
+def kept_random_states() -> Iterator[None]:
+    """Random states of Python, NumPy and torch are afterwards as they were."""
+    import torch
 
-    Raises:
-        MissingExtraError: the extra that the command needs is not installed.
-    """
-    require(extra, needed_for=command)
+    python, legacy = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)
+
+
+@contextlib.contextmanager
+def without_bars() -> Iterator[None]:
+    """No progress bars of transformers inside; afterwards as the caller had it."""
     from transformers.utils import logging
 
+    before = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
-    yield
+    try:
+        yield
+    finally:
+        if before:
+            logging.enable_progress_bar()

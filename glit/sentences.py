@@ -11,7 +11,8 @@ import re
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from glit.errors import MissingExtraError, UserError
+from glit.errors import UserError
+from glit.extras import require
 from glit.spans import Span, locate
 
 Splitter = Callable[[str], list[Span]]
@@ -66,12 +67,9 @@ def _sentencex(language: str) -> Splitter:
 
 
 def _punkt(language: str) -> Splitter:
-    try:
-        from nltk.tokenize.punkt import PunktTokenizer
-    except ImportError as error:
-        raise MissingExtraError(
-            "nltk", extra="punkt", needed_for="split.splitter = 'punkt'"
-        ) from error
+    require("punkt", needed_for="split.splitter = 'punkt'")
+    from nltk.tokenize.punkt import PunktTokenizer
+
     names = {"en": "english", "de": "german", "fr": "french", "es": "spanish", "it": "italian"}
     try:
         tokenizer = PunktTokenizer(names.get(language, language))

@@ -1,9 +1,9 @@
-import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from building import json_lines
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -139,7 +139,7 @@ def test_checked_captions():
     """Sentences of real captions; two end without any mark, and nothing tells them apart."""
     split = make_splitter("sentencex", "en")
     wrong = []
-    for row in map(json.loads, CHECKED.open(encoding="utf-8")):
+    for row in json_lines(CHECKED):
         text = "".join(row["sentences"])
         if cut(text, split(text)) != [sentence.strip() for sentence in row["sentences"]]:
             wrong.append(row["id"])

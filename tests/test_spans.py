@@ -1,9 +1,9 @@
-import json
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import regex
+from building import json_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,7 +160,7 @@ def test_five_thousand_words(tokenizer):
 
 def test_real_captions_are_covered_but_for_whitespace(tokenizer):
     folder = Path(__file__).parent / "data"
-    rows = [json.loads(line) for line in (folder / "captions.jsonl").open()]
+    rows = json_lines(folder / "captions.jsonl")
     split = stage(tokenizer)
     for row in rows:
         text = row["caption"]

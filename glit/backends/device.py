@@ -5,20 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from glit.errors import MissingExtraError, UserError
-
-
-def require_torch(needed_for: str) -> Any:
-    """The torch module.
-
-    Raises:
-        MissingExtraError: torch is not installed.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError("torch", extra="models", needed_for=needed_for) from error
-    return torch
+from glit.errors import UserError
+from glit.extras import require
 
 
 def best_device() -> str:
@@ -38,7 +26,9 @@ def pick_device(wanted: str) -> Any:
     Raises:
         UserError: this machine does not have the device.
     """
-    torch = require_torch("a model backend")
+    require("models", needed_for="a model backend")
+    import torch
+
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if wanted == "auto":
         wanted = best_device()
@@ -49,4 +39,6 @@ def pick_device(wanted: str) -> Any:
 
 def torch_dtype(precision: str) -> Any:
     """The torch dtype of a precision other than ``auto``: ``float32`` is ``torch.float32``."""
-    return getattr(require_torch("a model backend"), precision)
+    import torch
+
+    return getattr(torch, precision)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.errors import MissingExtraError, WeightsError
+from glit.errors import WeightsError
+from glit.extras import require
 
 
 class TextTokenizer:
@@ -44,10 +45,9 @@ def load_tokenizer(path: Path) -> Any:
         MissingExtraError: transformers is not installed.
         WeightsError: the folder holds no tokenizer with a start and an end token.
     """
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise MissingExtraError("transformers", extra="models", needed_for="token spans") from error
+    require("models", needed_for="token spans")
+    from transformers import AutoTokenizer
+
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
     except (OSError, ValueError) as error:

@@ -33,13 +33,13 @@ def build_command(
     replace: Annotated[
         bool, typer.Option("--replace", help="Rebuild a finished dataset of another recipe.")
     ] = False,
-    lock: Annotated[
-        Path | None, typer.Option("--lock", help="Take the models of this lock, no others.")
-    ] = None,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Take the models of glit lock's file, no others.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Build a dataset from images; run again to continue."""
-    from glit.build.lock import read_lock
+    from glit.build.lock import lock_path, read_lock
     from glit.build.run import BuildRequest, build
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
@@ -57,7 +57,7 @@ def build_command(
         captions=None if captions is None else str(captions),
         limit=limit,
         replace=replace,
-        lock=None if lock is None else read_lock(lock),
+        lock=read_lock(lock_path(name)) if locked else None,
     )
     own_process(executor)
     with open_executor(executor) as runner, StageProgress(console) as progress:
@@ -94,20 +94,19 @@ def own_process(executor: ExecutorName) -> None:
 
 def lock_command(
     recipe: Annotated[str, typer.Argument(help="A built-in recipe's name, or a TOML file.")],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Without it, RECIPE.lock.json beside the recipe."),
-    ] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Write down which models a recipe takes here: commit and hash, for glit build --lock."""
+    """Write down which models a recipe takes here, for glit build --locked.
+
+    The file is RECIPE.lock.json beside the recipe; for a built-in recipe, in this folder.
+    """
     from glit.build.lock import lock_path, lock_text
     from glit.build.plan import find_models
     from glit.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides=overrides or [])
     models = find_models(loaded)
-    path = output or lock_path(recipe)
+    path = lock_path(recipe)
     try:
         path.write_text(lock_text(loaded.name, models), encoding="utf-8")
     except OSError as error:

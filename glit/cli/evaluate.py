@@ -72,13 +72,14 @@ def eval_command(
     with a false sentence in every caption. caption-quality: mean cosine of images and captions.
     """
     from glit.api import evaluate
-    from glit.cli.quiet import quiet_libraries
+    from glit.extras import require
 
+    require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
     if false_sentences is not None and task != "robustness":
         raise UserError(f"--false-sentences belongs to robustness, not to {task}")
     console = Console(stderr=as_json, highlight=False)
-    with console.status(f"{task} on {dataset}"), quiet_libraries("glit eval", extra="models"):
+    with console.status(f"{task} on {dataset}"):
         results = evaluate(
             task,
             [model, *(compare or [])],

@@ -30,7 +30,12 @@ def train_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
 ) -> None:
     """Fine-tune CLIP on a dataset; under torchrun, on several processes."""
-    from glit.cli.quiet import quiet_libraries
+    from glit.extras import require
+
+    require("train", needed_for="glit train")
+    from glit.train.launch import train_on_ray
+    from glit.train.loop import train
+    from glit.train.run_file import config_of
 
     run = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
@@ -41,20 +46,15 @@ def train_command(
         else:
             console.print(_progress_line(line))
 
-    with quiet_libraries("glit train", extra="train"):
-        from glit.train.launch import train_on_ray
-        from glit.train.loop import train
-        from glit.train.run_file import config_of
-
-        if recipe is None and not resume:
-            recipe = _default_recipe(console)
-        config = config_of(
-            run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume
-        )
-        if ray_workers:
-            result = train_on_ray(config, dataset, run, num_workers=ray_workers, resume=resume)
-        else:
-            result = train(config, dataset, run, resume=resume, report=report)
+    if recipe is None and not resume:
+        recipe = _default_recipe(console)
+    config = config_of(
+        run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume
+    )
+    if ray_workers:
+        result = train_on_ray(config, dataset, run, num_workers=ray_workers, resume=resume)
+    else:
+        result = train(config, dataset, run, resume=resume, report=report)
     if result.interrupted:
         console.print(
             f"stopped after step {result.step} of {result.total_steps}; go on with --resume"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from glit.callers_process import without_bars
 from glit.config import as_table
 from glit.errors import UserError
 from glit.evaluate.collection import open_collection
@@ -55,7 +56,8 @@ def evaluate(
         measure = functools.partial(robustness, false_sentences=given)
     results = []
     for model in models:
-        embedder = load_embedder(model, config, checkpoint=checkpoint)
+        with without_bars():
+            embedder = load_embedder(model, config, checkpoint=checkpoint)
         result = Result(
             task=task,
             model=model,

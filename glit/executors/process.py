@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from glit.callers_process import kept_random_states, without_bars
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _LARGE_BYTES = 1 << 30, 1 << 25
 """Thresholds of malloc; older glibc refuses an mmap threshold above the second."""
@@ -23,8 +25,8 @@ def prepare_own_process() -> None:
 def borrowed_process() -> Iterator[None]:
     """The same for as long as the block lasts, in a process that belongs to the caller.
 
-    Threads, what libraries print and the environment are afterwards as they were. What malloc
-    keeps is left alone: it can be set, but neither read nor put back.
+    Threads, random states, what libraries print and the environment are afterwards as they were.
+    What malloc keeps is left alone: it can be set, but neither read nor put back.
     """
     environment = dict(os.environ)
     undo = _one_quiet_thread()
@@ -50,10 +52,9 @@ def _one_quiet_thread() -> contextlib.ExitStack:
         return undo
     undo.callback(torch.set_num_threads, torch.get_num_threads())
     undo.callback(logging.set_verbosity, logging.get_verbosity())
-    if logging.is_progress_bar_enabled():
-        undo.callback(logging.enable_progress_bar)
+    undo.enter_context(kept_random_states())
+    undo.enter_context(without_bars())
     torch.set_num_threads(1)
-    logging.disable_progress_bar()
     logging.set_verbosity_error()
     return undo
 

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from glit.errors import MissingExtraError, RunError
+from glit.errors import RunError
+from glit.extras import require
 from glit.train.checkpoint import Checkpoints, read_position
 from glit.train.config import TrainConfig
+from glit.train.log import METRICS
 from glit.train.loop import TrainResult, train
 
 
@@ -26,11 +29,10 @@ def train_on_ray(
         MissingExtraError: Ray is not installed.
         RunError: a worker failed; the last checkpoint stays.
     """
-    try:
-        from glit.executors.ray_train import run_processes
-    except ImportError as error:
-        raise MissingExtraError("ray", extra="ray", needed_for="--ray-workers") from error
+    require("ray", needed_for="--ray-workers")
     import torch
+
+    from glit.executors.ray_train import run_processes
 
     settings = {
         "config": config,
@@ -53,13 +55,15 @@ def train_on_ray(
     last = Checkpoints(run).last()
     if last is None:
         raise RunError(f"{run}: the workers ended without a checkpoint; see the run's ray folder")
-    position = read_position(last)
+    step = read_position(last).step
+    lines = (run / METRICS).read_text(encoding="utf-8").splitlines()
+    logged = json.loads(lines[-1]) if lines else {"total_steps": step, "loss": float("nan")}
     return TrainResult(
-        step=position.step,
-        total_steps=position.step,
-        loss=float("nan"),
+        step=step,
+        total_steps=logged["total_steps"],
+        loss=logged["loss"],
         checkpoint=last,
-        interrupted=False,
+        interrupted=step < logged["total_steps"],
     )
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from glit.train.config import TrainConfig
 from glit.train.run_file import settings
 
+METRICS = "metrics.jsonl"
+"""In the run's folder; the last step of a finished run is in it."""
+
 
 class JsonLines:
-    """``RUN/metrics.jsonl``: appended to, flushed line by line."""
+    """Appended to, flushed line by line."""
 
     def __init__(self, path: Path, *, keep_until_step: int) -> None:
         """Go on with a file, without the lines after ``keep_until_step`` (lost with a crash)."""

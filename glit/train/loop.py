@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import nn
 
+from glit.callers_process import kept_random_states, without_bars
 from glit.errors import RunError
 from glit.train.checkpoint import (
     Checkpoints,
@@ -27,7 +26,7 @@ from glit.train.checkpoint import (
 from glit.train.config import TrainConfig
 from glit.train.gather import num_ranks
 from glit.train.interrupt import interrupt_flag
-from glit.train.log import JsonLines, flat_config
+from glit.train.log import METRICS, JsonLines, flat_config
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
 from glit.train.run_file import check_resumable, write_run_file
@@ -80,21 +79,8 @@ def train(
         RunError: the loss is no longer finite, or a checkpoint cannot be written; the last good
             checkpoint stays.
     """
-    with _callers_randomness():
+    with kept_random_states(), without_bars():
         return _train(config, dataset, run, resume=resume, report=report)
-
-
-@contextlib.contextmanager
-def _callers_randomness() -> Iterator[None]:
-    """Random states of the process as they were, once training is over."""
-    python, legacy = random.getstate(), np.random.get_state()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(legacy)
 
 
 def _train(
@@ -160,7 +146,7 @@ class _Run:
                 accelerator.scaler.load_state_dict(state["scaler"])
         self.log: JsonLines | None = None
         if accelerator.is_main_process:
-            self.log = JsonLines(run / "metrics.jsonl", keep_until_step=self.position.step)
+            self.log = JsonLines(run / METRICS, keep_until_step=self.position.step)
             write_run_file(run, config, self.loader.dataset)
         accelerator.init_trackers("glit", config=flat_config(config))
         self.saved_step = self.position.step if checkpoint else -1

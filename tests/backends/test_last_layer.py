@@ -32,11 +32,12 @@ ATTENTIONS = ["eager", "sdpa"]
 
 
 def shaken(model):
-    """Biases, positions and tokens that start at zero would hide mistakes."""
+    """Seeded weights, none of them zero: biases and positions at zero would hide mistakes."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
+        for name, parameter in model.named_parameters():
+            scale = torch.randn(parameter.shape, generator=generator) * 0.1
+            parameter.copy_(1 + scale if name.endswith("norm.weight") else scale)
     return model.eval()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from building import json_lines
 
 from glit.executors import process
 
@@ -45,54 +46,24 @@ def test_a_libc_without_such_settings_is_left_alone(monkeypatch):
     process.keep_freed_memory()
 
 
-def settings_of_the_process() -> dict[str, object]:
-    import csv
-    import os
-    import random
-    import signal
-    import warnings
-
-    import numpy as np
-    import torch
-    from PIL import Image
-    from transformers.utils import logging
-
-    return {
-        "threads": torch.get_num_threads(),
-        "environment": dict(os.environ),
-        "verbosity": logging.get_verbosity(),
-        "bars": logging.is_progress_bar_enabled(),
-        "pixels": Image.MAX_IMAGE_PIXELS,
-        "csv": csv.field_size_limit(),
-        "filters": [one for one in warnings.filters if one[1:] == (None, Warning, None, 0)],
-        "interrupt": signal.getsignal(signal.SIGINT),
-        "random": random.getstate(),
-        "numpy": np.random.get_state()[1].tolist(),
-        "torch": torch.get_rng_state().tolist(),
-        "tf32": torch.backends.cudnn.allow_tf32,
-        "folder": os.getcwd(),
-    }
-
-
 def test_importing_building_training_and_measuring_leave_the_process_as_it_was(scenes, tmp_path):
     """In a process of its own, with settings that differ from everybody's defaults."""
-    import json
     import subprocess
     import sys
     import textwrap
     from pathlib import Path
 
-    rows = [json.loads(line) for line in (scenes / "captions.jsonl").open()]
+    rows = json_lines(scenes / "captions.jsonl")
     captions = tmp_path / "captions.csv"
     lines = [f'"{row["path"]}","{row["caption"]}"' for row in rows]
     captions.write_text("\n".join(["path,caption", *lines]))
     script = textwrap.dedent(
         f"""
         import csv, sys, warnings
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
         import rich.style, torch  # rich draws a number when it is imported
         from PIL import Image
-        from test_process import settings_of_the_process
+        from process_settings import settings_of_the_process
         torch.set_num_threads(2); Image.MAX_IMAGE_PIXELS = 1000; csv.field_size_limit(5000)
         warnings.simplefilter("once"); torch.manual_seed(5)
         before = settings_of_the_process()

@@ -9,10 +9,11 @@ from PIL import Image
 
 from glit.backends.base import Backend
 from glit.backends.captioners.kinds import refuse_no_captioner
-from glit.backends.device import pick_device, require_torch, torch_dtype
+from glit.backends.device import pick_device, torch_dtype
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
 from glit.errors import WeightsError
+from glit.extras import require
 from glit.images import Pixels
 
 
@@ -21,9 +22,11 @@ class TransformersCaptioner:
 
     def __init__(self, config: CaptionerConfig, model: Resolved, prompt: str) -> None:
         config = TRANSFORMERS.settled(config)
-        self._torch = require_torch("caption.backend = 'transformers'")
+        require("models", needed_for="caption.backend = 'transformers'")
+        import torch
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
+        self._torch = torch
         self._config = config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)

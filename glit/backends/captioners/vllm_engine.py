@@ -12,7 +12,8 @@ from glit.backends.base import Backend
 from glit.backends.captioners.kinds import refuse_no_captioner
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
-from glit.errors import MissingExtraError, RunError
+from glit.errors import RunError
+from glit.extras import require
 from glit.images import Pixels
 
 _ENVIRONMENT = {
@@ -36,12 +37,9 @@ class VllmCaptioner:
         config = VLLM.settled(config)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        try:
-            from vllm import LLM, SamplingParams
-        except ImportError as error:
-            raise MissingExtraError(
-                "vllm", extra="vllm", needed_for="caption.backend = 'vllm'"
-            ) from error
+        require("vllm", needed_for="caption.backend = 'vllm'")
+        from vllm import LLM, SamplingParams
+
         self._sampling = SamplingParams
         self._config = config
         self._prompt = prompt

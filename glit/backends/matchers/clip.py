@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.backends.base import Backend, refuse_other_kind
-from glit.backends.device import pick_device, require_torch, torch_dtype
+from glit.backends.device import pick_device, torch_dtype
 from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.protocols import MatcherConfig
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import Resolved
 from glit.errors import WeightsError
+from glit.extras import require
 from glit.geometry import Boxes
 from glit.images import Pixels
 
@@ -24,12 +25,14 @@ class ClipMatcher:
 
     def __init__(self, config: MatcherConfig, model: Resolved) -> None:
         config = CLIP.settled(config)
-        self._torch = require_torch("the matcher")
+        require("models", needed_for="the matcher")
+        import torch
         from transformers import CLIPModel
 
         from glit.backends.last_layer import keep_class_token
         from glit.backends.onednn import use_onednn
 
+        self._torch = torch
         self._batch_size = config.batch_size
         self._device = pick_device(config.device)
         self.dtype = torch_dtype(config.precision)

@@ -9,13 +9,14 @@ import numpy as np
 from PIL import Image
 
 from glit.backends.base import Backend, refuse_other_kind
-from glit.backends.device import pick_device, require_torch, torch_dtype
+from glit.backends.device import pick_device, torch_dtype
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.sam.model import MODEL_TYPE, MaskThresholds, load_checkpoint, load_sam
 from glit.backends.weights import Resolved
 from glit.config import need
-from glit.errors import MissingExtraError, WeightsError
+from glit.errors import WeightsError
+from glit.extras import require
 from glit.images import Pixels
 from glit.records import Region
 
@@ -38,18 +39,13 @@ class SamDetector:
     """
 
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
-        require_torch("propose.backend = 'sam'")
+        require("sam", needed_for="propose.backend = 'sam'")
         config = SAM.settled(config)
         _check(config, model)
-        try:
-            from glit.backends.onednn import use_onednn
-            from glit.backends.sam.automatic import AutomaticMasks
+        from glit.backends.onednn import use_onednn
+        from glit.backends.sam.automatic import AutomaticMasks
 
-            sam, thresholds = _load(model)
-        except ImportError as error:
-            raise MissingExtraError(
-                "segment-anything", extra="sam", needed_for="propose.backend = 'sam'"
-            ) from error
+        sam, thresholds = _load(model)
         self._config = config
         device = pick_device(config.device)
         sam = sam.to(device)

@@ -14,7 +14,8 @@ from glit.backends.device import pick_device
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
-from glit.errors import MissingExtraError, WeightsError
+from glit.errors import WeightsError
+from glit.extras import require
 from glit.images import Pixels
 from glit.records import Region
 
@@ -26,12 +27,9 @@ class YoloDetector:
         _check(config, model)
         os.environ.setdefault("YOLO_CONFIG_DIR", tempfile.mkdtemp(prefix="glit-yolo-"))
         os.environ.setdefault("YOLO_AUTOINSTALL", "false")
-        try:
-            from ultralytics import YOLO
-        except ImportError as error:
-            raise MissingExtraError(
-                "ultralytics", extra="yolo", needed_for="propose.backend = 'yolo'"
-            ) from error
+        require("yolo", needed_for="propose.backend = 'yolo'")
+        from ultralytics import YOLO
+
         self._config = config
         self._device = str(pick_device(config.device))
         try:

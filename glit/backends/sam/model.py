@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from glit.errors import MissingExtraError, WeightsError
+from glit.errors import WeightsError
+from glit.extras import require
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam
@@ -102,12 +103,9 @@ def build_sam(config: SamConfig) -> Sam:
     Raises:
         MissingExtraError: segment-anything is not installed.
     """
-    try:
-        from segment_anything.modeling import MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
-    except ImportError as error:
-        raise MissingExtraError(
-            "segment-anything", extra="sam", needed_for="propose.backend = 'sam'"
-        ) from error
+    require("sam", needed_for="propose.backend = 'sam'")
+    from segment_anything.modeling import MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
+
     side = config.image_size // config.patch_size
     prompt_encoder = PromptEncoder(
         embed_dim=config.prompt_dim,
