@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 # once, so glit.build stays the function, and `from glit.build import run` still finds the folder.
 import glit.build
 import glit.evaluate
+import glit.export
 import glit.train  # noqa: F401 - see above
-from glit.api import build, evaluate, open_dataset, train, verify
+from glit.api import build, evaluate, export, open_dataset, train, verify
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset as Dataset
@@ -53,6 +54,7 @@ __all__ = [
     "Sentence",
     "build",
     "evaluate",
+    "export",
     "load_recipe",
     "open_dataset",
     "train",

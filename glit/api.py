@@ -30,7 +30,7 @@ def build(
     executor: ExecutorName = "ray",
     limit: int | None = None,
     replace: bool = False,
-    lock: PathLike | None = None,
+    locked: bool = False,
     quiet: bool = False,
 ) -> Dataset:
     """Build a dataset from images, or finish one; calling it again goes on where it stopped.
@@ -44,7 +44,7 @@ def build(
         executor: ``ray``, or ``local`` for everything in this process.
         limit: only the first images.
         replace: rebuild a finished dataset of another recipe or other images.
-        lock: a file of ``glit lock``; its models are taken, or none.
+        locked: take the models that ``glit lock`` wrote down for the recipe, or none.
         quiet: no progress on standard error.
 
     Raises:
@@ -52,13 +52,14 @@ def build(
     """
     from rich.console import Console
 
-    from glit.build.lock import read_lock
+    from glit.build.lock import lock_path, read_lock
     from glit.build.run import BuildRequest
     from glit.build.run import build as run
     from glit.executors import open_executor
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
 
+    name = recipe if isinstance(recipe, str) else recipe.name
     if isinstance(recipe, str):
         changes = ["caption.backend=provided", *settings] if captions is not None else settings
         recipe = load_recipe(recipe, overrides=changes)
@@ -69,7 +70,7 @@ def build(
         captions=None if captions is None else os.fspath(captions),
         limit=limit,
         replace=replace,
-        lock=None if lock is None else read_lock(Path(lock)),
+        lock=read_lock(lock_path(name)) if locked else None,
     )
     console = Console(stderr=True, highlight=False)
     with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
@@ -91,6 +92,23 @@ def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
     from glit.dataset.reader import Dataset
 
     return Dataset(dataset, image_root=os.fspath(image_root))
+
+
+def export(dataset: PathLike, *, to: str, output: PathLike, image_root: PathLike = "") -> None:
+    """Write a dataset in a format that others read.
+
+    Args:
+        dataset: folder or address of a finished dataset.
+        to: a key of ``glit.export.EXPORTERS``: ``coco``.
+        output: a folder that does not exist yet.
+        image_root: the ingested folder, for a dataset that stores images by path.
+
+    Raises:
+        GlitError: no such format, the folder exists, or a file of the dataset is damaged.
+    """
+    from glit.export import export as write
+
+    write(open_dataset(dataset, image_root=image_root), to=to, output=Path(output))
 
 
 def verify(dataset: PathLike) -> list[str]:

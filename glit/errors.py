@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+
+def closest(found: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that does not exist.
+
+    >>> closest("agrmax", ["argmax", "lism"])
+    "did you mean 'argmax'?"
+    >>> closest("best", ["argmax", "lism"])
+    'known: argmax, lism'
+    """
+    known = list(known)
+    close = difflib.get_close_matches(found, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+
 
 class GlitError(Exception):
     """Base of every error glit raises on purpose.

@@ -8,7 +8,6 @@ another recipe; ``--set score.model=...`` changes single keys. Nobody reads a ra
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import tomllib
 import types
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glit.config import Choice
-from glit.errors import RecipeError
+from glit.errors import RecipeError, closest
 from glit.resources import builtin_recipes
 from glit.stages import FLOW
 from glit.stages.plan import Recipe
@@ -81,7 +80,7 @@ def read_tables(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> d
         if key in _RENAMED:
             raise RecipeError(f"recipe: the table [{key}] is now {_RENAMED[key]}")
         if key not in ("name", "about", *known):
-            raise RecipeError(_unknown("recipe", f"table [{key}]", key, known))
+            raise RecipeError(f"recipe: unknown table [{key}]; {closest(key, known)}")
         if key in known and not isinstance(tables[key], dict):
             raise RecipeError(f"recipe: {key} = {tables[key]!r}, want a table: [{key}]")
     for override in overrides:
@@ -128,8 +127,7 @@ def _find(name_or_path: str) -> Path:
     path = Path(name_or_path)
     if path.is_file():
         return path
-    close = difflib.get_close_matches(name_or_path, recipes, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"built in: {', '.join(recipes)}"
+    hint = closest(name_or_path, recipes)
     raise RecipeError(f"no recipe named {name_or_path!r} and no such file; {hint}")
 
 
@@ -141,7 +139,7 @@ def _apply_override(tables: dict[str, Any], override: str, known: list[str]) -> 
     if table in _RENAMED:
         raise RecipeError(f"--set {override}: the table [{table}] is now {_RENAMED[table]}")
     if table not in known:
-        raise RecipeError(_unknown("--set", f"table {table!r}", table, known))
+        raise RecipeError(f"--set: unknown table {table!r}; {closest(table, known)}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -166,7 +164,7 @@ def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
         own["options"] = _chosen(choice, own.get(choice.key, default), rest, where=where, kind=kind)
     elif rest:
         key = next(iter(rest))
-        raise RecipeError(_unknown(where, f"key {key!r}", key, _keys(kind)))
+        raise RecipeError(f"{where}: unknown key {key!r}; {closest(key, _keys(kind))}")
     hints = typing.get_type_hints(kind)
     checked = {
         key: value if key == "options" else _coerce(value, hints[key], where=f"{where} {key}")
@@ -182,17 +180,14 @@ def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind
     """The options of what was chosen, None where it has none or all stand at their defaults."""
     known = choice.options()
     if name not in known:
-        close = difflib.get_close_matches(str(name), known, n=1)
-        nearest = f"; did you mean {close[0]!r}?" if close else ""
-        wanted = ", ".join(repr(each) for each in known)
-        raise RecipeError(f"{where} {choice.key}: found {name!r}, want one of {wanted}{nearest}")
+        raise RecipeError(f"{where} {choice.key}: found {name!r}; {closest(str(name), known)}")
     chosen = known[name]
     others = {key for each in known.values() if each is not None for key in _keys(each)}
     mine = _keys(chosen) if chosen is not None else []
     for key in rest:
         if key not in mine and key not in others:
             everything = [*_keys(kind), *mine, *sorted(others)]
-            raise RecipeError(_unknown(where, f"key {key!r}", key, everything))
+            raise RecipeError(f"{where}: unknown key {key!r}; {closest(key, everything)}")
     ignored = [key for key in rest if key not in mine]
     if ignored:
         warnings.warn(
@@ -219,10 +214,8 @@ def _coerce(value: Any, hint: Any, *, where: str) -> Any:
         choices = typing.get_args(hint)
         if value in choices and type(value) is type(choices[choices.index(value)]):
             return value
-        close = difflib.get_close_matches(str(value), [str(c) for c in choices], n=1)
-        nearest = f"; did you mean {close[0]!r}?" if close else ""
-        wanted = ", ".join(repr(c) for c in choices)
-        raise RecipeError(f"{where}: found {value!r}, want one of {wanted}{nearest}")
+        hint = closest(str(value), map(str, choices))
+        raise RecipeError(f"{where}: found {value!r}; {hint}")
     if origin in (typing.Union, types.UnionType):
         if value in (None, "none") and type(None) in typing.get_args(hint):
             return None
@@ -240,9 +233,3 @@ def _coerce(value: Any, hint: Any, *, where: str) -> Any:
         return str(value)
     name = getattr(hint, "__name__", str(hint))
     raise RecipeError(f"{where}: found {value!r} ({type(value).__name__}), want {name}")
-
-
-def _unknown(where: str, what: str, key: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-    return f"{where}: unknown {what}; {hint}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,10 @@ def run_build(images, output, *, overrides=(), captions=None, recipe="mini", exe
     )
     progress = StageProgress(Console(quiet=True), quiet=True)
     return build(request, executor or LocalExecutor(), progress)
+
+
+def json_lines(path) -> list[dict]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def data_bytes(dataset: Path) -> dict[str, bytes]:

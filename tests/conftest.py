@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -18,10 +18,19 @@ from factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import TINY, write_random_clip
+from glit.cli import main as command_line
 from glit.scenes import write_scenes
 
 TEST_SEED = 2_000_000
 MakeDataset = Callable[..., Path]
+
+
+class Done(NamedTuple):
+    """How a command line ended."""
+
+    code: int
+    output: str
+    errors: str
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,7 +43,7 @@ def one_thread():
 @pytest.fixture
 def fresh_verdicts(monkeypatch):
     """Fast paths are checked again, and what is found here is forgotten."""
-    from glit.backends import fast_path
+    from glit import fast_path
 
     monkeypatch.setattr(fast_path, "_verdicts", {})
 
@@ -103,3 +112,19 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
         )
 
     return make
+
+
+@pytest.fixture
+def run_glit(monkeypatch, capsys):
+    """Runs a command line in this process, errors made into exit codes as a user meets them."""
+
+    def run(*words) -> Done:
+        monkeypatch.setattr("sys.argv", ["glit", *map(str, words)])
+        code = 0
+        try:
+            command_line.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    return run

@@ -17,13 +17,15 @@ import typer
 from glit.cli.main import app
 from glit.config import Choice
 from glit.evaluate.readers import READERS
+from glit.export import EXPORTERS
 from glit.resources import builtin_recipes
 from glit.stages import FLOW
-from glit.train.config import OBJECTIVES
+from glit.train.objectives import OBJECTIVES
 
-SCENES, CAPTIONS, DATASET, LOCK, NEW = "{scenes}", "{captions}", "{dataset}", "{lock}", "{new}"
+SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
 """Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
-line may spoil, the lock of the recipe mini, a path where nothing is yet."""
+line may spoil, a path where nothing is yet. ``--locked`` wants the lock of the recipe mini in the
+current folder."""
 
 
 def command_lines() -> Iterator[list[str]]:
@@ -75,10 +77,10 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "compare": ["mini-matcher"],
         "dataset": [DATASET],
         "false_sentences": [CAPTIONS],
+        "image_root": [SCENES],
         "images": [SCENES],
         "kind": ["glit", *READERS],
         "limit": ["2"],
-        "lock": [LOCK],
         "model": ["mini-matcher"],
         "num": ["2"],
         "num_images": ["1"],
@@ -94,6 +96,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "split": ["test"],
         "sql": ["SELECT count(*) FROM samples"],
         "stage": ["ingest"],
+        "to": list(EXPORTERS),
     }
     if parameter.name not in known:
         raise LookupError(
@@ -131,7 +134,6 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         SCENES: folder / "scenes" / "images",
         CAPTIONS: folder / "scenes" / "captions.jsonl",
         DATASET: folder / "datasets" / str(number),
-        LOCK: folder / "mini.lock.json",
         NEW: folder / "new" / str(number),
     }
     return [str(places.get(word, word)) for word in line]

@@ -68,7 +68,7 @@ def lock_text(recipe_name: str, models: Mapping[str, Resolved]) -> str:
 
 
 def lock_path(recipe: str) -> Path:
-    """Where a recipe's lock goes unless told otherwise: beside its file, or here if built in."""
+    """Where a recipe's lock lies: beside its file, or in this folder if it is built in."""
     path = Path(recipe)
     folder = path.parent if path.is_file() else Path()
     return folder / f"{path.stem}.lock.json"
@@ -84,14 +84,14 @@ def read_lock(path: Path) -> Lock:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(
-            f"--lock {path}: cannot be read ({error.strerror}); make one with glit lock RECIPE"
+            f"{path}: cannot be read ({error.strerror}); make one with glit lock RECIPE"
         ) from error
     except ValueError as error:
-        raise UserError(f"--lock {path}: not valid JSON ({error})") from error
+        raise UserError(f"{path}: not valid JSON ({error})") from error
     known = isinstance(content, dict) and content.get("format") == _FORMAT
     if not known or content.get("version") != _VERSION or not _is_models(content.get("models")):
         raise UserError(
-            f"--lock {path}: not a lock that this glit reads (version {_VERSION}); make one with "
+            f"{path}: not a lock that this glit reads (version {_VERSION}); make one with "
             "glit lock RECIPE"
         )
     return Lock(where=str(path), models=content["models"])

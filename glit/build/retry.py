@@ -17,7 +17,7 @@ from glit.build.lock import Lock
 from glit.build.plan import make_plan
 from glit.build.publish import publish
 from glit.build.retry_task import RetryTask, RetryUnit
-from glit.build.run import leave_out_duplicates, locked
+from glit.build.run import leave_out_duplicates, only_one_build
 from glit.build.status import STATE
 from glit.build.user_captions import prepare
 from glit.build.work import RETRY_MARK, Work
@@ -60,7 +60,7 @@ def retry(
     if not store.exists(STATE):
         read_manifest(dataset)  # nothing built here at all is the clearer thing to say
         raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
-    with locked(store):
+    with only_one_build(store):
         finished = _finished_work(store, executor.device)
         with store.local_copy("listing.parquet") as path:
             listed = read_chunks(path)

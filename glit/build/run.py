@@ -60,7 +60,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         )
     source = find_source(request.images)
     work_store = Store(f"{request.output}/work")
-    with locked(work_store):
+    with only_one_build(work_store):
         plan = _plan(request, source, work_store, executor.device)
         work = Work(store=work_store, images=Store(source.root), plan=plan)
         chunks, finished = _list(request, source, dataset, work)
@@ -89,7 +89,7 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
 
 
 @contextlib.contextmanager
-def locked(work: Store) -> Iterator[None]:
+def only_one_build(work: Store) -> Iterator[None]:
     """One build at a time per folder; a killed build leaves no lock behind."""
     if not work.is_local:
         yield

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import re
 
 import numpy as np
@@ -196,7 +196,7 @@ def test_no_path_of_the_machine_in_the_output(random_tiny):
 
 
 def test_terminal_and_page_show_the_same_cells(random_tiny):
-    console = Console(width=200, record=True, quiet=False, file=open(os.devnull, "w"))
+    console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     print_report(random_tiny, console)
     text = console.export_text()
     for _, cells in main_rows(random_tiny):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from building import run_build
@@ -13,7 +14,6 @@ from rich.console import Console
 from glit.build.lock import Lock, lock_path, lock_text, read_lock
 from glit.build.plan import find_models, make_plan
 from glit.build.retry import retry
-from glit.cli import main as command_line
 from glit.errors import UserError, WeightsError
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
@@ -21,22 +21,6 @@ from glit.recipe import load_recipe
 from glit.resources import mini_model
 
 OLD, NEW = "a" * 40, "b" * 40
-
-
-@pytest.fixture
-def glit(monkeypatch, capsys):
-    """Runs a command line in this process: exit code, output, errors."""
-
-    def run(*words):
-        monkeypatch.setattr("sys.argv", ["glit", *map(str, words)])
-        code = 0
-        try:
-            command_line.main()
-        except SystemExit as end:
-            code = end.code
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def write_lock(path, recipe="mini", overrides=()):
@@ -63,14 +47,14 @@ def test_the_file_has_an_identity_a_role_sorted_and_without_a_path(tmp_path):
     }
 
 
-def test_the_lock_goes_beside_the_recipe(tmp_path, monkeypatch, glit):
+def test_the_lock_goes_beside_the_recipe(tmp_path, monkeypatch, run_glit):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "mine.toml").write_text('base = "mini"\n')
-    assert glit("lock", "sub/mine.toml")[0] == 0
-    assert glit("lock", "mini")[0] == 0
-    assert glit("lock", "mini", "-o", "other.json", "--set", "propose.backend=grid")[0] == 0
-    assert set(json.loads((tmp_path / "other.json").read_text())["models"]) == {
+    assert run_glit("lock", "sub/mine.toml").code == 0
+    assert run_glit("lock", "mini").code == 0
+    assert run_glit("lock", "mini", "--set", "propose.backend=grid").code == 0
+    assert set(json.loads((tmp_path / "mini.lock.json").read_text())["models"]) == {
         "captioner", "matcher", "tokenizer",
     }  # fmt: skip
     assert json.loads((tmp_path / "sub" / "mine.lock.json").read_text())["recipe"] == "mine"
@@ -91,20 +75,23 @@ def test_a_build_against_its_lock_records_the_same_identities(scenes, tmp_path):
     assert state["lock"] == lock.models
 
 
-def test_another_model_is_refused_by_its_role_before_the_first_image(scenes, tmp_path, glit):
-    path = write_lock(tmp_path / "mini.lock.json")
+def test_another_model_is_refused_by_its_role_before_the_first_image(
+    scenes, tmp_path, run_glit, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    path = write_lock(Path("mini.lock.json"))
     other = shutil.copytree(mini_model("proposer"), tmp_path / "other")
     weights = other / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(bytes(data))
-    code, _, errors = glit(
+    done = run_glit(
         "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
-        "--lock", path, "--set", f"propose.model={other}",
+        "--locked", "--set", f"propose.model={other}",
     )  # fmt: skip
-    assert code == 2 and len(errors.splitlines()) == 1
-    assert f"{path}: proposer: found 'other' at local with sha256" in errors
-    assert "locked is 'mini-proposer' at 1 with sha256" in errors
+    assert done.code == 2 and len(done.errors.splitlines()) == 1
+    assert f"{path}: proposer: found 'other' at local with sha256" in done.errors
+    assert "locked is 'mini-proposer' at 1 with sha256" in done.errors
     assert not [*(tmp_path / "out").rglob("*.parquet")]
 
 

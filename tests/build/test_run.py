@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from building import data_bytes, png, run_build
+from building import data_bytes, json_lines, png, run_build
 
 from glit.build.retry import retry
 from glit.build.status import status
@@ -361,10 +361,13 @@ def test_retry_names_what_it_knows(built, option, value):
 
 
 def test_one_build_at_a_time(scenes, tmp_path):
-    from glit.build.run import locked
+    from glit.build.run import only_one_build
     from glit.storage import Store
 
-    with locked(Store(tmp_path / "out" / "work")), pytest.raises(UserError, match="another glit"):
+    with (
+        only_one_build(Store(tmp_path / "out" / "work")),
+        pytest.raises(UserError, match="another glit"),
+    ):
         run_build(scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl")
 
 
@@ -527,7 +530,7 @@ def test_retry_after_everything_was_dropped(tmp_path, scenes):
 
 def test_captions_named_relative_to_their_own_file(scenes, tmp_path):
     shutil.copytree(scenes / "images", tmp_path / "d" / "images")
-    rows = [json.loads(line) for line in (scenes / "captions.jsonl").open()]
+    rows = json_lines(scenes / "captions.jsonl")
     file = tmp_path / "d" / "captions.jsonl"
     lines = [json.dumps({**row, "path": f"images/{row['path']}"}) for row in rows]
     lines.append(json.dumps({"path": "x" * 300, "caption": "\ud83d half an emoji"}))

@@ -9,7 +9,7 @@ import torch
 from transformers import CLIPModel
 from transformers.models.clip.modeling_clip import CLIPEncoder
 
-from glit.clip.encoder import DualEncoder
+from glit.clip.encoder import ClipEncoder
 from glit.clip.text_rows import lay_out
 from glit.clip.text_tokens import tokens_alone, tokens_in_rows
 from glit.fast_path import FastPathWarning
@@ -24,7 +24,7 @@ def model(tiny_clip):
 
 
 def make_encoder(model):
-    return DualEncoder(model, mean=(0.5,) * 3, std=(0.2,) * 3, needs_tokens=True)
+    return ClipEncoder(model, mean=(0.5,) * 3, std=(0.2,) * 3)
 
 
 def in_texts(flat):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -16,14 +15,16 @@ from glit.cli.main import app
 from tools.docs import DOCS, pages
 
 ROOT = DOCS.parent
-BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def shell_lines(page: Path) -> list[str]:
-    lines = []
-    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        lines += [line.partition("  #")[0].strip() for line in block.splitlines() if line.strip()]
-    return lines
+    blocks = FENCED.findall(page.read_text(encoding="utf-8"))
+    return [line for kind, block in blocks if kind == "sh" for line in lines_of(block)]
+
+
+def lines_of(block: str) -> list[str]:
+    return [line.partition("  #")[0].strip() for line in block.splitlines() if line.strip()]
 
 
 def test_generated_pages_are_in_step():
@@ -57,18 +58,39 @@ def test_the_readme_names_the_two_commands_and_the_makefile_has_them():
     assert re.search(r"^test:", makefile, re.MULTILINE)
 
 
-def test_the_how_tos_run(tmp_path):
+def run_page(page: Path, folder: Path) -> None:
+    """Its shell lines one by one, Python blocks that follow one another as one script."""
     glit = f"{sys.executable} -m glit"
-    for line in shell_lines(DOCS / "how-to.md"):
-        command = line.replace("glit ", f"{glit} ", 1)
-        if " build " in command or " retry " in command:
-            command += " --executor local"
-        done = subprocess.run(
-            command, shell=True, cwd=tmp_path, capture_output=True, text=True, env=os.environ.copy()
-        )
-        assert done.returncode == 0, f"{line}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+    script: list[str] = []
+    for kind, block in [*FENCED.findall(page.read_text(encoding="utf-8")), ("sh", "")]:
+        if kind == "python":
+            assert len(block.splitlines()) < 40, f"{page.name}: a long example\n{block}"
+            script.append(block)
+            continue
+        if script:
+            run([sys.executable, "-W", "error::UserWarning", "-c", "\n".join(script)], folder)
+            script = []
+        for line in lines_of(block):
+            command = line.replace("glit ", f"{glit} ", 1)
+            if " build " in command or " retry " in command:
+                command += " --executor local"
+            run(["sh", "-c", command], folder)
+
+
+def run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+
+
+def test_the_how_tos_run(tmp_path):
+    run_page(DOCS / "how-to.md", tmp_path)
     assert (tmp_path / "with-captions" / "manifest.json").is_file()
     assert not (tmp_path / "with-captions" / "work").exists()
+    assert (tmp_path / "as-csv" / "pairs.csv").read_text().count("\n") > 24
+
+
+def test_the_librarys_page_runs(tmp_path):
+    run_page(DOCS / "library.md", tmp_path)
 
 
 def test_links_between_pages_lead_somewhere():
