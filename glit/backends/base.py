@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from glit.backends.device import best_device
+from glit.backends.device import best_device, warn_if_slow
 from glit.backends.model_files import model_type
 from glit.backends.weights import Resolved
 from glit.config import Device, Precision, speed_only
@@ -80,6 +80,8 @@ class Backend:
             precision = "float32"  # no model: the fingerprint is the same on every machine
         elif precision == "auto":
             precision = self.auto_precision.get(device, "float32")
+        else:
+            warn_if_slow(precision, device, where="precision")
         return dataclasses.replace(config, device=device, precision=precision)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from typing import Any
 
 from glit.errors import UserError
@@ -35,6 +36,40 @@ def pick_device(wanted: str) -> Any:
     if not found.get(wanted, True):
         raise UserError(f"device = {wanted!r}: this machine has none; use device = 'auto' or 'cpu'")
     return torch.device(wanted)
+
+
+def has_bfloat16(device: str) -> bool:
+    """Whether a device multiplies bfloat16 matrices by instructions of its own.
+
+    Without them a processor converts every number on the way: a step of ours took fifteen times as
+    long as in float32.
+    """
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device != "cpu":
+        return False
+    known = getattr(torch.cpu, "get_capabilities", dict)()  # newer than the oldest torch we take
+    return any(known.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16"))
+
+
+def warn_if_slow(precision: str, device: str, *, where: str) -> None:
+    """Warn of a precision that was asked for and that the device only emulates.
+
+    Args:
+        precision: ``float32``, ``bfloat16`` or ``float16``; ``no``, ``bf16`` or ``fp16``.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        where: the key of the recipe.
+    """
+    if device != "cpu" or precision in ("float32", "no"):
+        return
+    if precision in ("float16", "fp16") or not has_bfloat16(device):
+        warnings.warn(
+            f"{where} = {precision!r}: this processor has no instructions for it; "
+            "'auto' is faster, up to fifteen times",
+            stacklevel=2,
+        )
 
 
 def torch_dtype(precision: str) -> Any:

@@ -14,7 +14,7 @@ from glit.errors import RecipeError
 if TYPE_CHECKING:
     from glit.train.objective import Objective
 
-Precision = Literal["no", "bf16", "fp16"]
+Precision = Literal["auto", "no", "bf16", "fp16"]
 
 
 def _objectives() -> Mapping[str, type[Objective]]:
@@ -83,8 +83,9 @@ class TrainConfig:
     max_logit_scale: float = 100.0
     """The learned logit scale is kept at or below this factor, as CLIP's own training did."""
 
-    precision: Precision = "no"
-    """Mixed precision: ``no``, ``bf16`` or ``fp16``."""
+    precision: Precision = "auto"
+    """Mixed precision: ``no``, ``bf16`` or ``fp16``; ``auto`` is ``bf16`` on a GPU that has it and
+    ``no`` elsewhere."""
 
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third slower."""

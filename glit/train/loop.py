@@ -31,7 +31,7 @@ from glit.train.model import TrainedModel
 from glit.train.objective import Objective
 from glit.train.run_file import check_resumable, write_run_file
 from glit.train.schedule import learning_rate
-from glit.train.setup import Ingredients, prepare
+from glit.train.setup import Ingredients, mixed_precision, prepare
 from glit.train.step import run_step
 
 if TYPE_CHECKING:
@@ -86,12 +86,14 @@ def train(
 def _train(
     config: TrainConfig, dataset: str, run: Path, *, resume: bool, report: Report | None
 ) -> TrainResult:
-    from accelerate import Accelerator
+    from accelerate import Accelerator, PartialState
     from accelerate.state import AcceleratorState
     from accelerate.utils import set_seed
 
     checkpoint = checkpoint_to_start_from(run, resume=resume)
     AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
+    device = torch.device(PartialState().device or "cpu").type
+    config = replace(config, precision=mixed_precision(config.precision, device))
     accelerator = Accelerator(
         mixed_precision=config.precision,
         log_with=list(config.trackers) or None,

@@ -98,13 +98,15 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
 
     Args:
         run: the run's folder.
-        changes: keys of ``[train]`` that the user named, as plain values.
+        changes: keys of ``[train]`` that the user named, as plain values; ``auto`` is what the run
+            decided.
 
     Raises:
         InputError: the run does not say how it was started.
         RecipeError: a change would make it another run.
     """
     before = _read(run)["train"]
+    changes = {key: value for key, value in changes.items() if value != "auto"}
     refused = {
         key: value
         for key, value in changes.items()

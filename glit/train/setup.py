@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+from glit.backends.device import has_bfloat16, warn_if_slow
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import resolve
 from glit.clip.encoder import ClipEncoder
@@ -42,6 +43,14 @@ def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunMo
     return RunModel(
         folder=resolve(str(found.folder) if here else name).path, checkpoint=found.checkpoint
     )
+
+
+def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:
+    """What ``train.precision`` means on a device: ``auto`` is bf16 on a GPU that has it."""
+    if wanted == "auto":
+        return "bf16" if device == "cuda" and has_bfloat16(device) else "no"
+    warn_if_slow(wanted, device, where="train.precision")
+    return cast(Literal["no", "bf16", "fp16"], wanted)
 
 
 def prepare(

@@ -36,12 +36,12 @@ def resumed(run: Path, *changes: str, recipe: str | None = None, objective: str 
 
 def test_the_file_holds_every_key(run, tiny_clip) -> None:
     kept = json.loads((run / "run.json").read_text())["train"]
-    assert kept == settings(config(tiny_clip))
+    assert kept == settings(config(tiny_clip, precision="no"))  # what auto was on this device
     assert (kept["lambda_local"], kept["lambda_tsl"], kept["lr"]) == (0.2, 1.0, 1e-4)
 
 
 def test_a_bare_resume_takes_the_runs_own_settings(run, tiny_clip) -> None:
-    assert settings(resumed(run)) == settings(config(tiny_clip))
+    assert settings(resumed(run)) == settings(config(tiny_clip, precision="no"))
 
 
 def test_what_may_change_changes(run) -> None:
@@ -55,6 +55,7 @@ def test_what_may_change_changes(run) -> None:
         ({"changes": ["train.lr=3e-4"]}, r"train.lr = 0.0003 \(run: 0.0001\)"),
         ({"changes": ["train.batch_size=16"]}, r"train.batch_size = 16 \(run: 8\)"),
         ({"changes": ["train.lambda_local=0.5"]}, r"train.lambda_local = 0.5 \(run: 0.2\)"),
+        ({"changes": ["train.precision=bf16"]}, r"train.precision = 'bf16' \(run: 'no'\)"),
         ({"objective": "clip"}, r"train.objective = 'clip' \(run: 'fast-goal'\)"),
         ({"recipe": "clip"}, r"train.objective = 'clip' \(run: 'fast-goal'\)"),
     ],
@@ -67,6 +68,7 @@ def test_a_contradiction_is_refused_by_name(run, changes, message) -> None:
 
 def test_the_same_said_again_is_no_contradiction(run) -> None:
     assert resumed(run, "train.lr=1e-4", objective="fast-goal").lr == 1e-4
+    assert resumed(run, "train.precision=auto").precision == "no"
 
 
 def test_the_library_refuses_as_the_command_does(run, tiny_clip, make_dataset) -> None:

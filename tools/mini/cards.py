@@ -13,6 +13,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
+from glit.backends.device import has_bfloat16
 from tools.mini import train_captioner, train_matcher, train_proposer, train_segmenter
 from tools.mini.evaluate import PACK
 from tools.mini.report import WANTED
@@ -86,7 +87,7 @@ else: on photographs its answers mean nothing.
 - **Architecture**: {architecture}; {shape}.
 - **Size**: {millions:.1f} million weights, fp16, {megabytes:.1f} MB.
 - **Data**: scenes painted by `glit.scenes` from training seeds: {data}.
-- **Steps**: {steps}, one CPU thread, bf16 autocast: `python -m tools.mini.train_{name}`.
+- **Steps**: {steps}, one CPU thread, {precision}: `python -m tools.mini.train_{name}`.
 - **Use**: {use}.
 - **Limits**: {limits}
 - **Date**: {date}.
@@ -120,6 +121,7 @@ def write_cards(pack: Path, figures: dict[str, dict[str, float]], date: str) -> 
             shape=card.shape,
             data=card.data,
             steps=f"{card.steps:,}",
+            precision="bf16 autocast" if has_bfloat16("cpu") else "float32",
             use=card.use,
             limits=card.limits,
             date=date,

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from glit.backends.device import has_bfloat16
+
 M = TypeVar("M", bound=nn.Module)
 
 _AVERAGE_DECAY = 0.998
@@ -71,7 +73,9 @@ def train(
     folder: Path,
     export: Callable[[M], None],
 ) -> None:
-    """Train ``module`` in bf16 autocast and export the running average of its weights.
+    """Train ``module`` and export the running average of its weights.
+
+    Matrices are multiplied in bfloat16 where the processor has instructions for it.
 
     :param loss_of_step: takes the module, the step's own generator and the step
     :param export: called at every checkpoint and at the end with the averaged module
@@ -99,7 +103,7 @@ def train(
         torch.manual_seed(settings.seed * 1_000_003 + step)
         for group in optimiser.param_groups:
             group["lr"] = settings.lr * lr_factor(step, settings)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=has_bfloat16("cpu")):
             loss, metrics = loss_of_step(module, rng, step)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
