@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from glit.backends.device import best_device
 from glit.callers_process import kept_random_states, without_bars
 from glit.errors import RunError
 from glit.train.checkpoint import (
@@ -86,13 +87,13 @@ def train(
 def _train(
     config: TrainConfig, dataset: str, run: Path, *, resume: bool, report: Report | None
 ) -> TrainResult:
-    from accelerate import Accelerator, PartialState
+    from accelerate import Accelerator
     from accelerate.state import AcceleratorState
-    from accelerate.utils import set_seed
+    from accelerate.utils import parse_flag_from_env, set_seed
 
     checkpoint = checkpoint_to_start_from(run, resume=resume)
     AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
-    device = torch.device(PartialState().device or "cpu").type
+    device = "cpu" if parse_flag_from_env("ACCELERATE_USE_CPU") else best_device()
     config = replace(config, precision=mixed_precision(config.precision, device))
     accelerator = Accelerator(
         mixed_precision=config.precision,
