@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -124,6 +125,16 @@ def test_endpoint_answers_come_in_order_and_say_when_they_were_cut(server, pictu
     content = server.requests[0]["messages"][0]["content"]
     assert content[0]["image_url"]["url"].startswith("data:image/png;base64,")
     assert content[1] == {"type": "text", "text": "Describe it."}
+
+
+def test_endpoint_leaves_no_connection_open(server, pictures, monkeypatch):
+    closed = []
+    plain = httpx.Client.close
+    monkeypatch.setattr(httpx.Client, "close", lambda self: (closed.append(self), plain(self)))
+    server.answers = [ok("One.")]
+    ask(server, pictures[:1])
+    gc.collect()
+    assert len(closed) == 1
 
 
 def test_endpoint_retries_what_may_pass(server, pictures):

@@ -7,6 +7,7 @@ import io
 import os
 import random
 import time
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -37,6 +38,7 @@ class EndpointCaptioner:
             headers={"Authorization": f"Bearer {key}"} if key else {},
             limits=httpx.Limits(max_connections=config.batch_size),
         )
+        weakref.finalize(self, self._client.close)
 
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
