@@ -78,9 +78,7 @@ class DatasetCollection:
         self._places: list[tuple[int, int]] = []
         self._groups = RowGroupCache(dataset, capacity=4, columns=("image", "source_path"))
         for number in range(len(dataset.places)):
-            group = dataset.row_group(
-                number, columns=("source_path", "caption", "width", "height", *COLUMNS)
-            )
+            group = dataset.row_group(number, columns=_COLUMNS)
             for row in range(len(group)):
                 if config.limit and len(self.captions) == config.limit:
                     return

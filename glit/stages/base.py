@@ -7,8 +7,7 @@ it is configured and what it adds to a sample; an instance is the step at work i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from glit.backends.base import Backend
@@ -86,13 +85,6 @@ class Stage(Step):
     @abstractmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         """The sample with these columns read back in."""
-
-
-def batched(items: Iterable[In], size: int) -> Iterator[list[In]]:
-    """Lists of at most ``size`` consecutive items."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
 
 
 def isolate(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from PIL import Image
 
 from glit import rows
+from glit.ahead import batched
 from glit.backends.base import Backend
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import Captioner, CaptionerConfig, CaptionLookup, RawCaption
@@ -24,7 +25,7 @@ from glit.records import Caption, Drop, Sample
 from glit.schema import CAPTION_SOURCE
 from glit.sentences import make_splitter
 from glit.spans import Span
-from glit.stages.base import Outcome, Stage, batched, isolate
+from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 

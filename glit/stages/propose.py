@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from glit import rows
+from glit.ahead import batched
 from glit.backends.base import Backend
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.grid import Grid
@@ -20,7 +21,7 @@ from glit.config import Choice, need
 from glit.geometry import area_ratio_mask, suppress_duplicates
 from glit.records import Drop, Region, Sample
 from glit.schema import REGION
-from glit.stages.base import Outcome, Stage, batched, isolate
+from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 
