@@ -1,4 +1,4 @@
-"""One evaluation from names to results: what the command line calls, for scripts too."""
+"""One evaluation, from names of models and datasets to results."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def evaluate(
     """
     if task not in TASKS:
         raise UserError(f"{task!r}: wanted one of {', '.join(TASKS)}")
+    if false_sentences is not None and task != "robustness":
+        raise UserError(f"--false-sentences belongs to robustness, not to {task}")
     collection = open_collection(dataset, config, kind=kind, images=images, split=split)
     measure = TASKS[task]
     if false_sentences is not None:
