@@ -41,7 +41,7 @@ class Place:
 
 
 class Dataset:
-    """A finished dataset: ``len``, rows by number, iteration, tables. Safe between threads.
+    """A finished dataset: ``len``, rows by number, iteration, tables. Threads may share it.
 
     Args:
         path: folder or address.

@@ -229,7 +229,7 @@ def _pair_breaches(row: dict[str, Any], rule: Rule) -> Iterator[str]:
     )
     wanted = [rows.pair_row(pair) for pair in rule(scores, tuple(map(rows.region, row["regions"])))]
     found = row["pairs"]
-    if not known:  # version 1 does not say where the whole image won: that, it is believed
+    if not known:  # version 1 did not keep the cosines behind global_wins: it is taken as stored
         wins = {pair["sentence"]: pair["global_wins"] for pair in found}
         wanted = [{**p, "global_wins": wins.get(p["sentence"], False)} for p in wanted]
         wanted.sort(key=lambda p: (p["global_wins"], -p["similarity"], p["sentence"]))

@@ -37,7 +37,7 @@ whole image."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedder:
-    """A CLIP model ready to embed. What is not finite is an error: it would rank anything first."""
+    """A CLIP model ready to embed. Embeddings that are not finite raise: NaN makes ranks wrong."""
 
     name: str
     """As the user named it."""
@@ -95,8 +95,8 @@ class Embedder:
     def patches(
         self, collection: Collection, numbers: Sequence[int]
     ) -> Iterator[Float[Tensor, "v p d"]]:
-        """Every patch token of whole images, projected and normalised like a pooled one; a
-        ``batch_size`` of images at a time.
+        """Patch tokens of whole images in the shared space, L2-normalised; a tensor for each
+        ``batch_size`` images.
 
         Raises: as :meth:`images`.
         """

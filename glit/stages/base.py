@@ -1,7 +1,7 @@
-"""What every step of the flow declares of itself, and what a stage does.
+"""The interface of a step: what it declares of itself, and what a stage does.
 
 A step is one file with one class. The class attributes say what it is called, what it needs, how
-it is configured and what it adds to a sample; an instance is the step at work in a worker.
+it is configured and what it adds to a sample; a worker makes an instance to run it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Step(ABC):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """What decides its results beside its configuration: models, prompts, foreign keys."""
+        """What decides its results beside its table: models, prompts, keys of other tables."""
         return {}
 
 

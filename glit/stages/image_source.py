@@ -27,7 +27,7 @@ class ImageSource:
         self._ahead = ahead
 
     def load(self, sample: Sample) -> Pixels | Drop:
-        """Pixels of a sample, or the drop it becomes if its file is gone or another one."""
+        """Pixels of a sample, or its drop if the file is missing, changed or damaged."""
         try:
             data = self._store.read(sample.source_path)
         except OSError as error:
