@@ -1,8 +1,8 @@
 """The work folder: stage tables by chunk, and what is done.
 
-    work/listing.parquet                     the input, one row group a chunk
-    work/duplicates-<key>.parquet            images left out
-    work/<stage>-<fingerprint>/000012-<key>.parquet
+    work/listing.parquet                               the input, one row group a chunk
+    work/<stage>-<fingerprint>/000012-<key>.parquet    a stage's table for a chunk
+    work/ledger-<fingerprint>/000012-<key>.parquet     see :mod:`glit.build.ledger`
 
 A table that exists is complete; nothing else says what is done.
 """
