@@ -161,7 +161,7 @@ def train(
 def evaluate(
     task: str,
     models: str | Sequence[str],
-    source: PathLike,
+    dataset: PathLike,
     *,
     recipe: str = "mini",
     settings: Sequence[str] = (),
@@ -176,7 +176,7 @@ def evaluate(
     Args:
         task: ``retrieval``, ``joint-map``, ``localize``, ``robustness`` or ``caption-quality``.
         models: built-in names, folders, runs of ``glit train``, hub ids.
-        source: a glit dataset, or annotations as published.
+        dataset: a glit dataset; with ``kind``, annotations as published.
         recipe: whose ``[evaluate]`` table is taken.
         settings: ``evaluate.key=value``.
         kind: ``glit``, or the format of the annotations.
@@ -186,7 +186,7 @@ def evaluate(
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
 
     Raises:
-        GlitError: a model, a source or a setting cannot be used, or a model answers NaN.
+        GlitError: a model, a dataset or a setting cannot be used, or a model answers NaN.
     """
     from glit.extras import require
 
@@ -197,7 +197,7 @@ def evaluate(
     return measure(
         task,
         [models] if isinstance(models, str) else list(models),
-        os.fspath(source),
+        os.fspath(dataset),
         load_table("evaluate", recipe, overrides=settings),
         kind=kind,
         images=None if images is None else Path(images),

@@ -32,5 +32,5 @@ def default_prompt() -> Path:
 
 
 def mini_model(name: str) -> Path:
-    """Folder of a model of the mini pack: matcher, proposer, segmenter or captioner."""
+    """Folder of one of the mini models: matcher, proposer, segmenter or captioner."""
     return PACKAGE / "mini" / name

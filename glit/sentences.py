@@ -78,10 +78,10 @@ def _punkt(language: str) -> Splitter:
             "split.splitter = 'punkt': NLTK has no Punkt data here; run "
             "python -m nltk.downloader punkt_tab on a connected machine, or use 'sentencex'"
         ) from error
-    return lambda text: _trimmed(tokenizer.span_tokenize(text), text)
+    return lambda text: _stripped(tokenizer.span_tokenize(text), text)
 
 
-def _trimmed(spans: Iterator[Span], text: str) -> list[Span]:
+def _stripped(spans: Iterator[Span], text: str) -> list[Span]:
     result = []
     for start, end in spans:
         piece = text[start:end]
@@ -127,7 +127,7 @@ def repair(text: str, spans: Sequence[Span]) -> list[Span]:
 
     Args:
         text: the caption.
-        spans: trimmed, in order, nothing but whitespace between them.
+        spans: in order, no whitespace at their ends and nothing else between them.
 
     >>> repair("It is 4. 5 m high. “Main St.” This way.", [(0, 8), (9, 18), (19, 39)])
     [(0, 18), (19, 29), (30, 39)]

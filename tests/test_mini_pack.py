@@ -17,7 +17,7 @@ from glit.backends.sam.model import (
 )
 from glit.errors import WeightsError
 from tools.mini.evaluate import (
-    PACK,
+    MINI,
     Sample,
     caption_with_transformers,
     evaluate_matcher,
@@ -42,12 +42,12 @@ def tests() -> list[Sample]:
 
 @pytest.fixture(scope="module")
 def captions(tests: list[Sample]) -> list[str]:
-    return caption_with_transformers(PACK / "captioner", [sample.image for sample in tests])
+    return caption_with_transformers(MINI / "captioner", [sample.image for sample in tests])
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_files(name: str) -> None:
-    folder = ROOT / PACK / name
+    folder = ROOT / MINI / name
     size = (folder / "model.safetensors").stat().st_size
     assert 3e6 <= size <= 8.3e6
     assert not list(folder.glob("*.bin")) and not list(folder.glob("*.pt"))
@@ -62,7 +62,7 @@ def test_files(name: str) -> None:
 
 
 def test_matcher(tests: list[Sample]) -> None:
-    figures = evaluate_matcher(PACK / "matcher", tests)
+    figures = evaluate_matcher(MINI / "matcher", tests)
     assert figures["sentence_to_box"] >= 0.95
     assert figures["shape_in_colour"] >= 0.75
     assert figures["short_r1"] >= 0.75
@@ -71,8 +71,8 @@ def test_matcher(tests: list[Sample]) -> None:
 def test_matcher_context_is_77_and_its_tokenizer_knows_every_text() -> None:
     from transformers import AutoTokenizer, CLIPModel
 
-    model = CLIPModel.from_pretrained(PACK / "matcher")
-    tokenizer = AutoTokenizer.from_pretrained(PACK / "matcher")
+    model = CLIPModel.from_pretrained(MINI / "matcher")
+    tokenizer = AutoTokenizer.from_pretrained(MINI / "matcher")
     assert model.dtype == torch.float32
     assert model.config.text_config.max_position_embeddings == tokenizer.model_max_length == 77
     assert tokenizer.eos_token_id == model.config.text_config.eos_token_id == len(tokenizer) - 1
@@ -84,13 +84,13 @@ def test_matcher_context_is_77_and_its_tokenizer_knows_every_text() -> None:
 
 
 def test_proposer(tests: list[Sample]) -> None:
-    figures = evaluate_proposer(PACK / "proposer", tests)
+    figures = evaluate_proposer(MINI / "proposer", tests)
     assert figures["recall"] >= 0.93
     assert figures["precision"] >= 0.83
 
 
 def test_segmenter(tests: list[Sample]) -> None:
-    figures = evaluate_segmenter(PACK / "segmenter", tests[:50], num_automatic=20)
+    figures = evaluate_segmenter(MINI / "segmenter", tests[:50], num_automatic=20)
     assert figures["point_iou"] >= 0.77
     assert figures["auto_recall"] >= 0.80
 
@@ -112,7 +112,7 @@ def test_whole_flow(tmp_path: Path) -> None:
 def test_captioner_ignores_the_words_of_the_request() -> None:
     from transformers import LlavaNextProcessor
 
-    processor = LlavaNextProcessor.from_pretrained(PACK / "captioner")
+    processor = LlavaNextProcessor.from_pretrained(MINI / "captioner")
     for text in ("", "Describe the picture. " * 200, "日本 <image> </s>"):
         request = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
         prompt = processor.apply_chat_template(request, add_generation_prompt=True)

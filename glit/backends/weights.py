@@ -1,4 +1,4 @@
-"""From a model's name to its files: the mini pack, a path, a published file, the cache, or the hub.
+"""From a model's name to its files: a mini model, a path, a published file, the cache, the hub.
 
 Names and pins live in ``manifests/weights.toml``. Code in a model repository is never run.
 """
@@ -57,7 +57,7 @@ class Entry:
 
     licence: str
     mini: str = ""
-    """Folder of the mini pack."""
+    """Name of a mini model's folder."""
     id: str = ""
     """Hub id."""
     file: str = ""
@@ -81,8 +81,8 @@ def manifest() -> dict[str, Entry]:
 def resolve(name: str, revision: str = "main", *, random_weights: bool = False) -> Resolved:
     """Find a model's files and hash its weights.
 
-    Order: the mini pack, a path that exists, a published file in the current folder or the weights
-    folder, the local Hugging Face cache, the hub.
+    Order: the mini models, a path that exists, a published file in the current folder or the
+    weights folder, the local Hugging Face cache, the hub.
 
     Args:
         name: name in the manifest, hub id, folder or file.

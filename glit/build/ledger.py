@@ -1,6 +1,6 @@
-"""What became of every image of a chunk: written by workers, read by the driver to publish.
+"""Ledgers: which images of a chunk are shipped and which dropped. Workers write, publishing reads.
 
-A row stands for an image that is no duplicate: shipped, or dropped at the first stage that did.
+A row is an image that is no duplicate: its size if it is shipped, else the stage that dropped it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Ledger:
     drops: pa.Table
     """Rows of ``drops.parquet``."""
     content: str
-    """A hash of what is shipped; names the folder of half packed files."""
+    """A hash of what is shipped, hex; names the folder of data files not yet published."""
 
     @property
     def num_shipped(self) -> int:

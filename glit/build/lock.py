@@ -30,8 +30,8 @@ class Lock:
         return commit if locked.get("name") == name and len(commit) == 40 else None
 
     def check(self, models: Mapping[str, Resolved]) -> None:
-        """Refuse models whose files are not the locked ones. A role that nobody asks for may be
-        in the lock, and a model may come from another place than the locked one did.
+        """Refuse models whose files are not the locked ones, by their SHA-256; where they lie does
+        not matter. Roles that only the lock has are passed over.
 
         Raises:
             WeightsError: every role that differs.

@@ -132,7 +132,7 @@ def _put_in_place(
     drops: pa.Table,
     duplicates: list[Duplicate],
 ) -> dict[str, dict[str, Any]]:
-    """Move the data files in, write the two ledgers; the files of the manifest."""
+    """Move the data files in, write drops and duplicates; the files of the manifest."""
     dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
     dataset.remove("data")
     for name in described:

@@ -160,7 +160,11 @@ def ingest_rows(
 
 
 def publish(work: Work, stage: str, unit: Chunk, rows: list[dict[str, Any]]) -> Tally:
-    """Write a table, telling a full disk apart."""
+    """Write a table.
+
+    Raises:
+        RunError: the disk is full or cannot be written to.
+    """
     try:
         work.write(stage, unit, rows)
     except OSError as error:
@@ -169,7 +173,7 @@ def publish(work: Work, stage: str, unit: Chunk, rows: list[dict[str, Any]]) -> 
 
 
 def disk_error(error: OSError, where: str) -> GlitError:
-    """A failed write as one line."""
+    """The RunError for a failed write; a full disk is named."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RunError(
             f"{where}: the disk is full; free some space and run the same command again, "

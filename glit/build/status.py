@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glit.build.tables import read_counts
+from glit.build.tables import sum_counts
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import UserError
 from glit.stages import TABLES
 from glit.storage import Store
 
 STATE = "state.json"
-_READERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +58,7 @@ def _in_flow_order(item: tuple[str, str]) -> int:
 def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:
     names = sorted(name for name in work.names(folder) if name.endswith(".parquet"))
     newest = {int(name[:6]): name for name in names}
-    rows, drops = 0, {}
-
-    def one(name: str) -> tuple[int, dict[str, int]]:
-        with work.local_copy(f"{folder}/{name}") as path:
-            return read_counts(path)
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        for number, reasons in pool.map(one, newest.values(), chunksize=64):
-            rows += number
-            for reason, count in reasons.items():
-                drops[reason] = drops.get(reason, 0) + count
+    rows, drops = sum_counts(work, [f"{folder}/{name}" for name in newest.values()])
     return StageStatus(
         stage=stage, chunks_done=len(newest), chunks_total=total, rows=rows, drops=drops
     )

@@ -151,12 +151,12 @@ def _long_fields() -> Iterator[None]:
 
 def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
     try:
-        source = pq.ParquetFile(file)
+        opened = pq.ParquetFile(file)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file}: not a valid Parquet file ({error})") from error
-    columns = [name for name in source.schema_arrow.names if name in (*PATH_KEYS, *TEXT_KEYS)]
+    columns = [name for name in opened.schema_arrow.names if name in (*PATH_KEYS, *TEXT_KEYS)]
     number = 0
-    for batch in source.iter_batches(columns=columns):
+    for batch in opened.iter_batches(columns=columns):
         for row in batch.to_pylist():
             number += 1
             yield number, row

@@ -1,8 +1,8 @@
 """The work folder: stage tables by chunk, and what is done.
 
-    work/listing.parquet                     the input, one row group a chunk
-    work/duplicates-<key>.parquet            images left out
-    work/<stage>-<fingerprint>/000012-<key>.parquet
+    work/listing.parquet                               the input, one row group a chunk
+    work/<stage>-<fingerprint>/000012-<key>.parquet    a stage's table for a chunk
+    work/ledger-<fingerprint>/000012-<key>.parquet     see :mod:`glit.build.ledger`
 
 A table that exists is complete; nothing else says what is done.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, read_chunk
 from glit.build.plan import sidecars, upstream
-from glit.build.tables import read_counts, read_rows, stage_table
+from glit.build.tables import read_rows, stage_table, sum_counts
 from glit.parquet import write_parquet
 from glit.records import Sample
 from glit.stages import FLOW, STAGES
@@ -29,7 +28,6 @@ from glit.stages.plan import Plan
 from glit.storage import Entry, Store
 
 RETRY_MARK = ".retry"
-_READERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,18 +118,7 @@ class Work:
 
     def counts(self, stage: str, chunks: list[Chunk]) -> tuple[int, dict[str, int]]:
         """Rows and drops by reason over the finished tables of these chunks; footers only."""
-
-        def one(chunk: Chunk) -> tuple[int, dict[str, int]]:
-            with self.store.local_copy(self.table(stage, chunk)) as path:
-                return read_counts(path)
-
-        total, drops = 0, {}
-        with ThreadPoolExecutor(_READERS) as pool:
-            for rows, reasons in pool.map(one, chunks):
-                total += rows
-                for reason, number in reasons.items():
-                    drops[reason] = drops.get(reason, 0) + number
-        return total, drops
+        return sum_counts(self.store, [self.table(stage, chunk) for chunk in chunks])
 
 
 def _key(chunk: Chunk, beside: list[str]) -> str:

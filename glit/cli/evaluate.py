@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from glit.cli.options import JsonOption, RecipeOption, SetOption, local_folder
-from glit.errors import UserError
 
 if TYPE_CHECKING:
     from glit.evaluate.report import Result
@@ -76,8 +75,6 @@ def eval_command(
 
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
-    if false_sentences is not None and task != "robustness":
-        raise UserError(f"--false-sentences belongs to robustness, not to {task}")
     console = Console(stderr=as_json, highlight=False)
     with console.status(f"{task} on {dataset}"):
         results = evaluate(

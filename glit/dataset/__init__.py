@@ -1,3 +1,3 @@
-"""A finished dataset on disk: its manifest, its card, its checks, and questions to it."""
+"""A finished dataset on disk: reader, manifest, card, checks, SQL."""
 
 from __future__ import annotations

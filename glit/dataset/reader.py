@@ -41,7 +41,7 @@ class Place:
 
 
 class Dataset:
-    """A finished dataset: ``len``, rows by number, iteration, tables. Safe between threads.
+    """A finished dataset: ``len``, rows by number, iteration, tables. Threads may share it.
 
     Args:
         path: folder or address.
@@ -212,8 +212,8 @@ class Dataset:
 
     def _open(self, name: str) -> pq.ParquetFile:
         local = self._store.is_local
-        source = self._store.full(name) if local else self._store.open(name)
-        return pq.ParquetFile(source, metadata=self._metadata.get(name), pre_buffer=not local)
+        file = self._store.full(name) if local else self._store.open(name)
+        return pq.ParquetFile(file, metadata=self._metadata.get(name), pre_buffer=not local)
 
 
 class RowGroupCache:

@@ -37,7 +37,7 @@ def verify(output: str) -> Iterator[str]:
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)
     yield from _check_files(dataset, manifest)
-    yield from _check_ledgers(dataset, manifest)
+    yield from _check_left_out(dataset, manifest)
     try:
         rule = rule_of(manifest)
     except DatasetError as error:
@@ -81,7 +81,7 @@ def _check_files(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: {found['bytes']} bytes, files stay under {_MAX_FILE_BYTES}"
 
 
-def _check_ledgers(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
+def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
     for name, key in (("drops.parquet", "dropped"), ("duplicates.parquet", "duplicates")):
         if not dataset.exists(name):
             continue  # reported as missing already
@@ -229,7 +229,7 @@ def _pair_breaches(row: dict[str, Any], rule: Rule) -> Iterator[str]:
     )
     wanted = [rows.pair_row(pair) for pair in rule(scores, tuple(map(rows.region, row["regions"])))]
     found = row["pairs"]
-    if not known:  # version 1 does not say where the whole image won: that, it is believed
+    if not known:  # version 1 did not keep the cosines behind global_wins: it is taken as stored
         wins = {pair["sentence"]: pair["global_wins"] for pair in found}
         wanted = [{**p, "global_wins": wins.get(p["sentence"], False)} for p in wanted]
         wanted.sort(key=lambda p: (p["global_wins"], -p["similarity"], p["sentence"]))

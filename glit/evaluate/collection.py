@@ -78,9 +78,7 @@ class DatasetCollection:
         self._places: list[tuple[int, int]] = []
         self._groups = RowGroupCache(dataset, capacity=4, columns=("image", "source_path"))
         for number in range(len(dataset.places)):
-            group = dataset.row_group(
-                number, columns=("source_path", "caption", "width", "height", *COLUMNS)
-            )
+            group = dataset.row_group(number, columns=_COLUMNS)
             for row in range(len(group)):
                 if config.limit and len(self.captions) == config.limit:
                     return
@@ -158,24 +156,24 @@ class JointCollection(AnnotatedCollection):
 
 
 def open_collection(
-    source: str,
+    dataset: str,
     config: EvaluateConfig,
     *,
     kind: str = "glit",
     images: Path | None = None,
     split: str | None = None,
 ) -> Collection:
-    """Open what ``source`` names: a glit dataset, or annotations of a known format."""
+    """Open a glit dataset, or annotations of a known format."""
     if kind == "glit":
         if images is not None or split is not None:
             raise InputError(
-                f"{source}: --images and --split belong to annotations of another --format; for a "
+                f"{dataset}: --images and --split belong to annotations of another --format; for a "
                 "glit dataset that stores images by path, set evaluate.image_root"
             )
-        return DatasetCollection(source, config)
+        return DatasetCollection(dataset, config)
     from glit.sentences import make_splitter
 
-    found = read_annotations(kind, Path(source), images=images, split=split, limit=config.limit)
+    found = read_annotations(kind, Path(dataset), images=images, split=split, limit=config.limit)
     name = kind if split is None else f"{kind} {split}"
     collection = JointCollection if any(i.segments for i in found) else AnnotatedCollection
     return collection(name, found, make_splitter(config.splitter, "en"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from glit.ahead import batched, map_ahead
 from glit.backends.device import pick_device
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip import ImageFit
@@ -37,7 +37,7 @@ whole image."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedder:
-    """A CLIP model ready to embed. What is not finite is an error: it would rank anything first."""
+    """A CLIP model ready to embed. Embeddings that are not finite raise: NaN makes ranks wrong."""
 
     name: str
     """As the user named it."""
@@ -86,7 +86,7 @@ class Embedder:
         found = torch.cat(
             [
                 self.encoder.encode_images(torch.stack(batch).to(self.device))[1].cpu()
-                for batch in _batches(pixels, self.batch_size)
+                for batch in batched(pixels, self.batch_size)
             ]
         )
         self._check(found, [f"image {collection.names[index]}" for index, _ in pictures])
@@ -95,8 +95,8 @@ class Embedder:
     def patches(
         self, collection: Collection, numbers: Sequence[int]
     ) -> Iterator[Float[Tensor, "v p d"]]:
-        """Every patch token of whole images, projected and normalised like a pooled one; a
-        ``batch_size`` of images at a time.
+        """Patch tokens of whole images in the shared space, L2-normalised; a tensor for each
+        ``batch_size`` images.
 
         Raises: as :meth:`images`.
         """
@@ -139,13 +139,8 @@ class Embedder:
         if self.num_workers == 0:
             yield from map(work, items)
             return
-        waiting = iter(items)
         with ThreadPoolExecutor(self.num_workers) as pool:
-            futures = [pool.submit(work, item) for item in islice(waiting, 2 * self.batch_size)]
-            while futures:
-                future = futures.pop(0)
-                futures += [pool.submit(work, item) for item in islice(waiting, 1)]
-                yield future.result()
+            yield from map_ahead(pool, work, items, most=2 * self.batch_size)
 
 
 def load_embedder(
@@ -184,12 +179,6 @@ def _decoded(collection: Collection, index: int) -> UInt8[np.ndarray, "h w 3"]:
         raise InputError(
             f"{collection.name}: image {index} cannot be decoded ({error}); mend or leave it out"
         ) from error
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    waiting = iter(items)
-    while batch := list(islice(waiting, size)):
-        yield batch
 
 
 def _token_groups(order: list[int], ids: list[list[int]], most: int) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""One evaluation from names to results: what the command line calls, for scripts too."""
+"""One evaluation, from names of models and datasets to results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glit.evaluate.tasks.robustness import read_false_sentences, robustness
 def evaluate(
     task: str,
     models: Sequence[str],
-    source: str,
+    dataset: str,
     config: EvaluateConfig,
     *,
     kind: str = "glit",
@@ -36,7 +36,7 @@ def evaluate(
     Args:
         task: one of TASKS.
         models: built-in names, folders, runs, hub ids.
-        source: a glit dataset, or the annotations of a public dataset.
+        dataset: a glit dataset, or the annotations of a public one.
         config: settings.
         kind: ``glit``, or the format of the annotations.
         images: image folder of the annotations.
@@ -45,11 +45,13 @@ def evaluate(
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
         report: called with every result as it comes.
 
-    Raises UserError for a model, a source or a setting that cannot be used.
+    Raises UserError for a model, a dataset or a setting that cannot be used.
     """
     if task not in TASKS:
         raise UserError(f"{task!r}: wanted one of {', '.join(TASKS)}")
-    collection = open_collection(source, config, kind=kind, images=images, split=split)
+    if false_sentences is not None and task != "robustness":
+        raise UserError(f"--false-sentences belongs to robustness, not to {task}")
+    collection = open_collection(dataset, config, kind=kind, images=images, split=split)
     measure = TASKS[task]
     if false_sentences is not None:
         given = read_false_sentences(false_sentences, len(collection.captions))

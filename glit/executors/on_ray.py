@@ -2,8 +2,8 @@
 
 Stages run one after the other and each takes the whole cluster, so two stages never wait for
 the same GPU. Only unit descriptors travel. When an actor dies its unit is tried once more on a
-fresh one; if that dies too, the unit is bisected with probes that publish nothing until the
-samples that kill are known, and then done without them.
+fresh one. If that dies too, probes that publish nothing bisect the unit until the samples that kill
+are known, and the unit is done without them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from glit.errors import GlitError, RunError
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Tally, Task, Worker
 
-_IN_FLIGHT = 2  # one at work, one waiting at the actor's door
+_IN_FLIGHT = 2  # units given to an actor: one runs, one waits
 _START_FAILURES = 3
 _DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
 """A worker is gone: crashed, killed, out of reach, or ended by Ray's watch over memory."""
@@ -33,7 +33,7 @@ _DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A glit error as it travels: the class does not, its line does."""
+    """A glit error as an actor returns it: its line and its exit code, without its class."""
 
     message: str
     exit_code: int

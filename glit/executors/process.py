@@ -16,14 +16,14 @@ _LARGE_BYTES = 1 << 30, 1 << 25
 
 
 def prepare_own_process() -> None:
-    """Make a process of glit's own fit for workers, for good. Never for a caller's process."""
+    """Set up a process that glit started; nothing is put back, so never in a caller's process."""
     keep_freed_memory()
     _one_quiet_thread()
 
 
 @contextlib.contextmanager
 def borrowed_process() -> Iterator[None]:
-    """The same for as long as the block lasts, in a process that belongs to the caller.
+    """The same within the block, in a process that belongs to the caller.
 
     Threads, random states, what libraries print and the environment are afterwards as they were.
     What malloc keeps is left alone: it can be set, but neither read nor put back.

@@ -1,4 +1,4 @@
-"""What runs, apart from where it runs."""
+"""The interfaces of tasks, workers and executors: what runs stands apart from where it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Unit = TypeVar("Unit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What a finished unit of work amounts to."""
+    """The counts of a finished unit of work."""
 
     rows: int
     drops: dict[str, int] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Worker(Protocol):
         ...
 
     def probe(self, unit: Any, start: int, stop: int) -> None:
-        """Do samples [start, stop) of a unit and publish nothing: does the process survive?"""
+        """Do samples [start, stop) of a unit without publishing, to see if the process survives."""
         ...
 
     def size(self, unit: Any) -> int:

@@ -17,9 +17,9 @@ from glit.rules.protocol import ranked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lism:
-    """LISM's rule. A sentence that the whole image wins keeps its best region, is marked, and
-    comes after all local pairs. The whole image also wins against a region that is only as good,
-    which as a rule is the whole image once more.
+    """LISM's rule. A sentence that the whole image wins keeps its best region with ``global_wins``
+    and comes after all local pairs. At equal cosines the whole image wins: such a region is usually
+    the whole image again.
     """
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> tuple[Pair, ...]:

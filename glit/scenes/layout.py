@@ -1,7 +1,7 @@
 """What a scene holds: objects with attributes and places, drawn from a seed and an index.
 
-Nothing here knows pixels or words: coordinates are fractions of the picture, attributes are the
-keys of :mod:`glit.scenes.vocabulary`.
+Coordinates are fractions of the picture; attributes are the keys of
+:mod:`glit.scenes.vocabulary`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAX_OVERLAP = {"easy": 0.0, "normal": 0.0, "hard": 0.25}
 """Largest share of the smaller of two extents that the other may cover."""
 
 _CELL_MARGIN = 0.04
-"""Distance a centre keeps from the border of its cell, so that its place is beyond doubt."""
+"""Smallest distance of a centre from the border of its cell, so that its place is unambiguous."""
 
 _EDGE_MARGIN = 0.01
 _PLACING_TRIES = 40

@@ -1,14 +1,13 @@
-"""What every step of the flow declares of itself, and what a stage does.
+"""The interface of a step: what it declares of itself, and what a stage does.
 
 A step is one file with one class. The class attributes say what it is called, what it needs, how
-it is configured and what it adds to a sample; an instance is the step at work in a worker.
+it is configured and what it adds to a sample; a worker makes an instance to run it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from glit.backends.base import Backend
@@ -58,7 +57,7 @@ class Step(ABC):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """What decides its results beside its configuration: models, prompts, foreign keys."""
+        """What decides its results beside its table: models, prompts, keys of other tables."""
         return {}
 
 
@@ -86,13 +85,6 @@ class Stage(Step):
     @abstractmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         """The sample with these columns read back in."""
-
-
-def batched(items: Iterable[In], size: int) -> Iterator[list[In]]:
-    """Lists of at most ``size`` consecutive items."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
 
 
 def isolate(

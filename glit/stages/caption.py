@@ -1,4 +1,4 @@
-"""Caption: a long description per image, by a model or brought along, checked before it counts."""
+"""Caption: a long description per image, by a model or by the user, checked before it is kept."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from PIL import Image
 
 from glit import rows
+from glit.ahead import batched
 from glit.backends.base import Backend
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import Captioner, CaptionerConfig, CaptionLookup, RawCaption
@@ -24,7 +25,7 @@ from glit.records import Caption, Drop, Sample
 from glit.schema import CAPTION_SOURCE
 from glit.sentences import make_splitter
 from glit.spans import Span
-from glit.stages.base import Outcome, Stage, batched, isolate
+from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 
@@ -121,7 +122,7 @@ class CaptionStage(Stage):
 
 
 class WriteCaptions(CaptionStage):
-    """Asks the captioner, checks what it says, and asks once more where that was no good."""
+    """Asks the captioner, checks the captions, and asks once more where one fails."""
 
     def __init__(
         self,
@@ -228,7 +229,7 @@ def caption_fault(text: str) -> str | None:
 def is_looping(text: str) -> bool:
     """Whether a text repeats itself: fewer than half of its four-word runs are distinct.
 
-    Texts under 24 words pass, unless one endless word repeats itself, letter by letter.
+    Texts under 24 words pass, unless in a word of over 100 letters the four-letter runs repeat so.
     """
     words = re.split(r"[\W_]+", text)
     if any(len(word) > 100 and _repeats(word) for word in words):

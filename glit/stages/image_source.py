@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
 
+from glit.ahead import map_ahead
 from glit.images import ImageError, Pixels, decode
 from glit.records import Drop, Sample
 from glit.storage import Store
@@ -27,7 +27,7 @@ class ImageSource:
         self._ahead = ahead
 
     def load(self, sample: Sample) -> Pixels | Drop:
-        """Pixels of a sample, or the drop it becomes if its file is gone or another one."""
+        """Pixels of a sample, or its drop if the file is missing, changed or damaged."""
         try:
             data = self._store.read(sample.source_path)
         except OSError as error:
@@ -41,15 +41,7 @@ class ImageSource:
 
     def each(self, samples: Sequence[Sample]) -> Iterator[Pixels | Drop]:
         """Pixels or a drop for each sample, in order."""
-        waiting = iter(samples)
-        queue: list[Future[Pixels | Drop]] = [
-            self._pool.submit(self.load, sample) for sample in islice(waiting, self._ahead)
-        ]
-        while queue:
-            result = queue.pop(0).result()
-            for sample in islice(waiting, 1):
-                queue.append(self._pool.submit(self.load, sample))
-            yield result
+        return map_ahead(self._pool, self.load, samples, most=self._ahead)
 
     def text(self, path: str) -> str | None:
         """A small text file beside the images; None when there is none."""

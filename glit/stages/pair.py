@@ -1,4 +1,4 @@
-"""Pair: a rule turns stored cosines into pairs; it runs again over finished tables in no time."""
+"""Pair: a rule makes pairs of stored cosines. No model: another rule takes seconds."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from glit import rows
+from glit.ahead import batched
 from glit.backends.base import Backend
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.grid import Grid
@@ -20,7 +21,7 @@ from glit.config import Choice, need
 from glit.geometry import area_ratio_mask, suppress_duplicates
 from glit.records import Drop, Region, Sample
 from glit.schema import REGION
-from glit.stages.base import Outcome, Stage, batched, isolate
+from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 
@@ -121,7 +122,7 @@ class ProposeStage(Stage):
 
 
 class DetectRegions(ProposeStage):
-    """By a detector that looks at the images."""
+    """Regions from a detector that is given pixels."""
 
     def __init__(self, config: ProposeConfig, detector: Detector) -> None:
         super().__init__(config)
@@ -139,7 +140,7 @@ class DetectRegions(ProposeStage):
 
 
 class ReadRegions(ProposeStage):
-    """Out of files beside the images; no pixel is looked at."""
+    """Regions from files beside the images; no image is decoded."""
 
     def __init__(self, config: ProposeConfig, reader: RegionReader) -> None:
         super().__init__(config)
@@ -167,7 +168,7 @@ class ReadRegions(ProposeStage):
 
 
 class LayRegions(ProposeStage):
-    """By the size of the image alone."""
+    """Regions that depend on the image's size alone; no image is decoded."""
 
     def __init__(self, config: ProposeConfig, layout: RegionLayout) -> None:
         super().__init__(config)
@@ -194,8 +195,8 @@ def select(
 ) -> list[Region]:
     """Regions that stay, best first, then the whole grid.
 
-    Of near-duplicates the best scored stays, and one that repeats a grid cell gives way to it;
-    the cap takes the worst, never the grid.
+    Of near-duplicates the best scored stays; a detection that repeats a grid cell goes. Of more
+    than ``max_regions`` the worst detections go, never the grid.
     """
     everything = [*grid, *found]
     if not everything:

@@ -1,8 +1,7 @@
 """Score: cosines of every sentence with every region and with the whole image.
 
-FAST-GOAL Eq. 1 and GOAL section 3.1: class-token embeddings of crops and sentences, cosine. What
-is made of the cosines is the rule's business (:mod:`glit.rules`), so none ever needs the model
-again.
+FAST-GOAL Eq. 1 and GOAL section 3.1: class-token embeddings of crops and sentences, cosine. Rules
+(:mod:`glit.rules`) make pairs of the stored cosines without the model.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def _objectives() -> Mapping[str, type[Objective]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """How CLIP is fine-tuned. The defaults are the papers' (ViT-B/16, batch 256, 10 epochs)."""
+    """How CLIP is fine-tuned. Model, batch and epochs are FAST-GOAL's by default."""
 
     objective: str = "fast-goal"
     """Which loss, and with it which further keys."""
@@ -42,7 +42,8 @@ class TrainConfig:
     """Text window in tokens; the model's positions are stretched to it (Long-CLIP's rule)."""
 
     image_fit: ImageFit = "resize"
-    """``resize`` squeezes the image into the model's square; ``centre-crop`` cuts its middle."""
+    """``resize`` squeezes the image into the model's square; ``centre-crop`` cuts its middle, as
+    GOAL's script does."""
 
     image_root: str = ""
     """Folder the dataset was built from; needed only when it stores images by path."""
@@ -66,7 +67,7 @@ class TrainConfig:
     """Skip the smaller last batch of an epoch instead of training on it."""
 
     lr: float = 5e-6
-    """Highest learning rate."""
+    """Highest learning rate; 5e-6 is that of GOAL's script, at batches of 16."""
 
     min_lr: float = 0.0
     """Learning rate at the end of the cosine."""

@@ -1,4 +1,4 @@
-"""What an objective sees: the embeddings of the whole contrastive batch, with what is valid."""
+"""The input of an objective: embeddings of the whole contrastive batch, and which are valid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Features:
     further_text_NSD: Float[Tensor, "n s d"]
     """Embeddings of the texts that the objective picked."""
     made: Mapping[str, Float[Tensor, "n ..."]] = field(default_factory=dict)
-    """What the objective's module made of every sample."""
+    """Tensors that the objective's module computed, a row a sample."""
 
     valid_N: Bool[Tensor, " n"]
     """False for samples that only fill up the last batch of an epoch."""
@@ -49,11 +49,11 @@ class Features:
     similarity_NK: Float[Tensor, "n k"]
     """The matcher's cosine of the pair, from the dataset."""
     valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)
-    """What of ``made`` is valid, where its module said so."""
+    """Which entries of ``made`` are valid, under the same names; only where the module says so."""
 
     numbers: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the objective's module has learned beside samples, a temperature say; not gathered,
-    because it is the same in every process."""
+    """Learned values of the objective's module that belong to no sample, such as a temperature; the
+    same in every process, so not gathered."""
 
     def embeddings(self) -> dict[str, Tensor]:
         """Every tensor that carries gradients and has a row a sample, by name."""

@@ -115,7 +115,7 @@ class BatchLoader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pass:
-    """An epoch's samples by place, and batches made of them."""
+    """Reads the samples of one epoch by their place and makes batches of them."""
 
     loader: BatchLoader
     groups: RowGroupCache

@@ -13,7 +13,7 @@ METRICS = "metrics.jsonl"
 
 
 class JsonLines:
-    """Appended to, flushed line by line."""
+    """A file of JSON lines that is appended to."""
 
     def __init__(self, path: Path, *, keep_until_step: int) -> None:
         """Go on with a file, without the lines after ``keep_until_step`` (lost with a crash)."""

@@ -25,7 +25,7 @@ from glit.train.objective import Needs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What the towers say of every place of the whole images and captions."""
+    """Token features of the whole images and captions, as wide as each tower (H)."""
 
     patch_BPH: Float[Tensor, "b p h"]
     """Patch tokens, before the vision tower's post-layernorm."""
@@ -40,7 +40,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """What an objective's module is given: this process's samples, before any exchange."""
+    """The input of an objective's module: the samples of this process, not gathered."""
 
     features: Features
     """Embeddings, pooled ones included where they are needed."""
@@ -52,14 +52,14 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What a module made; every name is its own choice."""
+    """What a module returns, under names that it chooses."""
 
     rows: Mapping[str, Tensor] = field(default_factory=dict)
     """[B, ...] a row a sample; gathered over processes with gradients, as ``features.made``."""
     valid: Mapping[str, Tensor] = field(default_factory=dict)
     """Bool [B, ...]; gathered as ``features.valid_made``."""
     numbers: Mapping[str, Tensor] = field(default_factory=dict)
-    """Learned numbers that the loss needs; the same in every process."""
+    """Learned values for the loss that belong to no sample; the same in every process."""
 
 
 class ObjectiveModule(nn.Module):

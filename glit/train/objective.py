@@ -1,4 +1,4 @@
-"""What a training objective is: what it wants encoded, what it learns itself, and a loss."""
+"""The interface of a training objective: inputs it needs, parameters of its own, and a loss."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Objective(ABC):
         Args:
             caption: the sample's.
             sentences: character spans of its sentences.
-            draw: the same for the same sample, epoch and seed.
+            draw: random numbers, seeded by the run's seed, the epoch and the sample.
         """
         return ()
 

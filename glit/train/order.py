@@ -1,8 +1,8 @@
 """In which order an epoch sees the samples: pure arithmetic over row counts.
 
-Row groups (of all files) are shuffled; so many neighbours of that order form a window, and the
-rows of a window are shuffled together. Reading stays sequential within row groups and memory is
-bounded by a window, while samples of a class or a source folder are spread out.
+The row groups of all files are shuffled, their order is cut into windows of ``window`` row groups,
+and the rows of a window are shuffled together. So few row groups are in memory at a time, and
+samples that lie side by side in the files (those of one folder) are spread out.
 
 The order depends on the seed and the epoch alone. Ranks and workers take their parts of it, so
 every sample is seen exactly once per epoch whatever their number, a global batch holds the same

@@ -1,4 +1,4 @@
-"""``RUN/run.json``: what was run on what; a resumed run goes on with just that."""
+"""``RUN/run.json``: settings and dataset of a run; ``--resume`` goes on with these."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def config_of(
     settings: Sequence[str],
     resume: bool,
 ) -> TrainConfig:
-    """The configuration that a user's words come to.
+    """The configuration from what a user gave, and for ``--resume`` from the run's file.
 
     Args:
         run: the run's folder.
@@ -105,7 +105,9 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
         InputError: the run does not say how it was started.
         RecipeError: a change would make it another run.
     """
-    before = _read(run)["train"]
+    where = f"{run / NAME} [train]"
+    # written out, so that keys newer than the run stand at their defaults
+    before = settings(build_dataclass(TrainConfig, _read(run)["train"], where=where))
     changes = {key: value for key, value in changes.items() if value != "auto"}
     refused = {
         key: value
@@ -118,7 +120,7 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
             f"{run}: --resume goes on with the run's own settings, but was given {found}; leave "
             f"that out, or start a new run with -o (may change: {', '.join(sorted(MAY_CHANGE))})"
         )
-    return build_dataclass(TrainConfig, {**before, **changes}, where=f"{run / NAME} [train]")
+    return build_dataclass(TrainConfig, {**before, **changes}, where=where)
 
 
 def check_resumable(run: Path, config: TrainConfig, dataset: Dataset) -> None:

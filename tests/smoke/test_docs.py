@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from glit.cli.main import app
+from glit.config import Choice
+from glit.recipe import LEARN_TABLES
+from glit.stages import FLOW
 from tools.docs import DOCS, pages
 
 ROOT = DOCS.parent
@@ -89,12 +95,78 @@ def test_the_how_tos_run(tmp_path):
     assert (tmp_path / "as-csv" / "pairs.csv").read_text().count("\n") > 24
 
 
-def test_the_librarys_page_runs(tmp_path):
+def test_the_librarys_page_and_the_readmes_python_run(tmp_path):
     run_page(DOCS / "library.md", tmp_path)
+    assert (tmp_path / "dataset" / "manifest.json").is_file()
+    for kind, block in FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+        if kind == "python":
+            run([sys.executable, "-c", block], tmp_path)
+
+
+IN_BACKTICKS = re.compile(r"`([^`\n]+)`")
+PROSE_PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PROSE_PAGES, ids=lambda page: page.name)
+def test_every_path_in_backticks_exists(page):
+    folders = "docs|glit|manifests|pipelines|tests|tools"
+    named = [text for text in IN_BACKTICKS.findall(prose(page)) if re.match(f"({folders})/", text)]
+    missing = [path for path in named if not (ROOT / path).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PROSE_PAGES, ids=lambda page: page.name)
+def test_every_command_and_option_in_prose_exists(page):
+    text = prose(page).replace("\\\n", " ")
+    lines = [line for line in IN_BACKTICKS.findall(text) if line.startswith("glit ")]
+    lines += re.findall(r"^ +(glit [a-z].*)", text, re.M)
+    for line in lines:
+        command = typer.main.get_command(app)
+        for word in line.partition("  #")[0].split()[1:]:
+            if hasattr(command, "commands") and not word.startswith("-"):
+                assert word in command.commands, f"{line}: no command {word}"
+                command = command.commands[word]
+            elif word.startswith("-"):
+                known = {option for parameter in command.params for option in parameter.opts}
+                assert word in known, f"{line}: no option {word}"
+
+
+def keys_of(table: type) -> set[str]:
+    """The keys of a recipe's table, those of all its choices included."""
+    choice: Choice | None = getattr(table, "choice", None)
+    kinds = [table, *filter(None, choice.options().values() if choice else ())]
+    return {field.name for kind in kinds for field in dataclasses.fields(kind)}
+
+
+OF_TODAY = [page for page in PROSE_PAGES if page.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("page", OF_TODAY, ids=lambda page: page.name)
+def test_every_key_of_a_recipe_in_backticks_exists(page):
+    known = {step.name: keys_of(step.config) for step in FLOW}
+    for name, where in LEARN_TABLES.items():
+        module, _, kind = where.partition(":")
+        known[name] = keys_of(getattr(importlib.import_module(module), kind))
+    for text in IN_BACKTICKS.findall(prose(page)):
+        found = re.match(rf"(?:--set '?)?({'|'.join(known)})\.([a-z_]+)(?![a-z_.(])", text)
+        if found and found[2] not in ("py", "md", "toml"):
+            assert found[2] in known[found[1]], f"{text}: no such key"
+
+
+def test_the_readme_lists_every_command():
+    group: Any = typer.main.get_command(app)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    missing = [name for name in group.commands if f"| `glit {name} " not in text]
+    assert not missing
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in [ROOT / "README.md", *DOCS.glob("*.md")]:
+    for page in PROSE_PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -44,6 +44,16 @@ def test_a_bare_resume_takes_the_runs_own_settings(run, tiny_clip) -> None:
     assert settings(resumed(run)) == settings(config(tiny_clip, precision="no"))
 
 
+def test_a_key_newer_than_the_run_stands_at_its_default(run) -> None:
+    file = run / "run.json"
+    values = json.loads(file.read_text())
+    del values["train"]["max_logit_scale"]
+    file.write_text(json.dumps(values))
+    assert resumed(run, "train.max_logit_scale=100").max_logit_scale == 100
+    with pytest.raises(RecipeError, match=r"train.max_logit_scale = 50 \(run: 100.0\)"):
+        resumed(run, "train.max_logit_scale=50")
+
+
 def test_what_may_change_changes(run) -> None:
     found = resumed(run, "train.epochs=5", "train.log_every=3", "train.max_steps=0")
     assert (found.epochs, found.log_every, found.max_steps, found.lr) == (5, 3, 0, 1e-4)

@@ -179,7 +179,7 @@ def _finish(device: torch.device) -> None:
 
 
 def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callable[[], float]]:
-    """A whole step of either variant on one model, ours with its tokenising and packing.
+    """A whole step of either variant on one model, ours with tokens and rows of texts made anew.
 
     They return the loss; the learning rate is zero, so that every call does the same.
     """

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
+    AutoModelForImageTextToText,
     CLIPVisionConfig,
     LlamaConfig,
     LlavaNextConfig,
@@ -122,7 +123,7 @@ def new_captioner(
     vision: CLIPVisionConfig, tokenizer: PreTrainedTokenizerFast
 ) -> LlavaNextForConditionalGeneration:
     """An untrained captioner that ends a caption by itself."""
-    model = LlavaNextForConditionalGeneration._from_config(
+    model: LlavaNextForConditionalGeneration = AutoModelForImageTextToText.from_config(
         captioner_config(vision, tokenizer),
         attn_implementation={"text_config": "sdpa", "vision_config": "eager"},
     )

@@ -1,4 +1,4 @@
-"""Write the model cards of the mini pack from measured figures.
+"""Write the mini models' cards from measured figures.
 
 ``python -m tools.mini.report --json > figures.json``
 ``python -m tools.mini.cards figures.json --date 2026-11-20``
@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from glit.backends.device import has_bfloat16
 from tools.mini import train_captioner, train_matcher, train_proposer, train_segmenter
-from tools.mini.evaluate import PACK
+from tools.mini.evaluate import MINI
 from tools.mini.report import WANTED
 
 
@@ -104,10 +104,10 @@ training never saw.
 """
 
 
-def write_cards(pack: Path, figures: dict[str, dict[str, float]], date: str) -> None:
+def write_cards(models: Path, figures: dict[str, dict[str, float]], date: str) -> None:
     """A README.md in every model's folder."""
     for name, card in CARDS.items():
-        weights = pack / name / "model.safetensors"
+        weights = models / name / "model.safetensors"
         with safe_open(weights, framework="pt") as opened:
             shapes = [opened.get_slice(key).get_shape() for key in opened.keys()]  # noqa: SIM118 (no dict)
         rows = [
@@ -129,7 +129,7 @@ def write_cards(pack: Path, figures: dict[str, dict[str, float]], date: str) -> 
             megabytes=weights.stat().st_size / 1e6,
             rows="\n".join(rows),
         )
-        (pack / name / "README.md").write_text(text, encoding="utf-8")
+        (models / name / "README.md").write_text(text, encoding="utf-8")
 
 
 def _product(shape: list[int]) -> int:
@@ -141,12 +141,12 @@ def _product(shape: list[int]) -> int:
 
 def main() -> None:
     """Read figures, write cards."""
-    parser = argparse.ArgumentParser(description="write the model cards of the mini pack")
+    parser = argparse.ArgumentParser(description="write the mini models' cards")
     parser.add_argument("figures", type=Path, help="what tools.mini.report --json printed")
     parser.add_argument("--date", required=True, help="of the training, YYYY-MM-DD")
-    parser.add_argument("--pack", type=Path, default=PACK)
+    parser.add_argument("--models", type=Path, default=MINI)
     arguments = parser.parse_args()
-    write_cards(arguments.pack, json.loads(arguments.figures.read_text("utf-8")), arguments.date)
+    write_cards(arguments.models, json.loads(arguments.figures.read_text("utf-8")), arguments.date)
 
 
 if __name__ == "__main__":

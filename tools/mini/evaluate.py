@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TEST_SEED = 2_000_000
 VALIDATION_SEED = 1_000_000
-PACK = Path("glit/mini")
+MINI = Path("glit/mini")
 IOU = 0.5
 
 _BATCH = 64

@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from glit.backends.device import has_bfloat16
 
@@ -110,7 +111,7 @@ def train(
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimiser.step()
         decay = min(_AVERAGE_DECAY, (step + 1) / (step + 10))
-        torch._foreach_lerp_(average, [p.detach() for p in trained], 1 - decay)
+        get_ema_multi_avg_fn(decay)(average, [p.detach() for p in trained], step)
         for name, value in {"loss": float(loss.detach()), **metrics}.items():
             kept = totals.setdefault(name, [])
             kept.append(value)

@@ -1,4 +1,4 @@
-"""Print what the mini pack reaches on test scenes against what it must reach.
+"""Print what the mini models reach on test scenes against what they must reach.
 
 ``python -m tools.mini.report [--num 500]``
 """
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tools.mini.evaluate import (
-    PACK,
+    MINI,
     evaluate_captioner,
     evaluate_matcher,
     evaluate_proposer,
@@ -46,16 +46,16 @@ WANTED: tuple[tuple[str, str, str, float | None], ...] = (
 """Model, figure, its name in the table, and what it must reach."""
 
 
-def measure(pack: Path, num: int, *, with_flow: bool = True) -> dict[str, dict[str, float]]:
+def measure(models: Path, num: int, *, with_flow: bool = True) -> dict[str, dict[str, float]]:
     """All figures by model, on the first ``num`` normal test scenes."""
     tests = samples(num)
     figures = {
-        "matcher": evaluate_matcher(pack / "matcher", tests),
-        "proposer": evaluate_proposer(pack / "proposer", tests),
+        "matcher": evaluate_matcher(models / "matcher", tests),
+        "proposer": evaluate_proposer(models / "proposer", tests),
         "segmenter": evaluate_segmenter(
-            pack / "segmenter", tests[: max(1, num // 2)], num_automatic=max(1, num // 5)
+            models / "segmenter", tests[: max(1, num // 2)], num_automatic=max(1, num // 5)
         ),
-        "captioner": evaluate_captioner(pack / "captioner", tests),
+        "captioner": evaluate_captioner(models / "captioner", tests),
     }
     if with_flow:
         with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +65,7 @@ def measure(pack: Path, num: int, *, with_flow: bool = True) -> dict[str, dict[s
 
 def as_table(figures: dict[str, dict[str, float]], num: int) -> Table:
     """The figures beside what was wanted."""
-    table = Table(title=f"The mini pack on {num} test scenes (normal)")
+    table = Table(title=f"The mini models on {num} test scenes (normal)")
     for name in ("model", "figure", "wanted", "found", ""):
         table.add_column(name, justify="right" if name in ("wanted", "found") else "left")
     for model, key, name, wanted in WANTED:
@@ -81,14 +81,14 @@ def as_table(figures: dict[str, dict[str, float]], num: int) -> Table:
 
 def main() -> None:
     """Measure and print; ``--json`` for programs."""
-    parser = argparse.ArgumentParser(description="measure the mini pack on test scenes")
+    parser = argparse.ArgumentParser(description="measure the mini models on test scenes")
     parser.add_argument("--num", type=int, default=500, help="test scenes")
-    parser.add_argument("--pack", type=Path, default=PACK, help="folder of the four models")
+    parser.add_argument("--models", type=Path, default=MINI, help="folder of the four models")
     parser.add_argument("--no-flow", action="store_true", help="leave the builds out")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    figures = measure(arguments.pack, arguments.num, with_flow=not arguments.no_flow)
+    figures = measure(arguments.models, arguments.num, with_flow=not arguments.no_flow)
     if arguments.json:
         print(json.dumps(figures, indent=2))
     else:

@@ -1,4 +1,4 @@
-"""The mini pack's byte-level BPE: trained on captions of training scenes."""
+"""The mini models' byte-level BPE: trained on captions of training scenes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clip_tokenizer(folder: Path) -> CLIPTokenizer:
     Order of the vocabulary as in OpenAI's: bytes, bytes that end a word, merges, the two marks.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    blank = CLIPTokenizer()._tokenizer
+    blank = CLIPTokenizer().backend_tokenizer
     blank.model = models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>")
     alphabet = sorted(set(_byte_characters()))
     trainer = trainers.BpeTrainer(

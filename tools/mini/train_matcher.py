@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
+from transformers import AutoModel, CLIPConfig, CLIPModel, CLIPTokenizer
 
 from glit.scenes.captions import short_caption
 from tools.mini.crops import Crop, draw_crops, to_tensor, true_pairs
@@ -74,7 +74,7 @@ class MatcherTraining(nn.Module):
 
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__()
-        self.clip = CLIPModel._from_config(config, attn_implementation="eager")
+        self.clip: CLIPModel = AutoModel.from_config(config, attn_implementation="eager")
         vision: Any = config.vision_config
         width = vision.hidden_size
         self.dense = DenseHead(width)

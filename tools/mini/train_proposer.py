@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.ops import generalized_box_iou_loss
-from transformers import YolosConfig, YolosForObjectDetection
+from transformers import AutoModelForObjectDetection, YolosConfig, YolosForObjectDetection
 
 from tools.mini.crops import to_tensor
 from tools.mini.heads import DenseHead
@@ -55,7 +55,9 @@ class ProposerTraining(nn.Module):
 
     def __init__(self, config: YolosConfig) -> None:
         super().__init__()
-        self.yolos = YolosForObjectDetection._from_config(config, attn_implementation="eager")
+        self.yolos: YolosForObjectDetection = AutoModelForObjectDetection.from_config(
+            config, attn_implementation="eager"
+        )
         self.dense = DenseHead(config.hidden_size)
         positions = self.yolos.vit.embeddings.position_embeddings
         codes = [grid_points(IMAGE_PX // PATCH_PX), grid_points(3)]

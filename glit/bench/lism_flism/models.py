@@ -1,4 +1,4 @@
-"""Which models the columns run: the mini pack, full-size ones with random weights, or real ones."""
+"""Which models the columns run: mini ones, full-size ones with random weights, or real ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Annotation files of public long- and short-caption datasets, as image files with captions.
 
 Each reader takes the annotation file (or folder) as its publisher ships it, the folder with the
-images, and a split where the format knows splits. It yields one image after the other and looks
-for no file it need not look for, so that the first thousand of a million cost a thousand.
+images, and a split where the format knows splits. It yields one image after the other and looks up
+only the files of images that are taken, so a limit bounds the time as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the readers share: their record, JSON read no further than asked, names of image files."""
+"""What the readers share: their record, JSON arrays read in parts, names of image files."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class AnnotatedImage:
     """An image file and its captions."""
 
     path: Path
-    """The image file; nobody has looked whether it is there."""
+    """The image file; it need not exist."""
 
     captions: tuple[str, ...]
-    """Without surrounding white space, none of them empty; may be no caption at all."""
+    """Stripped, none of them empty; there may be none."""
 
     segments: tuple[Segment, ...] = ()
-    """What a joint set holds of the image besides itself; elsewhere nothing."""
+    """The image's parts in a joint set; empty in other collections."""
 
 
 def annotated(
     path: Path, captions: Iterable[str], segments: Iterable[Segment] = ()
 ) -> AnnotatedImage:
-    """A record with the captions that say something."""
+    """A record with the captions stripped, empty ones left out."""
     stripped = (caption.strip() for caption in captions)
     return AnnotatedImage(
         path=path,
@@ -67,7 +67,7 @@ def chosen_parts(split: str | None, known: Iterable[str], *, default: str = "tes
 
 
 def no_parts(split: str | None) -> None:
-    """Refuse a split where the annotations know none, so that nobody takes the whole for a part."""
+    """Refuse ``--split`` for annotations that have no parts."""
     if split is not None:
         raise InputError(f"--split {split!r}: these annotations have no parts; leave --split out")
 
@@ -94,7 +94,7 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def json_array(path: Path) -> Iterator[Any]:
-    """Entries of a file that is one JSON array of objects, read no further than asked.
+    """Entries of a file that is one JSON array of objects, read in parts as they are taken.
 
     ShareGPT4V's captions are one array of 1.2 million entries; its first thousand are in the first
     megabytes. Raises ValueError where the text is not such an array.

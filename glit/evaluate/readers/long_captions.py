@@ -98,9 +98,9 @@ IIW_PARTS = {"DOCCI_Test": "docci", "IIW-400": "docci_aar", "DCI_Test": "dci"}
 """The parts written by people (100, 400 and 112 images), each with the folder of its images."""
 
 
-def _iiw_lines(source: Path, folders: Sequence[Path]) -> Iterator[AnnotatedImage]:
+def _iiw_lines(annotations: Path, folders: Sequence[Path]) -> Iterator[AnnotatedImage]:
     """The caption is IIW (by people) or else IIW-P5B (generated)."""
-    for line in json_lines(source):
+    for line in json_lines(annotations):
         name = str(line["image/key"] if "image/key" in line else line["image"])
         paths = [with_suffix(folder / name) for folder in folders]
         path = next((path for path in paths if path.is_file()), paths[0])

@@ -1,4 +1,4 @@
-"""What a scorer is: how many vectors each side has, and what they come to."""
+"""The interface of a scorer: one or several vectors for an image or a text, and their score."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Vectors:
     vector_NVD: Float[Tensor, "n v d"]
     """L2-normalised."""
     valid_NV: Bool[Tensor, "n v"]
-    """Which there are; at least one each."""
+    """False for padding; every image or text has at least one."""
 
     def __len__(self) -> int:
         return len(self.valid_NV)
@@ -32,7 +32,7 @@ class Vectors:
 
 
 class Scorer(Protocol):
-    """Compares images with texts. Scores are taken in blocks, so all of them need never fit."""
+    """Compares images with texts, in blocks: the whole matrix of scores is never in memory."""
 
     def images(self, embedder: Embedder, collection: Collection) -> Vectors:
         """Every image of a collection."""
