@@ -7,16 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from building import run_build
+from building import quiet, run_build
 from huggingface_hub import constants
-from rich.console import Console
 
 from glit.build.lock import Lock, lock_path, lock_text, read_lock
 from glit.build.plan import find_models, make_plan
 from glit.build.retry import retry
 from glit.errors import UserError, WeightsError
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
 from glit.recipe import load_recipe
 from glit.resources import mini_model
 
@@ -137,7 +135,7 @@ def test_a_retry_keeps_to_the_lock_of_its_build(scenes, tmp_path):
     content["lock"]["matcher"]["sha256"] = "0" * 64
     state.write_text(json.dumps(content))
     with pytest.raises(WeightsError, match="matcher: found 'mini-matcher'"):
-        retry(str(dataset), LocalExecutor(), StageProgress(Console(quiet=True), quiet=True))
+        retry(str(dataset), LocalExecutor(), quiet())
 
 
 @pytest.mark.parametrize(
