@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -130,25 +128,35 @@ def test_an_output_folder_that_cannot_be_written(scenes, tmp_path):
         run_build(scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl")
 
 
-def command(*arguments) -> list[str]:
-    return [sys.executable, "-m", "glit", *map(str, arguments)]
+KILLED_IN_SPLIT = """
+import os, signal
+from glit.build.stage_task import StageWorker
+from glit.cli.main import main
+
+run = StageWorker.run
+
+def killed_in_the_second_chunk_of_split(self, unit, excluded):
+    if self._name == "split" and unit.index == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return run(self, unit, excluded)
+
+StageWorker.run = killed_in_the_second_chunk_of_split
+main()
+"""
 
 
-def test_kill_dash_nine_of_the_process_loses_nothing(scenes, built, tmp_path):
+def test_kill_dash_nine_of_the_process_loses_nothing(scenes, built, tmp_path, run_glit):
     out = tmp_path / "out"
-    arguments = command(
+    arguments = [
         "build", scenes / "images", "-o", out, "-r", "mini", "--executor", "local",
         "--captions", scenes / "captions.jsonl",
-    )  # fmt: skip
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("work/split-*/*.parquet")) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    ]  # fmt: skip
+    killed = subprocess.run([sys.executable, "-c", KILLED_IN_SPLIT, *map(str, arguments)])
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(out.glob("work/split-*/*.parquet"))) == 1
     assert not (out / "manifest.json").exists()
-    finished = subprocess.run(arguments, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
+    finished = run_glit(*arguments)
+    assert finished.code == 0, finished.errors
     assert data_bytes(out) == data_bytes(built)
     assert not list(Path(out).rglob("*.tmp-*"))
 
