@@ -28,7 +28,7 @@ from glit.progress import StageProgress
 from glit.recipe import recipe_from_dict
 from glit.records import REASONS
 from glit.stages import STAGES, TABLES
-from glit.storage import Store
+from glit.storage import Store, local_folder
 
 
 def retry(
@@ -49,12 +49,13 @@ def retry(
         reason: only drops for this reason; None takes all.
 
     Raises:
-        UserError: no such stage or reason, or nothing to resume from.
+        UserError: no such stage or reason, nothing to resume from, or no local folder.
     """
     if stage is not None and stage not in TABLES:
         raise UserError(f"--stage {stage!r}: want one of {', '.join(TABLES)}")
     if reason is not None and reason not in REASONS:
         raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
+    local_folder(output)
     dataset = Store(output)
     store = Store(f"{output}/work")
     if not store.exists(STATE):
