@@ -8,8 +8,8 @@ import re
 
 import numpy as np
 import pytest
+from measuring import measured
 from rich.console import Console
-from typer.testing import CliRunner
 
 from glit.backends.sam.model import PRESETS, build_sam
 from glit.backends.weights import resolve
@@ -30,7 +30,6 @@ from glit.bench.lism_flism.operations import (
 )
 from glit.bench.lism_flism.quality import judge
 from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
-from glit.bench.lism_flism.run import Request, run
 from glit.bench.lism_flism.show import main_rows, markdown, print_report
 from glit.errors import InputError, UserError, WeightsError
 from glit.geometry import area_ratio_mask, grid_boxes, iou
@@ -39,19 +38,9 @@ from glit.stages.split import SplitConfig
 KEYS = [column.key for column in COLUMNS]
 
 
-def measured(**changes) -> Report:
-    values = {"images": None, "device": "cpu", "num_images": 2, "repeats": 1, "threads": 1}
-    return run(Request(**{**values, **changes}), lambda text: None)
-
-
 @pytest.fixture(scope="module")
 def mini() -> Report:
     return measured(weights="mini", num_quality=4, sizes=TINY)
-
-
-@pytest.fixture(scope="module")
-def random_tiny() -> Report:
-    return measured(weights="random", sizes=TINY)
 
 
 def test_four_columns_whose_parts_make_up_their_total(mini):
@@ -314,27 +303,6 @@ def test_the_threshold_lets_the_wanted_share_pass():
 def test_covered_time_counts_overlaps_once():
     assert covered([(0, 10), (2, 3), (8, 12), (20, 21)]) == 13
     assert covered([]) == 0
-
-
-def test_the_command_prints_json_alone_and_says_what_it_took(random_tiny, tmp_path, monkeypatch):
-    import glit.bench.lism_flism.run as module
-    from glit.cli.main import app
-
-    asked = []
-
-    def measured(request, progress):
-        progress("a step")
-        asked.append(request)
-        return random_tiny
-
-    monkeypatch.setattr(module, "run", measured)
-    words = ["bench", "lism-flism", "-o", str(tmp_path / "out"), "--device", "cpu", "--json"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0
-    assert json.loads(done.stdout) == json.loads(json.dumps(random_tiny.as_dict()))
-    assert "--weights mini" in done.stderr and "a step" in done.stderr
-    assert (asked[0].weights, asked[0].repeats, asked[0].num_images) == ("mini", 3, None)
-    assert (tmp_path / "out" / "lism-flism.md").read_text() == markdown(random_tiny)
 
 
 def test_an_output_that_cannot_be_written_is_refused_first(tmp_path):

@@ -13,7 +13,6 @@ import pytest
 from building import Counting, counts, data_bytes, quiet, run_build
 
 from glit.build.retry import retry
-from glit.build.stage_task import StageWorker
 from glit.build.status import status
 from glit.dataset.verify import verify
 from glit.errors import InputError, RecipeError, UserError
@@ -187,29 +186,3 @@ def test_after_clean_the_refusal_says_why(scenes, built_copy):
     shutil.rmtree(built_copy / "work")
     with pytest.raises(UserError, match="work folder was cleaned"):
         run_build(scenes / "images", built_copy, captions=scenes / "captions.jsonl")
-
-
-def test_control_c_says_that_the_same_command_goes_on(
-    scenes, built, tmp_path, monkeypatch, run_glit
-):
-    """The signal comes in the first stage after ingest, when two tables are there."""
-    # a suite started in the background may have SIGINT ignored
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    out = tmp_path / "out"
-    arguments = [
-        "build", scenes / "images", "-o", out, "-r", "mini", "--executor", "local",
-        "--captions", scenes / "captions.jsonl",
-    ]  # fmt: skip
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(StageWorker, "run", lambda *_: signal.raise_signal(signal.SIGINT))
-            done = run_glit(*arguments)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert done.code == 130
-    assert done.errors.strip().splitlines()[-1] == (
-        "glit: stopped; what is done is kept, the same command goes on from here"
-    )
-    assert len(list(out.glob("work/*/*.parquet"))) == 2
-    assert run_glit(*arguments).code == 0
-    assert data_bytes(out) == data_bytes(built)

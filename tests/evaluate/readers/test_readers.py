@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from annotations import conversations, found, touch
 
-from glit.cli.main import app
 from glit.errors import InputError
 from glit.evaluate.collection import open_collection
 from glit.evaluate.config import EvaluateConfig
@@ -86,9 +82,3 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 def test_every_reader_is_tried_here() -> None:
     tried = "docci dci dci-full urban1k coco flickr30k sharegpt4v iiw goal goal-joint"
     assert set(READERS) == set(tried.split())
-
-
-def test_the_help_names_every_format() -> None:
-    group: Any = typer.main.get_command(app)
-    (option,) = [p for p in group.commands["eval"].params if "--format" in p.opts]
-    assert re.findall(r"[\w-]+", option.help.replace(" or ", " ")) == ["glit", *READERS]
