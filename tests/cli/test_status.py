@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 from building import Counting, run_build
 
@@ -48,3 +49,32 @@ def test_nothing_here(tmp_path, run_glit):
     done = run_glit("status", tmp_path)
     assert done.code == 2
     assert done.errors == f"glit: {tmp_path}: no dataset and no build here\n"
+
+
+def test_tables_of_stages_that_this_glit_does_not_have_come_last(built_copy, run_glit):
+    state = built_copy / "work" / "state.json"
+    content = json.loads(state.read_text())
+    content["folders"] = {"match": content["folders"]["pair"], **content["folders"]}
+    state.write_text(json.dumps(content))
+    stages = json.loads(run_glit("status", built_copy, "--json").output)["stages"]
+    assert [stage["stage"] for stage in stages][-2:] == ["pair", "match"]
+    assert stages[-1]["rows"] == 24
+
+
+@pytest.mark.parametrize("content", [b"no parquet", None], ids=["damaged", "without counts"])
+def test_a_table_that_is_not_ours_is_one_line(built_copy, run_glit, content):
+    table = sorted((built_copy / "work").glob("score-*/*.parquet"))[0]
+    if content is None:
+        pq.write_table(pq.read_table(table).replace_schema_metadata(None), table)
+    else:
+        table.write_bytes(content)
+    done = run_glit("status", built_copy)
+    assert done.code == 2 and done.errors.count("\n") == 1
+    assert done.errors.startswith(f"glit: {table}: not a table of this glit, or damaged")
+
+
+def test_other_files_beside_the_tables_are_not_counted(built_copy, run_glit):
+    folder = sorted((built_copy / "work").glob("score-*"))[0]
+    (folder / "notes.parquet").write_bytes(b"mine")
+    stages = json.loads(run_glit("status", built_copy, "--json").output)["stages"]
+    assert [stage["chunks_done"] for stage in stages] == [2] * 6
