@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from glit.callers_process import kept_random_states, without_bars
-from glit.errors import RunError
+from glit.errors import RunError, UserError
 from glit.train.checkpoint import (
     Checkpoints,
     Position,
@@ -97,6 +97,8 @@ def _train(
         log_with=list(config.trackers) or None,
         project_dir=str(run),
     )
+    if config.precision == "fp16" and accelerator.scaler is None:
+        raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
     set_seed(config.seed)
     ingredients = prepare(
         config,

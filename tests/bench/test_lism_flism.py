@@ -49,7 +49,6 @@ def test_four_columns_whose_parts_make_up_their_total(mini):
         parts = sum(each.parts_s[part].median for part in PARTS)
         assert each.total_s.median == pytest.approx(parts)
         assert each.images_per_s.median == pytest.approx(1 / each.total_s.median)
-        assert min(each.parts_s[part].median for part in PARTS) > 0
         assert each.peak_host_mb > 100 and each.peak_device_mb is None
         assert each.num_dropped == 0
     for key in ("lism-one", "flism-one"):
@@ -113,14 +112,12 @@ def test_ratios_and_projection_follow_from_the_totals(random_tiny):
 def test_floors_are_operations_over_rates(mini):
     for key in ("lism-glit", "flism-glit"):
         column = mini.column(key)
-        assert column.floor is not None
         seconds = {
             part: number / column.floor.rates[part].operations_per_s
             for part, number in column.floor.operations.items()
         }
         assert column.floor.encode_s == pytest.approx(seconds.pop(CROP))
         assert column.floor.propose_s == pytest.approx(sum(seconds.values()))
-        assert column.floor.propose_s > 0
     crops = {key: mini.column(key).crops_per_image for key in ("lism-glit", "flism-glit")}
     operations = {key: mini.column(key).floor.operations[CROP] for key in crops}
     assert operations["lism-glit"] / crops["lism-glit"] == pytest.approx(
