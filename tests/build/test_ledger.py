@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,7 +27,7 @@ def images(scenes, tmp_path):
     return folder
 
 
-SETTINGS = {"overrides": ["caption.backend=sidecar", "ingest.chunk_size=4"]}
+SETTINGS: dict[str, Any] = {"overrides": ["caption.backend=sidecar", "ingest.chunk_size=4"]}
 
 
 class AtWork(Counting):

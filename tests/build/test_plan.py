@@ -73,10 +73,12 @@ def test_what_exact_masks_would_ignore_is_refused(ignored):
 class Planned(LocalExecutor):
     """Its workers are said to have this device, whatever they have."""
 
-    device = "cpu"
-
     def __init__(self, device: str) -> None:
-        self.device = device
+        self._device = device
+
+    @property
+    def device(self) -> str:
+        return self._device
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import typer
 from fsspec.registry import known_implementations
@@ -75,7 +77,7 @@ def test_the_version(run_glit):
 
 
 def test_the_help_names_every_command_with_a_line(run_glit):
-    group = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
     shown = run_glit("--help").output
     for name, command in group.commands.items():
         assert f" {name} " in shown and command.help, name
