@@ -16,6 +16,7 @@ import glit.evaluate
 import glit.export
 import glit.train  # noqa: F401 - see above
 from glit.api import build, evaluate, export, open_dataset, train, verify
+from glit.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset as Dataset
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from glit.records import Pair as Pair
     from glit.records import Region as Region
     from glit.records import Sentence as Sentence
-
-__version__ = "0.1.0"
 
 _LATER = {
     "Dataset": "glit.dataset.reader",

@@ -104,11 +104,14 @@ def export(dataset: PathLike, *, to: str, output: PathLike, image_root: PathLike
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
-        GlitError: no such format, the folder exists, or a file of the dataset is damaged.
+        GlitError: no such format, the output exists or is no local folder, or a file of the
+            dataset is damaged.
     """
     from glit.export import export as write
+    from glit.storage import local_folder
 
-    write(open_dataset(dataset, image_root=image_root), to=to, output=Path(output))
+    folder = local_folder(output)
+    write(open_dataset(dataset, image_root=image_root), to=to, output=folder)
 
 
 def verify(dataset: PathLike) -> list[str]:
@@ -149,13 +152,13 @@ def train(
     from glit.extras import require
 
     require("train", needed_for="glit.train")
+    from glit.storage import local_folder
     from glit.train.loop import train as fine_tune
     from glit.train.run_file import config_of
 
-    config = config_of(
-        Path(run), recipe=recipe, objective=objective, settings=settings, resume=resume
-    )
-    return fine_tune(config, os.fspath(dataset), Path(run), resume=resume, report=report)
+    folder = local_folder(run)
+    config = config_of(folder, recipe=recipe, objective=objective, settings=settings, resume=resume)
+    return fine_tune(config, os.fspath(dataset), folder, resume=resume, report=report)
 
 
 def evaluate(

@@ -197,7 +197,9 @@ def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind
     given = {key: value for key, value in rest.items() if key in mine}
     if chosen is None or not given:
         return None
-    return build_dataclass(chosen, given, where=where)
+    built = build_dataclass(chosen, given, where=where)
+    default = all(getattr(built, f.name) == f.default for f in dataclasses.fields(_any(chosen)))
+    return None if default else built
 
 
 def _keys(kind: Any) -> list[str]:

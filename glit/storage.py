@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -21,6 +22,8 @@ from typing import Any
 import fsspec
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
+
+from glit.errors import UserError
 
 TEMPORARY_MARK = ".tmp-"
 
@@ -43,6 +46,9 @@ class Store:
     """Files under one root, addressed by relative paths.
 
     Picklable: workers get the root and open their own connection.
+
+    Raises:
+        UserError: an address of a kind that nothing installed here opens.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -189,6 +195,20 @@ class Store:
         return Entry(path=path, size=int(info.get("size") or 0), stamp=stamp)
 
 
+def local_folder(output: str | os.PathLike[str]) -> Path:
+    """A folder to write to, from the words of a user.
+
+    Raises:
+        UserError: it is an address, which ``Path`` would make a folder of that name.
+    """
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
+        raise UserError(
+            f"{output}: an address, but glit writes to local folders only so far; name a folder, "
+            "and copy it there"
+        )
+    return Path(output)
+
+
 def to_json(value: Any) -> bytes:
     """Stable, readable JSON."""
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -197,7 +217,10 @@ def to_json(value: Any) -> bytes:
 def _open(root: str) -> tuple[fsspec.AbstractFileSystem, str]:
     if "://" not in root:
         return LocalFileSystem(), os.path.abspath(root)
-    fs, base = url_to_fs(root)
+    try:
+        fs, base = url_to_fs(root)
+    except (ImportError, ValueError) as error:  # no such package, no such kind of address
+        raise UserError(f"{root}: cannot be opened ({error})") from error
     return fs, str(base).rstrip("/")
 
 

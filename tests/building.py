@@ -27,8 +27,41 @@ def run_build(images, output, *, overrides=(), captions=None, recipe="mini", exe
         captions=None if captions is None else str(captions),
         **rest,
     )
-    progress = StageProgress(Console(quiet=True), quiet=True)
-    return build(request, executor or LocalExecutor(), progress)
+    return build(request, executor or LocalExecutor(), quiet())
+
+
+def quiet() -> StageProgress:
+    return StageProgress(Console(quiet=True), quiet=True)
+
+
+class Counting(LocalExecutor):
+    """Remembers how many units each stage did, and can stop after some."""
+
+    def __init__(self, stop_after: int | None = None):
+        self.done: dict[str, int] = {}
+        self.left = stop_after
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """The same without what publishing does."""
+        return {n: number for n, number in self.done.items() if n not in ("ledger", "pack")}
+
+    def run(self, task, units, on_done):
+        def counted(unit, tally):
+            self.done[task.name] = self.done.get(task.name, 0) + 1
+            if self.left is not None:
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+            on_done(unit, tally)
+
+        super().run(task, units, counted)
+
+
+def counts(manifest) -> tuple[int, int, int, int]:
+    """Ingested, shipped, dropped and duplicates."""
+    c = manifest["counts"]
+    return c["ingested"], c["shipped"], c["dropped"], c["duplicates"]
 
 
 def json_lines(path) -> list[dict]:

@@ -95,6 +95,16 @@ def tokenizer_identity(tiny_clip) -> dict[str, Any]:
     return {"name": "tiny-clip", "sha256": tokenizer_hash(tiny_clip), "context": 248}
 
 
+@pytest.fixture(scope="session")
+def random_tiny():
+    """A report of the benchmark with tiny random models."""
+    from measuring import measured
+
+    from glit.bench.lism_flism.job import TINY as TINY_SIZES
+
+    return measured(weights="random", sizes=TINY_SIZES)
+
+
 @pytest.fixture
 def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
     """``make_dataset(num_samples, change=None, **shape)`` writes a dataset, returns its folder."""

@@ -1,8 +1,9 @@
 import pytest
 
 from glit.errors import RecipeError
-from glit.recipe import load_recipe, recipe_from_dict
+from glit.recipe import load_recipe, load_table, recipe_from_dict
 from glit.resources import builtin_recipes
+from glit.train.objectives import OBJECTIVES
 
 
 @pytest.mark.parametrize("name", ["mini", "flism", "laptop", "captions"])
@@ -70,3 +71,7 @@ def test_round_trip_through_plain_values():
     for name in builtin_recipes():
         recipe = load_recipe(name)
         assert recipe_from_dict(recipe.as_dict()) == recipe
+
+
+def test_there_is_a_recipe_for_every_objective():
+    assert {load_table("train", name).objective for name in builtin_recipes()} == set(OBJECTIVES)

@@ -7,7 +7,6 @@ first, so that a kill at any moment leaves tables that fit together.
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,17 @@ from glit.build.plan import make_plan
 from glit.build.publish import publish
 from glit.build.retry_task import RetryTask, RetryUnit
 from glit.build.run import leave_out_duplicates, only_one_build
-from glit.build.status import STATE
+from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
 from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import read_manifest
-from glit.errors import UserError
+from glit.errors import RecipeError, UserError
 from glit.executors.protocols import Executor, Tally
 from glit.progress import StageProgress
 from glit.recipe import recipe_from_dict
 from glit.records import REASONS
 from glit.stages import STAGES, TABLES
-from glit.storage import Store
+from glit.storage import Store, local_folder
 
 
 def retry(
@@ -49,12 +48,13 @@ def retry(
         reason: only drops for this reason; None takes all.
 
     Raises:
-        UserError: no such stage or reason, or nothing to resume from.
+        UserError: no such stage or reason, nothing to resume from, or no local folder.
     """
     if stage is not None and stage not in TABLES:
         raise UserError(f"--stage {stage!r}: want one of {', '.join(TABLES)}")
     if reason is not None and reason not in REASONS:
         raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
+    local_folder(output)
     dataset = Store(output)
     store = Store(f"{output}/work")
     if not store.exists(STATE):
@@ -62,8 +62,7 @@ def retry(
         raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
     with only_one_build(store):
         finished = _finished_work(store, executor.device)
-        with store.local_copy("listing.parquet") as path:
-            listed = read_chunks(path)
+        listed = _listed(store)
         before = _complete(finished, listed)
         overlay = dataclasses.replace(finished, overlay=True)
         _again("ingest", overlay, [RetryUnit(now=c, before=c) for c in before], executor, progress,
@@ -74,6 +73,13 @@ def retry(
             _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
         _put_in_place(finished, overlay, units)
         return publish(dataset, finished, now, duplicates, executor, progress)
+
+
+def _listed(store: Store) -> list[Chunk]:
+    if not store.exists("listing.parquet"):
+        raise UserError(f"{store.root}: its listing is gone; run glit build again, then retry")
+    with store.local_copy("listing.parquet") as path:
+        return read_chunks(path)
 
 
 def _complete(work: Work, listed: list[Chunk]) -> list[Chunk]:
@@ -88,13 +94,13 @@ def _complete(work: Work, listed: list[Chunk]) -> list[Chunk]:
 
 
 def _finished_work(store: Store, device: str) -> Work:
-    state = json.loads(store.read(STATE))
+    state = read_state(store)
     if set(state["folders"]) != set(TABLES):
-        raise UserError(
-            f"{store.root}: was made by another version of glit; run glit build again, which "
-            "reuses what is still valid"
-        )
-    recipe = recipe_from_dict(state["recipe"])
+        raise UserError(other_version(store))
+    try:
+        recipe = recipe_from_dict(state["recipe"])
+    except (RecipeError, KeyError) as error:  # its recipe had other keys
+        raise UserError(f"{other_version(store)} ({error})") from error
     brought, digest = None, ""
     if state["captions"] is not None:
         brought, digest = prepare(

@@ -28,12 +28,16 @@ from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan, Recipe
-from glit.storage import Store, to_json
+from glit.storage import Store, local_folder, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """What the user asked for."""
+    """What the user asked for.
+
+    Raises:
+        UserError: the output is no local folder.
+    """
 
     images: str
     output: str
@@ -45,6 +49,9 @@ class BuildRequest:
     lock: Lock | None = None
     """Build with these models and no others."""
 
+    def __post_init__(self) -> None:
+        local_folder(self.output)
+
 
 def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
     """Build or finish a dataset; its manifest.
@@ -53,16 +60,12 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         GlitError: see the one line it carries; what is done stays done.
     """
     dataset = Store(request.output)
-    if not dataset.is_local:
-        raise UserError(
-            f"{request.output}: datasets are built in local folders only so far; build into a "
-            "folder and copy it there"
-        )
     source = find_source(request.images)
+    images = Store(source.root)
     work_store = Store(f"{request.output}/work")
     with only_one_build(work_store):
         plan = _plan(request, source, work_store, executor.device)
-        work = Work(store=work_store, images=Store(source.root), plan=plan)
+        work = Work(store=work_store, images=images, plan=plan)
         chunks, finished = _list(request, source, dataset, work)
         if finished is not None:
             return finished

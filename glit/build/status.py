@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from glit.stages import TABLES
 from glit.storage import Store
 
 STATE = "state.json"
+_TABLE = re.compile(r"\d{6}-\w+\.parquet")
+_STATE_KEYS = {"images", "captions", "recipe", "folders", "num_chunks"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ def status(output: str) -> dict[str, Any]:
     """What is done, pending and dropped, per stage; plain values.
 
     Raises:
-        UserError: neither a dataset nor a build in progress.
+        UserError: neither a dataset nor a build in progress, or one of another version of glit.
     """
     dataset = Store(output)
     complete = dataset.exists(MANIFEST)
@@ -39,7 +42,7 @@ def status(output: str) -> dict[str, Any]:
         result["counts"] = read_manifest(dataset)["counts"]
     if dataset.exists(f"work/{STATE}"):
         work = Store(f"{output}/work")
-        state = json.loads(work.read(STATE))
+        state = read_state(work)
         result["recipe"] = state["recipe"]["name"]
         result["stages"] = [
             asdict(_stage(work, stage, folder, state["num_chunks"]))
@@ -50,13 +53,39 @@ def status(output: str) -> dict[str, Any]:
     return result
 
 
+def read_state(work: Store) -> dict[str, Any]:
+    """What a build noted of itself in its work folder.
+
+    Raises:
+        UserError: it is damaged, or of a glit that noted other things.
+    """
+    try:
+        state: Any = json.loads(work.read(STATE))
+    except ValueError as error:
+        raise UserError(
+            f"{work.root}/{STATE}: not valid JSON ({error}); run glit build again, which writes it "
+            "anew and reuses the tables"
+        ) from error
+    if not isinstance(state, dict) or not state.keys() >= _STATE_KEYS:
+        raise UserError(other_version(work))
+    return state
+
+
+def other_version(work: Store) -> str:
+    """What is said of a work folder that this glit did not write."""
+    return (
+        f"{work.root}: was made by another version of glit; run glit build again, which reuses "
+        "what is still valid"
+    )
+
+
 def _in_flow_order(item: tuple[str, str]) -> int:
     """Stages of another version of glit come last."""
     return TABLES.index(item[0]) if item[0] in TABLES else len(TABLES)
 
 
 def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:
-    names = sorted(name for name in work.names(folder) if name.endswith(".parquet"))
+    names = sorted(name for name in work.names(folder) if _TABLE.fullmatch(name))
     newest = {int(name[:6]): name for name in names}
     rows, drops = sum_counts(work, [f"{folder}/{name}" for name in newest.values()])
     return StageStatus(

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.errors import UserError
 from glit.records import Drop, Sample
 from glit.rows import drop_row
 from glit.schema import Columns, stage_schema
@@ -54,15 +55,25 @@ def read_rows(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]:
-    """Rows and drops by reason of many tables together; footers only, read by threads."""
+    """Rows and drops by reason of many tables together; footers only, read by threads.
+
+    Raises:
+        UserError: a file is damaged, or no table of ours.
+    """
 
     def one(name: str) -> tuple[int, dict[str, int]]:
-        with store.local_copy(name) as path:
-            return read_counts(path)
+        try:
+            with store.local_copy(name) as path:
+                return read_counts(path)
+        except (KeyError, pa.ArrowInvalid) as error:
+            raise UserError(
+                f"{store.root}/{name}: not a table of this glit, or damaged; remove it and run "
+                "glit build again"
+            ) from error
 
     total, drops = 0, {}
     with ThreadPoolExecutor(_READERS) as pool:
-        for rows, reasons in pool.map(one, names):
+        for rows, reasons in pool.map(one, names, chunksize=64):
             total += rows
             for reason, number in reasons.items():
                 drops[reason] = drops.get(reason, 0) + number

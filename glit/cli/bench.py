@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from glit.cli.options import local_folder
+from glit.storage import local_folder
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
 

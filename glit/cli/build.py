@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from glit.cli.options import JsonOption, RecipeOption, SetOption, local_folder
+from glit.cli.options import JsonOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
+from glit.storage import local_folder
 
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.options import JsonOption, RecipeOption, SetOption, local_folder
+from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.storage import local_folder
 
 if TYPE_CHECKING:
     from glit.evaluate.report import Result

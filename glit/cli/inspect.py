@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.options import JsonOption, local_folder
+from glit.cli.options import JsonOption
 from glit.export import EXPORTERS
+from glit.storage import local_folder
 
 DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200

@@ -7,10 +7,10 @@ import sys
 import typer
 from rich.console import Console
 
-import glit
 from glit.cli import bench, build, evaluate, inspect, scenes, train
 from glit.errors import GlitError, MissingExtraError
 from glit.extras import extra_with
+from glit.version import __version__
 
 app = typer.Typer(
     name="glit",
@@ -36,7 +36,7 @@ app.command("scenes")(scenes.scenes_command)
 @app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     if version:
-        print(f"glit {glit.__version__}")
+        print(f"glit {__version__}")
         raise typer.Exit
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import local_folder
 from glit.errors import UserError
+from glit.storage import local_folder
 
 
 def scenes_command(

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from glit.cli.options import RecipeOption, SetOption, local_folder
+from glit.cli.options import RecipeOption, SetOption
+from glit.storage import local_folder
 
 
 def train_command(

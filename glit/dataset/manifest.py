@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import glit
 from glit.errors import DatasetError, UserError
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
@@ -18,6 +17,7 @@ from glit.rules.lism import Lism
 from glit.rules.protocol import Rule
 from glit.schema import READABLE_VERSIONS, SCHEMA_VERSION
 from glit.storage import Store
+from glit.version import __version__
 
 MANIFEST = "manifest.json"
 _PACKAGES = (
@@ -59,7 +59,7 @@ def make_manifest(
     return {
         "format": "glit",
         "schema_version": SCHEMA_VERSION,
-        "glit_version": glit.__version__,
+        "glit_version": __version__,
         "recipe": recipe,
         "fingerprints": fingerprints,
         "models": models,

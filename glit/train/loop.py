@@ -16,7 +16,7 @@ from torch import nn
 
 from glit.backends.device import best_device
 from glit.callers_process import kept_random_states, without_bars
-from glit.errors import RunError
+from glit.errors import RunError, UserError
 from glit.train.checkpoint import (
     Checkpoints,
     Position,
@@ -100,6 +100,8 @@ def _train(
         log_with=list(config.trackers) or None,
         project_dir=str(run),
     )
+    if config.precision == "fp16" and accelerator.scaler is None:
+        raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
     set_seed(config.seed)
     ingredients = prepare(
         config,

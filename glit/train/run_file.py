@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import glit
 from glit.config import as_table
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.recipe import build_dataclass, load_table, overridden_tables, read_tables
 from glit.train.config import TrainConfig
+from glit.version import __version__
 
 NAME = "run.json"
 MAY_CHANGE = {
@@ -36,7 +36,7 @@ def write_run_file(run: Path, config: TrainConfig, dataset: Dataset) -> None:
         name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
     }
     values = {
-        "glit": glit.__version__,
+        "glit": __version__,
         "packages": packages,
         "dataset": dataset.path,
         "dataset_sha256": dataset_hash(dataset),

@@ -1,4 +1,4 @@
-"""bfloat16 is chosen where the device has instructions for it, and nowhere else."""
+"""Devices and dtypes by their names; bfloat16 where the device has instructions for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from glit.backends.device import has_bfloat16, warn_if_slow
+from glit.backends.device import (
+    best_device,
+    has_bfloat16,
+    pick_device,
+    torch_dtype,
+    warn_if_slow,
+)
+from glit.errors import UserError
 from glit.train.setup import mixed_precision
 from tools.mini.loop import TrainSettings, train
 
@@ -83,3 +90,33 @@ def test_nothing_to_warn_of(processor):
 def test_training_on_a_gpu_is_bf16_where_it_has_it(monkeypatch, supported, wanted):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert mixed_precision("auto", "cuda") == wanted
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """``only("cuda")``: this machine has that device, and a CPU."""
+
+    def set_device(name: str) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: name == "cuda")
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: name == "mps")
+
+    return set_device
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps", "cpu"])
+def test_auto_is_the_fastest_device_here(only, name):
+    only(name)
+    assert best_device() == pick_device("auto").type == name
+    assert pick_device("cpu").type == "cpu"
+
+
+@pytest.mark.parametrize(("here", "wanted"), [("cpu", "cuda"), ("mps", "cuda"), ("cuda", "mps")])
+def test_a_device_that_is_not_here_is_refused(only, here, wanted):
+    only(here)
+    with pytest.raises(UserError, match=f"device = '{wanted}': this machine has none"):
+        pick_device(wanted)
+
+
+def test_dtypes_by_name():
+    assert torch_dtype("bfloat16") is torch.bfloat16
+    assert torch_dtype("float32") is torch.float32

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
-from building import run_build
+from building import quiet, run_build
 from huggingface_hub import constants
-from rich.console import Console
 
-from glit.build.lock import Lock, lock_path, lock_text, read_lock
+from glit.build.lock import Lock, lock_text, read_lock
 from glit.build.plan import find_models, make_plan
 from glit.build.retry import retry
 from glit.errors import UserError, WeightsError
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
 from glit.recipe import load_recipe
 from glit.resources import mini_model
 
@@ -47,21 +44,6 @@ def test_the_file_has_an_identity_a_role_sorted_and_without_a_path(tmp_path):
     }
 
 
-def test_the_lock_goes_beside_the_recipe(tmp_path, monkeypatch, run_glit):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "mine.toml").write_text('base = "mini"\n')
-    assert run_glit("lock", "sub/mine.toml").code == 0
-    assert run_glit("lock", "mini").code == 0
-    assert run_glit("lock", "mini", "--set", "propose.backend=grid").code == 0
-    assert set(json.loads((tmp_path / "mini.lock.json").read_text())["models"]) == {
-        "captioner", "matcher", "tokenizer",
-    }  # fmt: skip
-    assert json.loads((tmp_path / "sub" / "mine.lock.json").read_text())["recipe"] == "mine"
-    assert (tmp_path / "mini.lock.json").is_file()
-    assert lock_path("flism").name == "flism.lock.json"
-
-
 def test_a_build_against_its_lock_records_the_same_identities(scenes, tmp_path):
     lock = read_lock(write_lock(tmp_path / "mini.lock.json"))
     dataset = tmp_path / "dataset"
@@ -73,26 +55,6 @@ def test_a_build_against_its_lock_records_the_same_identities(scenes, tmp_path):
     }
     state = json.loads((dataset / "work" / "state.json").read_text())
     assert state["lock"] == lock.models
-
-
-def test_another_model_is_refused_by_its_role_before_the_first_image(
-    scenes, tmp_path, run_glit, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    path = write_lock(Path("mini.lock.json"))
-    other = shutil.copytree(mini_model("proposer"), tmp_path / "other")
-    weights = other / "model.safetensors"
-    data = bytearray(weights.read_bytes())
-    data[-1] ^= 1
-    weights.write_bytes(bytes(data))
-    done = run_glit(
-        "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
-        "--locked", "--set", f"propose.model={other}",
-    )  # fmt: skip
-    assert done.code == 2 and len(done.errors.splitlines()) == 1
-    assert f"{path}: proposer: found 'other' at local with sha256" in done.errors
-    assert "locked is 'mini-proposer' at 1 with sha256" in done.errors
-    assert not [*(tmp_path / "out").rglob("*.parquet")]
 
 
 def test_the_same_files_from_another_place_pass(tmp_path):
@@ -137,7 +99,7 @@ def test_a_retry_keeps_to_the_lock_of_its_build(scenes, tmp_path):
     content["lock"]["matcher"]["sha256"] = "0" * 64
     state.write_text(json.dumps(content))
     with pytest.raises(WeightsError, match="matcher: found 'mini-matcher'"):
-        retry(str(dataset), LocalExecutor(), StageProgress(Console(quiet=True), quiet=True))
+        retry(str(dataset), LocalExecutor(), quiet())
 
 
 @pytest.mark.parametrize(

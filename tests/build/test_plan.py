@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 from building import run_build
 
+from glit.backends import base
 from glit.backends.captioners import kinds
 from glit.backends.captioners.kinds import refuse_no_captioner
+from glit.backends.device import torch_dtype
+from glit.backends.matchers import clip
+from glit.backends.proposers import yolos
 from glit.backends.weights import Resolved, manifest
 from glit.build.plan import make_plan
-from glit.errors import RecipeError, WeightsError
+from glit.errors import RecipeError, UserError, WeightsError
+from glit.executors.local import LocalExecutor
 from glit.recipe import load_recipe
 from glit.resources import mini_model
 
@@ -34,12 +39,99 @@ def test_regions_of_two_precisions_do_not_mix(recipe, overrides, apart):
     assert (here != there) is apart
 
 
+def fingerprints(*overrides: str) -> dict[str, str]:
+    settings = ["caption.backend=sidecar", *overrides]
+    return dict(make_plan(load_recipe("mini", overrides=settings), device="cpu").fingerprints)
+
+
+@pytest.mark.parametrize(
+    ("override", "changed"),
+    [
+        ("score.backend=clip", set()),  # came later, at its default
+        ("score.batch_size=3", set()),  # speed
+        ("propose.device=cpu", set()),
+        ("ingest.chunk_size=5", set()),
+        ("pair.rule=lism", {"pair", "pack"}),
+        ("pack.min_files=3", {"pack"}),
+        ("propose.max_regions=9", {"propose", "score", "pair", "pack"}),
+        ("score.precision=float32", {"score", "pair", "pack"}),  # asked for, no longer found out
+    ],
+)
+def test_a_key_changes_the_fingerprints_of_what_depends_on_it(override, changed):
+    plain, found = fingerprints(), fingerprints(override)
+    assert {step for step in plain if plain[step] != found[step]} == changed
+
+
 @pytest.mark.parametrize("ignored", ["propose.precision=bfloat16", "propose.compile=true"])
 def test_what_exact_masks_would_ignore_is_refused(ignored):
     folder("lism-mini", ignored, device="cpu")
     folder("lism-mini", "propose.exact_masks=true", "propose.precision=float32", device="cpu")
     with pytest.raises(RecipeError, match="leave one of the two out"):
         folder("lism-mini", "propose.exact_masks=true", ignored, device="cpu")
+
+
+class Planned(LocalExecutor):
+    """Its workers are said to have this device, whatever they have."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    @property
+    def device(self) -> str:
+        return self._device
+
+
+@pytest.fixture
+def dtypes(monkeypatch) -> list[str]:
+    """The precisions that proposer and matcher load their models in."""
+    seen = []
+
+    def noted(precision: str):
+        seen.append(precision)
+        return torch_dtype(precision)
+
+    monkeypatch.setattr(yolos, "torch_dtype", noted)
+    monkeypatch.setattr(clip, "torch_dtype", noted)
+    return seen
+
+
+def test_workers_compute_in_the_precision_of_the_plan(scenes, tmp_path, monkeypatch, dtypes):
+    """The driver has no GPU; a worker that asked its own machine would take bfloat16."""
+    monkeypatch.setattr(base, "best_device", lambda: "cuda")
+    executor = Planned("cpu")
+    manifest = run_build(
+        scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
+        executor=executor,
+    )  # fmt: skip
+    assert dtypes == ["float32", "float32"]
+    assert manifest["precision"] == {"propose": "float32", "score": "float32"}
+    recipe = load_recipe("mini", overrides=["caption.backend=sidecar"])
+    assert (
+        manifest["fingerprints"]["propose"]
+        == (make_plan(recipe, device="cpu").fingerprints["propose"])
+    )
+
+
+def test_a_precision_that_was_asked_for_is_taken_by_workers_and_written_down(
+    scenes, tmp_path, dtypes
+):
+    manifest = run_build(
+        scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
+        overrides=["propose.precision=bfloat16"],
+    )  # fmt: skip
+    assert dtypes == ["bfloat16", "float32"]
+    assert manifest["precision"] == {"propose": "bfloat16", "score": "float32"}
+
+
+def test_a_worker_without_the_planned_device_stops_the_build(scenes, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match="device = 'cuda': this machine has none"):
+        run_build(
+            scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
+            executor=Planned("cuda"),
+        )  # fmt: skip
+    assert not [*(tmp_path / "out").glob("work/propose-*/*.parquet")]
+    assert [*(tmp_path / "out").glob("work/split-*/*.parquet")]
 
 
 # -- models that are not here, or are not what a backend loads -------------------------------------

@@ -8,10 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glit.build.clean import clean
-from glit.build.status import status
 from glit.dataset.manifest import Counts
-from glit.dataset.query import query
 from glit.dataset.verify import row_breaches, verify
 from glit.errors import DatasetError, UserError
 from glit.rules.argmax import Argmax
@@ -139,25 +136,3 @@ def test_a_rule_that_this_glit_does_not_have(built_copy):
         "manifest.json: pairs by the rule 'oracle' with {'depth': 3}, which this glit does not "
         "have (it has argmax, lism)"
     )
-
-
-def test_status_counts_chunks_rows_and_drops(built):
-    found = status(str(built))
-    assert found["complete"] and found["counts"]["shipped"] == 24
-    assert [(s["stage"], s["chunks_done"], s["rows"]) for s in found["stages"]] == [
-        (stage, 2, 24) for stage in ("ingest", "caption", "split", "propose", "score", "pair")
-    ]
-
-
-def test_query_and_its_mistakes(built):
-    assert query(str(built), "select count(*) from samples").fetchall() == [(24,)]
-    assert query(str(built), "select count(*) from drops").fetchall() == [(0,)]
-    with pytest.raises(UserError, match="views: samples, drops, duplicates"):
-        query(str(built), "select * from nothing")
-
-
-def test_clean_leaves_a_dataset_that_verifies(built_copy):
-    assert clean(str(built_copy)) > 0
-    assert not (built_copy / "work").exists()
-    assert breaches(built_copy) == ""
-    assert status(str(built_copy))["complete"]

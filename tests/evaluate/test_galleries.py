@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import typer
 from PIL import Image
-from typer.testing import CliRunner
 
 from glit.cli.main import app
 from glit.evaluate.collection import JointCollection, open_collection
@@ -142,11 +141,11 @@ def test_the_commands_of_the_page(
     assert isinstance(collection, JointCollection) == (task == "joint-map")
 
 
-def test_a_measurement_says_on_how_much(tiny_clip: Path, published: None) -> None:
+def test_a_measurement_says_on_how_much(tiny_clip: Path, published: None, run_glit) -> None:
     def run(*words: str) -> str:
-        done = CliRunner().invoke(app, ["eval", *words], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        done = run_glit("eval", *words)
+        assert done.code == 0, done.errors
+        return done.output
 
     docci = ["docci_descriptions.jsonlines", "--format", "docci", "--split", "test+qual_test"]
     printed = run("retrieval", str(tiny_clip), *docci)

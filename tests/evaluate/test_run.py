@@ -1,17 +1,69 @@
-"""One evaluation: its tasks, and what is refused before a model is loaded."""
+"""Measurements that are refused: broken models and images, settings that cannot be."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import get_args
 
 import pytest
+import torch
+from evaluating import CONFIG, config
+from safetensors.torch import load_file, save_file
 
 from glit.cli.evaluate import TaskName
-from glit.errors import UserError
+from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.run import evaluate
 from glit.evaluate.tasks import TASKS
+from glit.recipe import load_table
+
+
+def test_a_scorer_that_is_not_there(tiny_clip, make_dataset) -> None:
+    with pytest.raises(RecipeError, match="'cosin': wanted one of cosine, sentence-average"):
+        evaluate("retrieval", [str(tiny_clip)], str(make_dataset(2)), config(scorer="cosin"))
+    with pytest.raises(RecipeError, match="did you mean 'cosine'"):
+        load_table("evaluate", "mini", overrides=["evaluate.scorer=cosin"])
+
+
+@pytest.mark.parametrize(
+    ("weight", "task", "named"),
+    [
+        ("visual_projection.weight", "retrieval", r"image 000000\.jpg is not finite"),
+        ("text_projection.weight", "retrieval", r"the text '.* is not finite"),
+        ("visual_projection.weight", "joint-map", r"image 000000\.jpg is not finite"),
+        ("visual_projection.weight", "localize", r"image 000000\.jpg is not finite"),
+        ("text_projection.weight", "robustness", r"the text '.* is not finite"),
+        ("visual_projection.weight", "caption-quality", r"image 000000\.jpg is not finite"),
+    ],
+)
+def test_one_nan_weight_is_an_error_in_every_measurement(
+    tiny_clip, make_dataset, tmp_path, weight, task, named
+) -> None:
+    """NaN is below every similarity, so ranks counted from it would all be the first."""
+    broken = Path(shutil.copytree(tiny_clip, tmp_path / "broken"))
+    weights = load_file(broken / "model.safetensors")
+    weights[weight][0, 0] = torch.nan
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(RunError, match=rf"model .*broken: its embedding of {named}"):
+        evaluate(task, [str(broken)], str(make_dataset(4)), CONFIG)
+
+
+def test_an_image_that_does_not_decode(tiny_clip, make_dataset) -> None:
+    def damage(index: int, row) -> None:
+        row["image"]["bytes"] = b"no image"
+
+    with pytest.raises(InputError, match=r"image 0 cannot be decoded"):
+        evaluate("retrieval", [str(tiny_clip)], str(make_dataset(4, change=damage)), CONFIG)
+
+
+def test_models_and_settings_that_cannot_be(tmp_path: Path, make_dataset) -> None:
+    with pytest.raises(WeightsError):
+        evaluate("retrieval", [str(tmp_path)], str(make_dataset(3)), CONFIG)
+    with pytest.raises(RecipeError, match=r"evaluate.image_fit = 'stretch'"):
+        EvaluateConfig(image_fit="stretch")
+    with pytest.raises(RecipeError, match=r"evaluate.recall_at"):
+        EvaluateConfig(recall_at=(0,))
 
 
 def test_false_sentences_with_another_task_are_refused_and_not_measured_as_robustness():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from glit.dataset.reader import Dataset
@@ -38,7 +36,3 @@ def test_an_export_that_fails_leaves_nothing(built, tmp_path, monkeypatch):
     with pytest.raises(DatasetError):
         export(Dataset(built), to="fails", output=tmp_path / "out")
     assert [*tmp_path.iterdir()] == []
-
-
-def test_every_exporter_is_named_in_the_help(run_glit):
-    assert EXPORTERS.keys() <= {*re.findall(r"[a-z]+", run_glit("export", "--help").output)}

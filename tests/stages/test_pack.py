@@ -1,7 +1,11 @@
 import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from building import data_bytes, run_build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glit.dataset.verify import verify
 from glit.stages.pack import PackConfig, cut_files
 
 
@@ -37,3 +41,30 @@ def test_one_image_larger_than_a_file_changes_nothing_for_the_others():
     files = cut_files(sizes, PackConfig())
     assert rows(files) == [(0, i) for i in range(1001)]
     assert 25 <= len(files) <= 60
+
+
+def test_image_store_path_keeps_images_out(scenes, tmp_path):
+    run_build(
+        scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl",
+        overrides=["pack.image_store=path", "pack.min_files=2"],
+    )  # fmt: skip
+    assert len(data_bytes(tmp_path / "out")) == 2
+    row = pq.read_table(tmp_path / "out" / "data").to_pylist()[0]
+    assert row["image"] == {"bytes": None, "path": "000000.png"}
+    assert list(verify(str(tmp_path / "out"))) == []
+
+
+def test_max_side_moves_boxes_with_the_pixels(scenes, built, tmp_path):
+    run_build(
+        scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl",
+        overrides=["pack.max_side=64"],
+    )  # fmt: skip
+    small, whole = (
+        pq.read_table(folder / "data").to_pylist()[0] for folder in (tmp_path / "out", built)
+    )
+    assert (small["width"], whole["width"]) == (64, 128)
+    for a, b in zip(small["regions"], whole["regions"], strict=True):
+        assert [a[k] for k in ("x0", "y0", "x1", "y1")] == pytest.approx(
+            [b[k] / 2 for k in ("x0", "y0", "x1", "y1")]
+        )
+    assert list(verify(str(tmp_path / "out"))) == []

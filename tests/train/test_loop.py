@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 from pathlib import Path
 
+import accelerate
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoProcessor, CLIPModel
 
-from glit.errors import InputError, RecipeError, RunError, WeightsError
+from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
 from glit.train.checkpoint import Checkpoints, model_of_run, read_position
 from glit.train.config import TrainConfig
 from glit.train.loop import total_steps, train
@@ -262,3 +264,49 @@ def test_options_that_change_how_and_not_what(
         assert found != wanted
     else:
         assert found == pytest.approx(wanted, rel=tolerance)
+
+
+without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+
+class ScaledOnCpu(accelerate.Accelerator):
+    """Multiplies losses by a factor as it does for fp16 on a GPU, but computes in float32."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def prepare(self, *parts, **options):
+        prepared = super().prepare(*parts, **options)
+        self.native_amp = True  # from here on, or the model would be wrapped in autocast
+        return prepared
+
+    def autocast(self):
+        return contextlib.nullcontext()
+
+
+@without_gpu
+@pytest.mark.parametrize("max_grad_norm", [0.0, 1e9])
+def test_the_gradient_norm_of_fp16_is_logged_without_its_loss_scale(
+    tiny_clip, make_dataset, tmp_path, monkeypatch, max_grad_norm
+) -> None:
+    dataset = str(make_dataset(16))
+    settings = {"epochs": 1, "max_grad_norm": max_grad_norm}
+    train(config(tiny_clip, **settings), dataset, tmp_path / "plain")
+    monkeypatch.setattr(accelerate, "Accelerator", ScaledOnCpu)
+    train(config(tiny_clip, precision="fp16", **settings), dataset, tmp_path / "scaled")
+    wanted, found = lines(tmp_path / "plain"), lines(tmp_path / "scaled")
+    assert [line["grad_norm"] for line in found] == pytest.approx(
+        [line["grad_norm"] for line in wanted], rel=1e-3
+    )
+    assert [line["loss"] for line in found] == pytest.approx(
+        [line["loss"] for line in wanted], rel=1e-3
+    )
+
+
+@without_gpu
+def test_fp16_without_a_gpu_is_refused(tiny_clip, make_dataset, tmp_path) -> None:
+    """accelerate would train in float32 without a word."""
+    with pytest.raises(UserError, match="train.precision = 'fp16': wants a GPU"):
+        train(config(tiny_clip, precision="fp16"), str(make_dataset(8)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

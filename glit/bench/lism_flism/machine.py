@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-import glit
 from glit.dataset.manifest import installed_packages
+from glit.version import __version__
 
 _PACKAGES = ("torch", "transformers", "segment-anything", "numpy", "pillow", "simplejpeg")
 
@@ -46,7 +46,7 @@ def _cpu_name() -> str:
 
 def versions() -> dict[str, str]:
     """Of Python, glit and what does the work."""
-    own = {"python": platform.python_version(), "glit": glit.__version__}
+    own = {"python": platform.python_version(), "glit": __version__}
     return own | installed_packages(_PACKAGES)
 
 

@@ -1,0 +1,38 @@
+"""What a plan settles of a backend's configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from glit.backends import base
+from glit.backends.base import Backend
+from glit.backends.protocols import MatcherConfig
+
+PLAIN = Backend(make=object)
+EVERYWHERE = Backend(make=object, auto_precision={})
+WITHOUT = Backend(make=object, needs_model=False)
+
+
+@pytest.mark.parametrize(
+    ("backend", "changes", "device", "wanted"),
+    [
+        (PLAIN, {}, "cpu", ("cpu", "float32")),
+        (PLAIN, {}, "cuda", ("cuda", "bfloat16")),
+        (PLAIN, {}, "mps", ("mps", "float32")),
+        (PLAIN, {"device": "cpu"}, "cuda", ("cpu", "float32")),
+        (PLAIN, {"precision": "float16"}, "cpu", ("cpu", "float16")),
+        (EVERYWHERE, {}, "cuda", ("cuda", "float32")),
+        (WITHOUT, {"precision": "bfloat16"}, "cuda", ("cuda", "float32")),
+    ],
+)
+def test_auto_becomes_a_device_and_a_precision(backend, changes, device, wanted):
+    settled = backend.settled(MatcherConfig(batch_size=7, **changes), device)
+    assert (settled.device, settled.precision, settled.batch_size) == (*wanted, 7)
+
+
+def test_what_is_settled_is_not_decided_again(monkeypatch):
+    """Workers settle once more; their own device must not count."""
+    planned = PLAIN.settled(MatcherConfig(), "cpu")
+    monkeypatch.setattr(base, "best_device", lambda: "cuda")
+    assert PLAIN.settled(planned) == planned
+    assert PLAIN.settled(MatcherConfig()).device == "cuda"

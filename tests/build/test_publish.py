@@ -1,0 +1,71 @@
+"""What a finished dataset holds, and packing that was interrupted."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from building import Counting, counts, data_bytes, run_build
+
+from glit.dataset.verify import verify
+from glit.errors import RunError
+from glit.executors.local import LocalExecutor
+
+
+def test_scenes_become_a_dataset_that_keeps_every_promise(built):
+    manifest = json.loads((built / "manifest.json").read_text())
+    assert counts(manifest) == (24, 24, 0, 0)
+    assert list(verify(str(built))) == []
+    assert manifest["files"].keys() >= {"drops.parquet", "duplicates.parquet"}
+    assert len(data_bytes(built)) == 8
+
+
+def test_the_datasets_library_decodes_images_without_glit(built, scenes):
+    import datasets
+
+    datasets.disable_progress_bars()
+    loaded = datasets.load_dataset(
+        "parquet",
+        data_files=str(built / "data" / "*.parquet"),
+        split="train",
+        cache_dir=str(built.parent / "cache"),
+    )
+    row = loaded[0]
+    assert row["image"].size == (row["width"], row["height"])
+    assert row["caption"][row["sentences"][0]["char_start"] :].startswith(
+        row["sentences"][0]["text"]
+    )
+
+
+def test_rows_come_in_the_order_of_their_paths(built):
+    paths = [
+        path
+        for file in sorted((built / "data").iterdir())
+        for path in pq.read_table(file, columns=["source_path"])["source_path"].to_pylist()
+    ]
+    assert paths == sorted(paths)
+    assert len(paths) == 24
+
+
+def test_nothing_left_to_ship_says_why(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(b"no")
+    with pytest.raises(RunError, match="no sample was left to ship .1 ingest/not_an_image."):
+        run_build(tmp_path / "in", tmp_path / "out", overrides=["caption.backend=sidecar"])
+
+
+def test_pack_goes_on_with_the_files_it_has(scenes, built, tmp_path):
+    class StopsInPack(LocalExecutor):
+        def run(self, task, units, on_done):
+            super().run(task, units[:3] if task.name == "pack" else units, on_done)
+            if task.name == "pack":
+                raise KeyboardInterrupt
+
+    arguments = {"captions": scenes / "captions.jsonl"}
+    with pytest.raises(KeyboardInterrupt):
+        run_build(scenes / "images", tmp_path / "out", executor=StopsInPack(), **arguments)
+    executor = Counting()
+    run_build(scenes / "images", tmp_path / "out", executor=executor, **arguments)
+    assert executor.done == {"pack": 5}
+    assert data_bytes(tmp_path / "out") == data_bytes(built)

@@ -1,0 +1,78 @@
+"""Drops once more: what comes back, and what is left as it was."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+from building import Counting, counts, quiet, run_build
+
+from glit.build.retry import retry
+from glit.dataset.verify import verify
+from glit.errors import RunError, UserError
+from glit.executors.local import LocalExecutor
+
+
+def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_path):
+    images = tmp_path / "images"
+    shutil.copytree(scenes / "images", images)
+    hidden = images / "000003.png"
+    good = hidden.read_bytes()
+    hidden.unlink()
+    hidden.symlink_to(tmp_path / "later.png")
+    lines = (scenes / "captions.jsonl").read_text().splitlines(keepends=True)
+    captions = tmp_path / "captions.jsonl"
+    captions.write_text("".join(lines))
+    out = tmp_path / "out"
+    first = run_build(images, out, captions=captions)
+    assert first["counts"]["drops"] == {"ingest/unreadable": 1}
+
+    again = retry(str(out), LocalExecutor(), quiet(), stage="caption")
+    assert counts(again) == (24, 23, 1, 0)
+    (tmp_path / "later.png").write_bytes(good)
+    executor = Counting()
+    after = retry(str(out), executor, quiet())
+    assert counts(after) == (24, 24, 0, 0)
+    assert executor.done["score"] == 1  # only the chunk that changed
+    assert list(verify(str(out))) == []
+    with_it, whole = (
+        pq.read_table(folder / "data", columns=["sample_id", "caption", "pairs"]).to_pylist()
+        for folder in (out, built)
+    )
+    assert with_it == whole
+
+
+def test_a_retried_image_may_turn_out_to_be_a_duplicate(scenes, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number in range(4):
+        shutil.copy(scenes / "images" / f"{number:06d}.png", images)
+        (images / f"{number:06d}.txt").write_text("A red circle. A blue square.")
+    (images / "000000.png").unlink()
+    (images / "000000.png").symlink_to(tmp_path / "later.png")
+    out = tmp_path / "out"
+    overrides = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+    assert counts(run_build(images, out, overrides=overrides)) == (4, 3, 1, 0)
+    shutil.copy(images / "000002.png", tmp_path / "later.png")
+    after = retry(str(out), LocalExecutor(), quiet())
+    assert counts(after) == (4, 3, 0, 1)
+    assert list(verify(str(out))) == []
+
+
+@pytest.mark.parametrize(("option", "value"), [("stage", "propse"), ("reason", "bad")])
+def test_retry_names_what_it_knows(built, option, value):
+    with pytest.raises(UserError, match="want one of"):
+        retry(str(built), LocalExecutor(), quiet(), **{option: value})
+
+
+def test_retry_after_everything_was_dropped(tmp_path, scenes):
+    images = tmp_path / "in"
+    images.mkdir()
+    (images / "a.txt").write_text("A red circle.")
+    (images / "a.png").symlink_to(tmp_path / "later.png")
+    out = tmp_path / "out"
+    with pytest.raises(RunError, match="no sample was left"):
+        run_build(images, out, overrides=["caption.backend=sidecar"])
+    shutil.copy(scenes / "images" / "000000.png", tmp_path / "later.png")
+    assert counts(retry(str(out), LocalExecutor(), quiet())) == (1, 1, 0, 0)

@@ -1,0 +1,117 @@
+"""``glit build``: mistakes, a stop, locked models, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+
+import pytest
+from building import data_bytes
+
+from glit.build.stage_task import StageWorker
+from glit.resources import mini_model
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "-o", "{out}"], "nowhere: no such folder"),
+        (["{images}", "-o", "{out}", "-r", "flizm"], "did you mean 'flism'"),
+        (
+            ["{images}", "-o", "{out}", "-r", "mini", "--set", "score.batchsize=3"],
+            "did you mean 'batch_size'",
+        ),
+        (["{images}", "-o", "{out}", "-r", "mini", "--captions", "no.jsonl"], "no such file"),
+        (
+            ["{images}", "-o", "{out}", "-r", "mini", "--set", "propose.model=yolos-tiny"],
+            "not in the Hugging Face cache",
+        ),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_exit_code_two(
+    scenes, tmp_path, run_glit, arguments, message
+):
+    filled = [a.format(images=scenes / "images", out=tmp_path / "out") for a in arguments]
+    done = run_glit("build", *filled, "--executor", "local")
+    assert done.code == 2
+    lines = done.errors.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("glit: ") and message in lines[0]
+
+
+def test_missing_models_have_a_line_each_that_a_shell_takes(scenes, tmp_path, run_glit):
+    done = run_glit(
+        "build", scenes / "images", "-o", tmp_path / "out", "-r", "flism", "--executor", "local"
+    )
+    first, *lines = done.errors.splitlines()
+    assert done.code == 2 and first.startswith("glit: recipe 'flism': 3 of its models")
+    assert [line.split()[:2] for line in lines] == [["hf", "download"]] * 3
+
+
+def test_another_model_is_refused_by_its_role_before_the_first_image(
+    scenes, tmp_path, run_glit, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert run_glit("lock", "mini").code == 0
+    other = shutil.copytree(mini_model("proposer"), tmp_path / "other")
+    weights = other / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(bytes(data))
+    done = run_glit(
+        "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
+        "--locked", "--set", f"propose.model={other}",
+    )  # fmt: skip
+    assert done.code == 2 and len(done.errors.splitlines()) == 1
+    assert "mini.lock.json: proposer: found 'other' at local with sha256" in done.errors
+    assert "locked is 'mini-proposer' at 1 with sha256" in done.errors
+    assert not [*(tmp_path / "out").rglob("*.parquet")]
+
+
+def test_control_c_says_that_the_same_command_goes_on(
+    scenes, built, tmp_path, monkeypatch, run_glit
+):
+    """The signal comes in the first stage after ingest, when two tables are there."""
+    # a suite started in the background may have SIGINT ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    out = tmp_path / "out"
+    arguments = [
+        "build", scenes / "images", "-o", out, "-r", "mini", "--executor", "local",
+        "--captions", scenes / "captions.jsonl",
+    ]  # fmt: skip
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(StageWorker, "run", lambda *_: signal.raise_signal(signal.SIGINT))
+            done = run_glit(*arguments)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.code == 130
+    assert done.errors.strip().splitlines()[-1] == (
+        "glit: stopped; what is done is kept, the same command goes on from here"
+    )
+    assert len(list(out.glob("work/*/*.parquet"))) == 2
+    assert run_glit(*arguments).code == 0
+    assert data_bytes(out) == data_bytes(built)
+
+
+def test_what_is_printed(scenes, tmp_path, run_glit):
+    words = [
+        "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
+        "--captions", scenes / "captions.jsonl", "--limit", 3,
+    ]  # fmt: skip
+    done = run_glit(*words)
+    line = f"{tmp_path}/out: 3 images = 3 shipped + 0 dropped + 0 duplicates"
+    assert (done.code, done.output.splitlines()[-1]) == (0, line)
+    again = run_glit(*words, "--json")
+    assert json.loads(again.output) == {
+        "dataset": f"{tmp_path}/out",
+        "counts": {"ingested": 3, "shipped": 3, "dropped": 0, "duplicates": 0, "drops": {}},
+    }
+
+
+def test_without_a_recipe_the_one_taken_is_named(tmp_path, monkeypatch, run_glit):
+    monkeypatch.setattr("glit.backends.device.best_device", lambda: "cpu")
+    done = run_glit("build", tmp_path / "nowhere", "-o", tmp_path / "out", "--executor", "local")
+    assert done.code == 2
+    assert "taking the recipe 'mini'" in " ".join(done.output.split())
+    assert done.errors.startswith(f"glit: {tmp_path}/nowhere: no such folder")

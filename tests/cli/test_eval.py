@@ -1,0 +1,39 @@
+"""``glit eval``."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import typer
+
+from glit.cli.main import app
+from glit.evaluate.readers import READERS
+
+
+@pytest.mark.parametrize("task", ["joint-map", "localize", "robustness", "caption-quality"])
+def test_every_measurement(tiny_clip, make_dataset, run_glit, task: str) -> None:
+    done = run_glit("eval", task, tiny_clip, make_dataset(8), "--json")
+    (result,) = json.loads(done.output)
+    assert (done.code, result["task"], result["num_images"]) == (0, task, 8)
+
+
+def test_the_help_names_every_format() -> None:
+    group: Any = typer.main.get_command(app)
+    (option,) = [p for p in group.commands["eval"].params if "--format" in p.opts]
+    assert re.findall(r"[\w-]+", option.help.replace(" or ", " ")) == ["glit", *READERS]
+
+
+def test_false_sentences_belong_to_robustness(tiny_clip, make_dataset, tmp_path, run_glit) -> None:
+    words = ["eval", "retrieval", tiny_clip, make_dataset(2), "--false-sentences", tmp_path / "x"]
+    done = run_glit(*words)
+    assert done.code == 2
+    assert done.errors == "glit: --false-sentences belongs to robustness, not to retrieval\n"
+
+
+def test_a_model_that_is_not_here_is_one_line(make_dataset, tmp_path, run_glit) -> None:
+    done = run_glit("eval", "retrieval", tmp_path / "nowhere", make_dataset(2))
+    assert done.code == 2
+    assert done.errors == f"glit: model '{tmp_path}/nowhere': no such file or folder\n"

@@ -1,0 +1,88 @@
+"""What all commands have in common: help, version, and errors in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import typer
+from fsspec.registry import known_implementations
+
+import glit
+from glit.cli.main import app
+
+ADDRESS = "s3://bucket/x"
+WRITING = {
+    "build": ["build", "{images}", "-o", ADDRESS, "-r", "mini", "--executor", "local"],
+    "retry": ["retry", ADDRESS, "--executor", "local"],
+    "clean": ["clean", ADDRESS],
+    "export": ["export", "{built}", "--to", "coco", "-o", ADDRESS],
+    "train": ["train", "{built}", "-o", ADDRESS, "-r", "mini"],
+    "train --resume": ["train", "{built}", "-o", ADDRESS, "--resume"],
+    "train --ray-workers": ["train", "{built}", "-o", ADDRESS, "-r", "mini", "--ray-workers", "2"],
+    "eval": ["eval", "retrieval", "mini-matcher", "{built}", "-o", ADDRESS],
+    "scenes": ["scenes", "-o", ADDRESS, "-n", "1"],
+    "bench": ["bench", "lism-flism", "-o", ADDRESS],
+}
+READING = {
+    "build": ["build", ADDRESS, "-o", "out", "-r", "mini", "--executor", "local"],
+    "status": ["status", ADDRESS],
+    "verify": ["verify", ADDRESS],
+    "query": ["query", ADDRESS, "select 1"],
+    "export": ["export", ADDRESS, "--to", "coco", "-o", "out"],
+    "train": ["train", ADDRESS, "-o", "out", "-r", "mini"],
+    "eval": ["eval", "retrieval", "mini-matcher", ADDRESS],
+}
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def filled(words, built, scenes):
+    return [word.format(built=built, images=scenes / "images") for word in words]
+
+
+@pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
+def test_an_address_to_write_to_is_refused_and_becomes_no_folder(
+    words, built, scenes, empty, run_glit
+):
+    done = run_glit(*filled(words, built, scenes))
+    assert done.code == 2
+    assert done.errors == (
+        "glit: s3://bucket/x: an address, but glit writes to local folders only so far; name a "
+        "folder, and copy it there\n"
+    )
+    assert [*empty.iterdir()] == []
+
+
+@pytest.mark.parametrize("words", READING.values(), ids=READING)
+def test_an_address_that_nothing_here_opens_is_one_line(
+    words, built, scenes, empty, run_glit, monkeypatch
+):
+    """As without s3fs, whether it is installed or not."""
+    monkeypatch.setitem(known_implementations, "s3", {"class": "no.such", "err": "No"})
+    done = run_glit(*filled(words, built, scenes))
+    assert done.code == 2
+    assert done.errors == "glit: s3://bucket/x: cannot be opened (No)\n"
+    assert [*empty.iterdir()] == []
+
+
+def test_the_version(run_glit):
+    assert run_glit("--version").output == f"glit {glit.__version__}\n"
+
+
+def test_the_help_names_every_command_with_a_line(run_glit):
+    group: Any = typer.main.get_command(app)
+    shown = run_glit("--help").output
+    for name, command in group.commands.items():
+        assert f" {name} " in shown and command.help, name
+
+
+def test_a_command_that_does_not_exist(run_glit):
+    done = run_glit("biuld")
+    assert done.code == 2 and "No such command 'biuld'" in done.errors

@@ -1,0 +1,114 @@
+"""``glit retry``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def with_a_drop(scenes, tmp_path, run_glit):
+    """A dataset of four scenes whose first could not be read; its picture comes later."""
+    images = tmp_path / "images"
+    images.mkdir()
+    for number in range(4):
+        shutil.copy(scenes / "images" / f"{number:06d}.png", images)
+    shutil.move(images / "000000.png", tmp_path / "later.png")
+    (images / "000000.png").symlink_to(tmp_path / "nowhere.png")
+    done = run_glit(
+        "build", images, "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
+        "--captions", scenes / "captions.jsonl",
+    )  # fmt: skip
+    assert "1 ingest/unreadable" in done.output
+    return tmp_path / "out"
+
+
+def test_what_comes_back_is_counted(with_a_drop, tmp_path, run_glit):
+    shutil.move(tmp_path / "later.png", tmp_path / "nowhere.png")
+    done = run_glit("retry", with_a_drop, "--executor", "local", "--json")
+    assert done.code == 0
+    assert json.loads(done.output) == {
+        "dataset": str(with_a_drop),
+        "counts": {"ingested": 4, "shipped": 4, "dropped": 0, "duplicates": 0, "drops": {}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--stage", "propse"], "--stage 'propse': want one of ingest, caption,"),
+        (["--reason", "bad"], "--reason 'bad': want one of "),
+    ],
+)
+def test_names_that_do_not_exist(built, run_glit, words, message):
+    done = run_glit("retry", built, "--executor", "local", *words)
+    assert done.code == 2 and done.errors.startswith(f"glit: {message}")
+
+
+def test_after_clean_there_is_nothing_to_retry(built_copy, run_glit):
+    shutil.rmtree(built_copy / "work")
+    done = run_glit("retry", built_copy, "--executor", "local")
+    assert done.code == 2
+    assert done.errors == (
+        f"glit: {built_copy}: its work folder is gone (glit clean); build it anew instead\n"
+    )
+
+
+def edit(state, change) -> None:
+    content = json.loads(state.read_text())
+    change(content)
+    state.write_text(json.dumps(content))
+
+
+ANOTHER = "was made by another version of glit; run glit build again, which reuses what is still"
+
+
+@pytest.mark.parametrize("command", [["retry", "--executor", "local"], ["status"]], ids="/".join)
+@pytest.mark.parametrize("key", ["num_chunks", "recipe", "folders", "captions"])
+def test_a_state_that_lacks_what_this_glit_notes(built_copy, run_glit, command, key):
+    edit(built_copy / "work" / "state.json", lambda state: state.pop(key))
+    done = run_glit(command[0], built_copy, *command[1:])
+    assert done.code == 2 and done.errors.count("\n") == 1
+    assert done.errors.startswith(f"glit: {built_copy}/work: {ANOTHER}")
+
+
+@pytest.mark.parametrize("command", [["retry", "--executor", "local"], ["status"]], ids="/".join)
+def test_a_state_that_is_damaged(built_copy, run_glit, command):
+    (built_copy / "work" / "state.json").write_text("{")
+    done = run_glit(command[0], built_copy, *command[1:])
+    assert done.code == 2 and done.errors.count("\n") == 1
+    assert done.errors.startswith(f"glit: {built_copy}/work/state.json: not valid JSON (")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state["folders"].update(match=state["folders"].pop("score")), ANOTHER),
+        (lambda state: state["recipe"].pop("name"), ANOTHER),
+        (lambda state: state["recipe"]["score"].update(oldest=1), ANOTHER),
+        (
+            lambda state: state["folders"].update(score="score-0123456789ab"),
+            "models, captions or glit changed since the build (stage score); run glit build again",
+        ),
+        (
+            lambda state: state["recipe"]["propose"].update(max_regions=5),
+            "models, captions or glit changed since the build (stage propose); run glit build",
+        ),
+    ],
+)
+def test_work_of_another_version_or_recipe_is_not_retried(built_copy, run_glit, change, message):
+    edit(built_copy / "work" / "state.json", change)
+    done = run_glit("retry", built_copy, "--executor", "local")
+    assert done.code == 2 and done.errors.count("\n") == 1
+    assert done.errors.startswith(f"glit: {built_copy}/work: {message}")
+
+
+def test_a_listing_that_is_gone(built_copy, run_glit):
+    (built_copy / "work" / "listing.parquet").unlink()
+    done = run_glit("retry", built_copy, "--executor", "local")
+    assert done.code == 2
+    assert done.errors == (
+        f"glit: {built_copy}/work: its listing is gone; run glit build again, then retry\n"
+    )

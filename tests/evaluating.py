@@ -1,0 +1,45 @@
+"""What tests of measurements share: settings for small models, and an embedder set by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from glit.evaluate.collection import (
+    AnnotatedCollection,
+)
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.readers.files import AnnotatedImage
+
+CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
+
+
+def config(**changes) -> EvaluateConfig:
+    values = {"batch_size": 4, "num_workers": 2, "device": "cpu", "recall_at": (1, 5)}
+    return EvaluateConfig(**{**values, **changes})
+
+
+class SetByHand:
+    """An embedder of known places: a vector for every text, whole image and region."""
+
+    def __init__(self, texts: dict[str, list[float]], wholes, regions=()) -> None:
+        self.text_of = texts
+        self.whole_of = wholes
+        self.region_of = regions
+
+    def wholes(self, collection):
+        return [(index, None) for index in range(len(collection.captions))]
+
+    def images(self, collection, pictures) -> torch.Tensor:
+        return torch.tensor(
+            [self.whole_of[i] if pair is None else self.region_of[i] for i, pair in pictures]
+        )
+
+    def texts(self, texts) -> torch.Tensor:
+        return torch.tensor([self.text_of[text] for text in texts])
+
+
+def three_images() -> AnnotatedCollection:
+    images = [AnnotatedImage(path=Path(f"{i}.jpg"), captions=(f"Image {i}.",)) for i in range(3)]
+    return AnnotatedCollection("three", images, lambda text: [(0, len(text))])

@@ -1,0 +1,116 @@
+"""What holds of the tree as a whole."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+MOST_LINES = 400
+
+
+def name_of(path: Path) -> str:
+    """``glit.build.run`` of its file; a folder has the name of its ``__init__``."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted((ROOT / "glit").rglob("*.py"))}
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """What runs when a module is imported: no functions, and nothing for type checkers alone."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from statements(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for part in ("body", "orelse", "finalbody"):
+                yield from statements(getattr(node, part, []))
+            for handler in getattr(node, "handlers", []):
+                yield from statements(handler.body)
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Full names of the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0 and node.module, "relative imports are not used here"
+        inner = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [name if name in MODULES else node.module for name in inner]
+    return []
+
+
+def folder_of(module: str) -> str:
+    """The folder of glit, or the file beside the folders: ``glit.build``, ``glit.storage``."""
+    return ".".join(module.split(".")[:2])
+
+
+def folder_imports(modules: dict[str, Path]) -> dict[str, set[str]]:
+    """Which folders each folder imports while it is imported itself."""
+    found: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        own = folder_of(module)
+        for node in statements(ast.parse(path.read_text()).body):
+            others = {folder_of(name) for name in imported(node) if name.split(".")[0] == "glit"}
+            found.setdefault(own, set()).update(others - {own})
+    return found
+
+
+def test_no_folder_of_tests_is_left_out(pytestconfig):
+    """pytest passes over folders by name; one of its defaults is ``build``."""
+    left_out = pytestconfig.getini("norecursedirs")
+    folders = {path.parent for path in TESTS.rglob("test_*.py")} - {TESTS}
+    assert TESTS / "build" in folders
+    for folder in folders:
+        for name in folder.relative_to(TESTS).parts:
+            assert not any(fnmatch.fnmatch(name, pattern) for pattern in left_out), folder
+
+
+def test_imports_between_folders_never_go_round():
+    imports = folder_imports(MODULES)
+    assert "glit.dataset" in imports["glit.build"] and "glit.errors" in imports["glit.storage"]
+    graphlib.TopologicalSorter(imports).prepare()  # CycleError names the folders
+
+
+def test_a_circle_of_imports_is_found(tmp_path):
+    """Through a class, but neither through a function nor for type checkers."""
+    texts = {
+        "glit.a.x": "class A:\n    from glit.b import thing",
+        "glit.b.y": "try:\n    import glit.a.x\nexcept ImportError:\n    pass",
+        "glit.c": "if TYPE_CHECKING:\n    import glit.a\ndef f():\n    import glit.b",
+    }
+    files = {}
+    for number, (module, text) in enumerate(texts.items()):
+        files[module] = tmp_path / f"{number}.py"
+        files[module].write_text(text)
+    imports = folder_imports(files)
+    assert imports == {"glit.a": {"glit.b"}, "glit.b": {"glit.a"}, "glit.c": set()}
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter(imports).prepare()
+
+
+def test_only_the_executors_import_ray():
+    """Anywhere in a module, functions included."""
+    importing = {
+        module
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in imported(node)
+        if name.split(".")[0] == "ray"
+    }
+    assert importing == {"glit.executors.on_ray", "glit.executors.ray_train"}
+
+
+def test_no_file_is_long():
+    files = [path for part in ("glit", "tools", "tests") for path in (ROOT / part).rglob("*.py")]
+    assert len(files) > 300
+    lengths = {path: len(path.read_text().splitlines()) for path in files}
+    assert {path for path, length in lengths.items() if length > MOST_LINES} == set()
