@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from glit.ahead import batched
 from glit.errors import RunError
 from glit.records import Drop
-from glit.stages.base import batched, isolate
+from glit.stages.base import isolate
 
 
 def test_batches_are_consecutive_and_the_last_is_what_is_left():
