@@ -14,6 +14,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "sam": ("segment_anything",),
     "yolo": ("ultralytics",),
     "punkt": ("nltk",),
+    "phrases": ("textblob",),
     "train": (*_MODELS, "tensorboard", "matplotlib"),
 }
 """The modules that each extra brings; where two bring one, the first is named unless the other is

@@ -103,11 +103,13 @@ class Scores:
     """CLIP cosines of sentences and regions, float32."""
     image_similarity: Float[np.ndarray, " S"]
     """CLIP cosines of the sentences and the whole image, float32."""
+    phrase_similarity: Float[np.ndarray, "S R"] | None = None
+    """CLIP cosines of the sentences' head phrases and regions, float32; None if not asked for."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scores) and (
-            np.array_equal(self.similarity, other.similarity)
-            and np.array_equal(self.image_similarity, other.image_similarity)
+        return isinstance(other, Scores) and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("similarity", "image_similarity", "phrase_similarity")
         )
 
 
@@ -122,7 +124,10 @@ class Pair:
     similarity: float
     """CLIP cosine."""
     global_wins: bool
-    """LISM's rule: no region matches the sentence better than the whole image."""
+    """The sentence has no region: the whole image matches it better (``lism``), or it is more
+    probably wrong than the recipe allows. ``region`` is then the best of those there are."""
+    probability: float | None = None
+    """How probable it is that the sentence tells of the region; None without a calibration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

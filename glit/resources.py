@@ -31,6 +31,12 @@ def default_prompt() -> Path:
     return _folder("pipelines") / "prompts" / "describe.txt"
 
 
+def builtin_calibrations() -> dict[str, Path]:
+    """Calibration name -> JSON file, sorted by name."""
+    folder = _folder("pipelines") / "calibrations"
+    return {path.stem: path for path in sorted(folder.glob("*.json"))}
+
+
 def mini_model(name: str) -> Path:
     """Folder of one of the mini models: matcher, proposer, segmenter or captioner."""
     return PACKAGE / "mini" / name

@@ -76,6 +76,7 @@ def pair_row(pair: Pair) -> dict[str, Any]:
         "region": pair.region,
         "similarity": pair.similarity,
         "global_wins": pair.global_wins,
+        "probability": pair.probability,
     }
 
 

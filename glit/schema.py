@@ -14,7 +14,7 @@ import pyarrow as pa
 SCHEMA_VERSION = 2
 """Of the datasets written now."""
 READABLE_VERSIONS = (1, 2)
-"""Version 1 has no ``image_similarity``."""
+"""Version 1 has no ``image_similarity``, no ``phrase_similarity`` and no probabilities."""
 META_SCHEMA_VERSION = b"glit.schema_version"
 META_TOKENIZER = b"glit.tokenizer"
 META_HUGGINGFACE = b"huggingface"
@@ -58,8 +58,10 @@ PAIR = pa.struct(
         ("region", pa.int32()),
         ("similarity", pa.float32()),
         ("global_wins", pa.bool_()),
+        ("probability", pa.float32()),
     ]
 )
+_PAIR_1 = pa.struct([field for field in PAIR if field.name != "probability"])
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -84,6 +86,7 @@ DATASET_SCHEMA = pa.schema(
         ("regions", pa.list_(REGION)),
         ("similarity", pa.list_(pa.float32())),
         ("image_similarity", pa.list_(pa.float32())),
+        ("phrase_similarity", pa.list_(pa.float32())),
         ("pairs", pa.list_(PAIR)),
     ]
 )
@@ -122,8 +125,10 @@ def stage_schema(columns: Columns) -> pa.Schema:
 def dataset_columns(version: int) -> pa.Schema:
     """The columns of a dataset of one of the versions that can be read."""
     assert version in READABLE_VERSIONS, version
-    added = () if version == SCHEMA_VERSION else ("image_similarity",)
-    return pa.schema([field for field in DATASET_SCHEMA if field.name not in added])
+    if version == SCHEMA_VERSION:
+        return DATASET_SCHEMA
+    old = [f for f in DATASET_SCHEMA if f.name not in ("image_similarity", "phrase_similarity")]
+    return pa.schema([f.with_type(pa.list_(_PAIR_1)) if f.name == "pairs" else f for f in old])
 
 
 def dataset_schema(*, tokenizer: dict[str, Any]) -> pa.Schema:

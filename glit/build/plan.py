@@ -19,9 +19,10 @@ from glit.backends.model_files import has_tokenizer, model_type
 from glit.backends.weights import Resolved, resolve
 from glit.build.lock import Lock
 from glit.config import identity
-from glit.errors import MissingModelError, RecipeError, UserError, WeightsError
+from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
 from glit.extras import require
-from glit.resources import default_prompt
+from glit.resources import builtin_calibrations, default_prompt
+from glit.rules.calibration import Calibration, read_calibration
 from glit.stages import FLOW, STAGES
 from glit.stages.plan import Plan, Recipe
 
@@ -66,10 +67,27 @@ def make_plan(
         configs=configs,
         models=models,
         prompt=_read_prompt(recipe.caption.prompt),
+        calibration=find_calibration(recipe.pair.calibration),
         brought=brought,
         captions_sha256=captions_sha256,
     )
+    for step in FLOW:
+        step.check(plan)
     return dataclasses.replace(plan, fingerprints=_fingerprints(plan))
+
+
+def find_calibration(name: str) -> Calibration | None:
+    """The calibration of a name that ships with glit, or of a file; None for no name.
+
+    Raises:
+        RecipeError: there is none, or it is damaged.
+    """
+    if not name:
+        return None
+    shipped = builtin_calibrations()
+    if "/" not in name and not name.endswith(".json") and name not in shipped:
+        raise RecipeError(f"[pair] calibration: {name!r}: {closest(name, shipped)}")
+    return read_calibration(shipped.get(name, Path(name)))
 
 
 def sidecars(recipe: Recipe) -> dict[str, str]:

@@ -66,6 +66,7 @@ def publish(
             tokenizer=tokenizer,
             counts=counts,
             files=listed,
+            calibration=None if (kept := work.plan.calibration) is None else kept.as_dict(),
         )
         dataset.write("README.md", dataset_card(manifest).encode())
         work.store.write(PUBLISHED, identity_of(chunks).encode())

@@ -42,6 +42,12 @@ class NestedColumn:
             )
         return self._fields[field]
 
+    def optional(self, field: str, at: int) -> float | None:
+        """A number, None where it is null or the dataset is older than the field."""
+        known = {each.name for each in self._values.type}
+        value = float(self[field][at]) if field in known else np.nan
+        return None if np.isnan(value) else value
+
     def span(self, row: int) -> range:
         """Positions of a row's values in the flat arrays."""
         return range(int(self.start[row]), int(self.start[row + 1]))
@@ -93,9 +99,11 @@ class RowGroup:
         names = self.table.column_names
         number = len(self.sentences.span(row))
         similarity = np.array(self.value("similarity", row), dtype=np.float32)
-        whole = None
-        if "image_similarity" in names:
-            whole = np.array(self.value("image_similarity", row), dtype=np.float32)
+        whole, phrases = (
+            np.array(value, dtype=np.float32) if value is not None else None
+            for name in ("image_similarity", "phrase_similarity")
+            for value in [self.value(name, row) if name in names else None]
+        )
         return Row(
             sample_id=self.value("sample_id", row),
             source_path=self.value("source_path", row),
@@ -107,6 +115,7 @@ class RowGroup:
             regions=self.regions_of(row),
             similarity=similarity.reshape(number, -1),
             image_similarity=whole,
+            phrase_similarity=None if phrases is None else phrases.reshape(number, -1),
             pairs=self.pairs_of(row),
         )
 
@@ -148,6 +157,7 @@ class RowGroup:
                 region=int(column["region"][at]),
                 similarity=float(column["similarity"][at]),
                 global_wins=bool(column["global_wins"][at]),
+                probability=column.optional("probability", at),
             )
             for at in column.span(row)
         )

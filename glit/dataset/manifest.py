@@ -13,8 +13,9 @@ from typing import Any
 from glit.errors import DatasetError, UserError
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
+from glit.rules.calibration import Calibration
 from glit.rules.lism import Lism
-from glit.rules.protocol import Rule
+from glit.rules.pairing import Pairing
 from glit.schema import READABLE_VERSIONS, SCHEMA_VERSION
 from glit.storage import Store
 from glit.version import __version__
@@ -54,6 +55,7 @@ def make_manifest(
     tokenizer: dict[str, Any],
     counts: Counts,
     files: dict[str, dict[str, Any]],
+    calibration: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything that says how the dataset came to be; no clock, no path of the machine."""
     return {
@@ -65,6 +67,7 @@ def make_manifest(
         "models": models,
         "precision": precision,
         "tokenizer": tokenizer,
+        "calibration": calibration,
         "counts": asdict(counts),
         "files": files,
         "packages": installed_packages(),
@@ -108,18 +111,24 @@ def read_manifest(store: Store) -> dict[str, Any]:
     return manifest
 
 
-def rule_of(manifest: dict[str, Any]) -> Rule:
-    """The rule that chose a dataset's pairs, with its options.
+def pairing_of(manifest: dict[str, Any]) -> Pairing:
+    """What chose a dataset's pairs: the rule with its options, and its calibration.
 
     Raises:
         DatasetError: this glit does not have it.
     """
     if manifest["schema_version"] == 1:
-        return Lism() if manifest["recipe"]["match"]["global_competes"] else Argmax()
+        old = Lism() if manifest["recipe"]["match"]["global_competes"] else Argmax()
+        return Pairing(rule=old)
     options = dict(manifest["recipe"]["pair"])
     name = options.pop("rule")
+    options.pop("calibration", None)
+    smallest = options.pop("min_probability", 0.0)
+    kept = manifest.get("calibration")
+    calibration = kept and Calibration.from_dict(kept, where="manifest.json: calibration")
     try:
-        return RULES[name](**options)
+        rule = RULES[name](**options)
+        return Pairing(rule=rule, calibration=calibration, min_probability=smallest)
     except (KeyError, TypeError) as error:
         raise DatasetError(
             f"manifest.json: pairs by the rule {name!r} with {options or 'no options'}, which this "

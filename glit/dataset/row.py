@@ -33,6 +33,8 @@ class Row:
     """CLIP cosines of sentences and regions."""
     image_similarity: Float[np.ndarray, " S"] | None
     """CLIP cosines of the sentences and the whole image; None in datasets of version 1."""
+    phrase_similarity: Float[np.ndarray, "S R"] | None
+    """CLIP cosines of the sentences' head phrases and regions; None unless ``score.phrases``."""
     pairs: tuple[Pair, ...]
     """Best pair first."""
 
@@ -67,4 +69,8 @@ class Row:
                 f"{self.source_path}: a dataset of schema version 1 holds no similarities of the "
                 "whole image; build it again"
             )
-        return Scores(similarity=self.similarity, image_similarity=self.image_similarity)
+        return Scores(
+            similarity=self.similarity,
+            image_similarity=self.image_similarity,
+            phrase_similarity=self.phrase_similarity,
+        )

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit import rows
-from glit.dataset.manifest import Counts, describe_file, read_manifest, rule_of
-from glit.errors import DatasetError
+from glit.dataset.manifest import Counts, describe_file, pairing_of, read_manifest
+from glit.errors import DatasetError, RecipeError
 from glit.images import ImageError, decode
 from glit.records import REASONS, Scores
-from glit.rules.protocol import Rule
+from glit.rules.pairing import Pairing
 from glit.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER, dataset_columns
 from glit.storage import Store
 
@@ -39,7 +39,7 @@ def verify(output: str) -> Iterator[str]:
     yield from _check_files(dataset, manifest)
     yield from _check_left_out(dataset, manifest)
     try:
-        rule = rule_of(manifest)
+        pairing = pairing_of(manifest)
     except DatasetError as error:
         yield str(error)
         return
@@ -47,7 +47,7 @@ def verify(output: str) -> Iterator[str]:
     for name in sorted(manifest["files"]):
         if name.startswith("data/") and dataset.exists(name):
             with dataset.local_copy(name) as path:
-                yield from _check_data_file(name, path, manifest, rule, seen)
+                yield from _check_data_file(name, path, manifest, pairing, seen)
 
 
 def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _check_data_file(
-    name: str, path: Path, manifest: dict[str, Any], rule: Rule, seen: dict[str, str]
+    name: str, path: Path, manifest: dict[str, Any], pairing: Pairing, seen: dict[str, str]
 ) -> Iterator[str]:
     try:
         file = pq.ParquetFile(path)
@@ -124,14 +124,16 @@ def _check_data_file(
         size = file.metadata.row_group(index).total_byte_size
         if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:
             yield f"{name}: row group {index} has {size} bytes, groups stay under 100 MB"
-        yield from _check_rows(name, file.read_row_group(index).to_pylist(), manifest, rule, seen)
+        yield from _check_rows(
+            name, file.read_row_group(index).to_pylist(), manifest, pairing, seen
+        )
 
 
 def _check_rows(
     name: str,
     found: list[dict[str, Any]],
     manifest: dict[str, Any],
-    rule: Rule,
+    pairing: Pairing,
     seen: dict[str, str],
 ) -> Iterator[str]:
     with ThreadPoolExecutor(2) as pool:
@@ -145,7 +147,7 @@ def _check_rows(
             yield f"{where}: {size}"
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
-        breaches = row_breaches(row, manifest["tokenizer"], rule)
+        breaches = row_breaches(row, manifest["tokenizer"], pairing)
         yield from (f"{where}: {breach}" for breach in breaches)
 
 
@@ -160,13 +162,13 @@ def _image_size(row: dict[str, Any]) -> tuple[int, int] | str | None:
     return pixels.shape[1], pixels.shape[0]
 
 
-def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any], rule: Rule) -> Iterator[str]:
+def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any], pairing: Pairing) -> Iterator[str]:
     """What is wrong with the text, the boxes and the pairs of one row.
 
     Args:
         row: of a data file, as plain values.
         tokenizer: the manifest's.
-        rule: the one that the manifest names; pairs must be what it makes of the scores.
+        pairing: the one that the manifest names; pairs must be what it makes of the scores.
     """
     sentences, regions = row["sentences"], row["regions"]
     if not (sentences and regions):
@@ -185,7 +187,7 @@ def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any], rule: Rule) -> 
     of_scores = list(_score_breaches(row))
     yield from of_scores
     if boxes_are_good and not of_scores:
-        yield from _pair_breaches(row, rule)
+        yield from _pair_breaches(row, pairing)
 
 
 def _sentence_breaches(
@@ -206,9 +208,13 @@ def _sentence_breaches(
 
 def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
     sentences, regions = len(row["sentences"]), len(row["regions"])
-    wanted = {"similarity": sentences * regions, "image_similarity": sentences}
+    wanted = {
+        "similarity": sentences * regions,
+        "image_similarity": sentences,
+        "phrase_similarity": sentences * regions,
+    }
     for name, number in wanted.items():
-        if name not in row:
+        if name not in row or (name == "phrase_similarity" and row[name] is None):
             continue
         values = np.array(row[name], dtype=np.float32)
         if len(values) != number:
@@ -218,20 +224,33 @@ def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
             yield f"{name} holds values that are no cosines"
 
 
-def _pair_breaches(row: dict[str, Any], rule: Rule) -> Iterator[str]:
+def _pair_breaches(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
     """Where the pairs are not those that the rule makes of the scores, the best first."""
     number = len(row["sentences"])
     known = "image_similarity" in row
     whole = row["image_similarity"] if known else np.full(number, -1)
+    phrases = row.get("phrase_similarity")
     scores = Scores(
         similarity=np.array(row["similarity"], dtype=np.float32).reshape(number, -1),
         image_similarity=np.array(whole, dtype=np.float32),
+        phrase_similarity=(
+            None if phrases is None else np.array(phrases, dtype=np.float32).reshape(number, -1)
+        ),
     )
-    wanted = [rows.pair_row(pair) for pair in rule(scores, tuple(map(rows.region, row["regions"])))]
+    regions = tuple(map(rows.region, row["regions"]))
+    try:
+        wanted = [rows.pair_row(pair) for pair in pairing(scores, regions)]
+    except RecipeError as error:
+        yield str(error)
+        return
     found = row["pairs"]
     if not known:  # version 1 did not keep the cosines behind global_wins: it is taken as stored
         wins = {pair["sentence"]: pair["global_wins"] for pair in found}
-        wanted = [{**p, "global_wins": wins.get(p["sentence"], False)} for p in wanted]
+        wanted = [
+            {key: p[key] for key in ("sentence", "region", "similarity")}
+            | {"global_wins": wins.get(p["sentence"], False)}
+            for p in wanted
+        ]
         wanted.sort(key=lambda p: (p["global_wins"], -p["similarity"], p["sentence"]))
     if len(found) != len(wanted):
         yield f"{len(found)} pairs, the rule gives {len(wanted)}"

@@ -1,6 +1,6 @@
-"""``lism``: as argmax, but the whole image competes, and a sentence that it wins has no local pair.
+"""``lism``: as argmax, but the whole image competes, and a sentence that it wins has no region.
 
-region(s) = argmax_r similarity(s, r);  s is global where similarity(s, image) >= max_r
+value(s, r) = cos(s, r);  s has no region where cos(s, image) >= max_r cos(s, r)
 (GOAL, section 3.1: the pairs of the whole image are discarded)
 """
 
@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from glit.records import Pair, Region, Scores
-from glit.rules.protocol import ranked
+from glit.records import Region, Scores
+from glit.rules.protocol import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lism:
-    """LISM's rule. A sentence that the whole image wins keeps its best region with ``global_wins``
-    and comes after all local pairs. At equal cosines the whole image wins: such a region is usually
-    the whole image again.
+    """LISM's rule. The whole image also wins against a region that is only as good, which as a
+    rule is the whole image once more.
     """
 
-    def __call__(self, scores: Scores, regions: Sequence[Region]) -> tuple[Pair, ...]:
+    def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         """See :class:`glit.rules.protocol.Rule`."""
-        best = scores.similarity.argmax(axis=1)
-        value = scores.similarity[np.arange(len(best)), best]
-        return ranked(best, value, scores.image_similarity >= value)
+        best = scores.similarity.max(axis=1)
+        return Values(value=scores.similarity, null=scores.image_similarity >= best)

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from glit.records import Pair, Region, Scores
+from glit.errors import RecipeError
+from glit.records import GRID_SOURCES, Region, Scores
+
+Matrix = Float[np.ndarray, "S R"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Values:
+    """What a rule makes of a sample's scores."""
+
+    value: Matrix
+    """How well every sentence and region go together; the highest of a row is the choice."""
+    null: Bool[np.ndarray, " S"]
+    """Sentences that have no region."""
 
 
 class Rule(Protocol):
-    """Chooses pairs of sentences and regions.
+    """Values pairs of sentences and regions.
 
-    The same scores give the same pairs on every machine: no randomness, no clock, no model.
+    The same scores give the same values on every machine: no randomness, no clock, no model.
     """
 
-    def __call__(self, scores: Scores, regions: Sequence[Region]) -> tuple[Pair, ...]:
-        """Pairs of a sample, best first; ``pairs[0]`` is *the* local pair of the papers.
+    def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
+        """Values of a sample.
 
         Args:
             scores: of S sentences and R regions.
@@ -27,25 +41,55 @@ class Rule(Protocol):
         ...
 
 
-def ranked(
-    region: Int[np.ndarray, " S"],
-    value: Float[np.ndarray, " S"],
-    global_wins: Bool[np.ndarray, " S"],
-) -> tuple[Pair, ...]:
-    """One pair a sentence: local ones first, then by falling value, then by sentence.
+def no_null(matrix: Matrix) -> Bool[np.ndarray, " S"]:
+    """Every sentence has a region."""
+    return np.zeros(len(matrix), dtype=bool)
 
-    Args:
-        region: chosen for every sentence.
-        value: cosine of the choice.
-        global_wins: which sentences give no local pair.
-    """
-    order = np.lexsort((np.arange(len(region)), -value, global_wins))
-    return tuple(
-        Pair(
-            sentence=int(index),
-            region=int(region[index]),
-            similarity=float(value[index]),
-            global_wins=bool(global_wins[index]),
-        )
-        for index in order
-    )
+
+def log_softmax(logits: Matrix, axis: int) -> Matrix:
+    """Logarithms of shares that add up to one along an axis."""
+    shifted = logits - logits.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
+    """Which regions a model proposed; the others are the grid's."""
+    return np.array([region.source not in GRID_SOURCES for region in regions], dtype=bool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """A rule over cosines that are mixed with those of head phrases first."""
+
+    phrase_weight: float = 0.0
+    """Share of the sentence's head phrase in its cosines, 0 to 1; above 0 wants
+    ``score.phrases = true``."""
+    detector_bonus: float = 0.0
+    """Added to the value of a region that a model proposed, not the grid."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.phrase_weight <= 1:
+            raise RecipeError(f"[pair] phrase_weight: found {self.phrase_weight}, want 0 to 1")
+
+    def cosines(self, scores: Scores) -> Matrix:
+        """(1 - phrase_weight) cos(sentence, region) + phrase_weight cos(head phrase, region).
+
+        Raises:
+            RecipeError: phrases are wanted and were not scored.
+        """
+        if not self.phrase_weight:
+            return scores.similarity.astype(np.float64)
+        if scores.phrase_similarity is None:
+            raise RecipeError(
+                "pair.phrase_weight: the scores hold no head phrases; build with "
+                "score.phrases = true"
+            )
+        both = (scores.similarity, scores.phrase_similarity)
+        plain, phrases = (each.astype(np.float64) for each in both)
+        return (1 - self.phrase_weight) * plain + self.phrase_weight * phrases
+
+    def with_bonus(self, value: Matrix, regions: Sequence[Region]) -> Matrix:
+        """Values with ``detector_bonus`` given to the regions of a model."""
+        if not self.detector_bonus:
+            return value
+        return value + self.detector_bonus * is_detected(regions)

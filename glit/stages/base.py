@@ -56,6 +56,15 @@ class Step(ABC):
         return {}
 
     @classmethod
+    def check(cls, plan: Plan) -> None:
+        """Refuse a plan in which tables do not fit together, before the first image is read.
+
+        Raises:
+            RecipeError: names the keys.
+        """
+        return
+
+    @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
         """What decides its results beside its table: models, prompts, keys of other tables."""
         return {}

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from glit.backends.captioners.brought import BroughtCaptions
 from glit.backends.weights import Resolved
 from glit.config import as_table
+from glit.rules.calibration import Calibration
 
 ConfigT = TypeVar("ConfigT")
 
@@ -55,6 +56,8 @@ class Plan:
     """What captioners are asked."""
     brought: BroughtCaptions | None = None
     """The user's captions."""
+    calibration: Calibration | None = None
+    """What gives pairs their probability."""
     captions_sha256: str = ""
     """Of the table they were sorted into."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)

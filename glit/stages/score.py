@@ -19,6 +19,7 @@ from glit.backends.matchers import MATCHERS
 from glit.backends.protocols import Matcher, MatcherConfig
 from glit.config import Choice, added
 from glit.images import Pixels
+from glit.phrases import head_phrases
 from glit.records import Drop, Sample, Scores
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource
@@ -34,6 +35,9 @@ class ScoreConfig(MatcherConfig):
 
     backend: str = added("clip")
     """``clip``: a CLIPModel of any size."""
+    phrases: bool = added(False)
+    """Also compare the head phrase of every sentence with the regions: a sentence of two things is
+    as close to the second (``pair.phrase_weight``)."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
@@ -51,6 +55,7 @@ class ScoreStage(Stage):
     columns = (
         ("similarity", pa.list_(pa.float32())),
         ("image_similarity", pa.list_(pa.float32())),
+        ("phrase_similarity", pa.list_(pa.float32())),
     )
 
     def __init__(self, config: ScoreConfig, matcher: Matcher) -> None:
@@ -61,6 +66,12 @@ class ScoreStage(Stage):
     def backend(cls, config: ScoreConfig) -> Backend:
         """See :class:`Step`."""
         return MATCHERS[config.backend]
+
+    @classmethod
+    def extras(cls, recipe: Recipe) -> Mapping[str, str]:
+        """See :class:`Step`."""
+        wanted = {"phrases": "score.phrases = true"} if recipe.of(ScoreConfig).phrases else {}
+        return {**super().extras(recipe), **wanted}
 
     @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
@@ -82,13 +93,16 @@ class ScoreStage(Stage):
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         """See :class:`Stage`."""
         texts = [s.text for sample in samples for s in sample.sentences or ()]
+        if self._config.phrases:
+            texts = [each for pair in zip(texts, head_phrases(texts), strict=True) for each in pair]
+        width = 1 + self._config.phrases  # texts a sentence: itself, its head phrase
         sentences = isolate(texts, lambda some: list(self._matcher.embed_sentences(some)))
         position = 0
         for group in self._groups(samples, images):
             good = [item for item in group if not isinstance(item[1], Drop)]
             found = iter(isolate(good, self._embed))
             for sample, image in group:
-                number = len(sample.sentences or ())
+                number = width * len(sample.sentences or ())
                 own = sentences[position : position + number]
                 position += number
                 regions = image if isinstance(image, Drop) else next(found)
@@ -133,9 +147,14 @@ class ScoreStage(Stage):
         cosines = np.round(sentences.astype(np.float32) @ regions.T, SIMILARITY_DECIMALS)
         if not np.isfinite(cosines).all():
             return Drop(reason="not_finite", message="the matcher answered NaN or infinity")
+        step = 1 + self._config.phrases
+        whole, phrases = cosines[::step], cosines[1::step, :-1] if self._config.phrases else None
         scores = Scores(
-            similarity=np.ascontiguousarray(cosines[:, :-1], dtype=np.float32),
-            image_similarity=np.ascontiguousarray(cosines[:, -1], dtype=np.float32),
+            similarity=np.ascontiguousarray(whole[:, :-1], dtype=np.float32),
+            image_similarity=np.ascontiguousarray(whole[:, -1], dtype=np.float32),
+            phrase_similarity=(
+                None if phrases is None else np.ascontiguousarray(phrases, dtype=np.float32)
+            ),
         )
         return dataclasses.replace(sample, scores=scores)
 
@@ -143,9 +162,11 @@ class ScoreStage(Stage):
     def row(cls, sample: Sample) -> dict[str, Any]:
         """See :class:`Stage`."""
         assert sample.scores is not None
+        phrases = sample.scores.phrase_similarity
         return {
             "similarity": sample.scores.similarity.ravel(),
             "image_similarity": sample.scores.image_similarity,
+            "phrase_similarity": None if phrases is None else phrases.ravel(),
         }
 
     @classmethod
@@ -153,5 +174,8 @@ class ScoreStage(Stage):
         """See :class:`Stage`."""
         whole = np.array(row["image_similarity"], dtype=np.float32)
         similarity = np.array(row["similarity"], dtype=np.float32).reshape(len(whole), -1)
-        scores = Scores(similarity=similarity, image_similarity=whole)
+        phrases = row.get("phrase_similarity")
+        if phrases is not None:
+            phrases = np.array(phrases, dtype=np.float32).reshape(len(whole), -1)
+        scores = Scores(similarity=similarity, image_similarity=whole, phrase_similarity=phrases)
         return dataclasses.replace(sample, scores=scores)

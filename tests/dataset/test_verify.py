@@ -11,7 +11,9 @@ import pytest
 from glit.dataset.manifest import Counts
 from glit.dataset.verify import row_breaches, verify
 from glit.errors import DatasetError, UserError
+from glit.rules import RULES
 from glit.rules.argmax import Argmax
+from glit.rules.pairing import Pairing
 
 
 def first_file(dataset):
@@ -122,7 +124,7 @@ def test_a_manifest_of_another_version(built_copy):
 
 def test_a_good_row_has_no_breach(built):
     row = pq.read_table(first_file(built)).to_pylist()[0]
-    assert list(row_breaches(row, {"context": 248}, Argmax())) == []
+    assert list(row_breaches(row, {"context": 248}, Pairing(rule=Argmax()))) == []
 
 
 def test_pairs_are_checked_against_the_rule_that_the_manifest_names(built_copy):
@@ -134,5 +136,5 @@ def test_a_rule_that_this_glit_does_not_have(built_copy):
     edit_manifest(built_copy, lambda m: m["recipe"]["pair"].update(rule="oracle", depth=3))
     assert breaches(built_copy) == (
         "manifest.json: pairs by the rule 'oracle' with {'depth': 3}, which this glit does not "
-        "have (it has argmax, lism)"
+        f"have (it has {', '.join(RULES)})"
     )

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from glit.records import Scores
 from glit.rules.argmax import Argmax
 from glit.rules.lism import Lism
+from glit.rules.pairing import Pairing
 
 
 def scored(similarity, whole=None) -> Scores:
@@ -20,7 +21,7 @@ def scored(similarity, whole=None) -> Scores:
 def pairs(rule, *scores):
     return [
         (p.sentence, p.region, round(p.similarity, 5), p.global_wins)
-        for p in rule(scored(*scores), ())
+        for p in Pairing(rule=rule)(scored(*scores), ())
     ]
 
 
@@ -65,7 +66,7 @@ def any_scores(draw) -> Scores:
 @pytest.mark.parametrize("rule", [Argmax(), Lism()])
 @given(scores=any_scores())
 def test_every_sentence_is_named_once_with_its_best_region(rule, scores):
-    found = rule(scores, ())
+    found = Pairing(rule=rule)(scores, ())
     assert sorted(p.sentence for p in found) == list(range(len(scores.similarity)))
     for pair in found:
         row = scores.similarity[pair.sentence]
@@ -81,8 +82,8 @@ def test_permuted_sentences_give_permuted_pairs(scores, random):
     moved = Scores(
         similarity=scores.similarity[order], image_similarity=scores.image_similarity[order]
     )
-    before = {(p.sentence, p.region, p.global_wins) for p in Lism()(scores, ())}
-    after = {(order[p.sentence], p.region, p.global_wins) for p in Lism()(moved, ())}
+    before = {(p.sentence, p.region, p.global_wins) for p in Pairing(rule=Lism())(scores, ())}
+    after = {(order[p.sentence], p.region, p.global_wins) for p in Pairing(rule=Lism())(moved, ())}
     assert after == before
 
 
@@ -94,4 +95,4 @@ def test_a_hopeless_region_changes_nothing(scores):
         similarity=np.concatenate([scores.similarity, hopeless], axis=1),
         image_similarity=scores.image_similarity,
     )
-    assert Lism()(more, ()) == Lism()(scores, ())
+    assert Pairing(rule=Lism())(more, ()) == Pairing(rule=Lism())(scores, ())

@@ -33,7 +33,7 @@ def sample() -> Sample:
 )
 def test_the_rule_of_the_recipe_chooses(rule, wanted):
     config = load_recipe("mini", overrides=[f"pair.rule={rule}"]).of(PairConfig)
-    (done,) = PairStage(config.make_rule()).process([sample()], None)
+    (done,) = PairStage(config.make_pairing(None)).process([sample()], None)
     assert [(p.sentence, p.region, p.global_wins) for p in done.pairs] == wanted
     row = PairStage.row(done)
     assert PairStage.with_row(sample(), row).pairs == done.pairs

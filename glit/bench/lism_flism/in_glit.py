@@ -88,7 +88,7 @@ class InGlit:
         self._matcher = _TimedMatcher(matcher.make(matching, job.matcher))
         self._propose = DetectRegions(config, self._detector)
         self._score = ScoreStage(matching, self._matcher)
-        self._pair = PairStage(job.recipe.of(PairConfig).make_rule())
+        self._pair = PairStage(job.recipe.of(PairConfig).make_pairing(None))
         tokenizer = {
             "name": job.matcher.name,
             "sha256": tokenizer_hash(job.matcher.path),

@@ -1,0 +1,58 @@
+"""``sinkhorn``: sentences and regions share their mass, with a null column and a null row.
+
+P = diag(u) exp(T C) diag(v), C the cosines with one column more, the whole image, and one row
+more, "no sentence": the mean over the sentences. Every sentence and every region has mass 1, the
+null column can take all sentences, the null row all regions. value = P without the null ones; a
+sentence that gives the null column more than any region has none.
+
+(Sinkhorn's scaling, Cuturi 2013; the dustbins of SuperGlue, Sarlin et al. 2020, section 3.2, with
+the whole image's cosines in place of a learned constant)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from glit.config import need
+from glit.records import Region, Scores
+from glit.rules.protocol import Values, Weighed, log_softmax
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sinkhorn(Weighed):
+    """Ranks by transported mass."""
+
+    temperature: float = 20.0
+    """T, the factor on cosines."""
+    iterations: int = 30
+    """Rounds of scaling rows and columns."""
+
+    def __post_init__(self) -> None:
+        Weighed.__post_init__(self)
+        need(self.temperature > 0, f"[pair] temperature: found {self.temperature}, want > 0")
+        need(self.iterations >= 1, f"[pair] iterations: found {self.iterations}, want >= 1")
+
+    def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
+        """See :class:`glit.rules.protocol.Rule`."""
+        whole = scores.image_similarity.astype(np.float64)
+        cosines = np.column_stack([self.cosines(scores), whole])
+        logits = self.temperature * np.vstack([cosines, cosines.mean(axis=0)])
+        plan = np.exp(_scaled(logits, self.iterations))[:-1]
+        value, null = plan[:, :-1], plan[:, -1]
+        value = self.with_bonus(value, regions)
+        return Values(value=value, null=null > value.max(axis=1))
+
+
+def _scaled(logits: Float[np.ndarray, "S1 R1"], iterations: int) -> Float[np.ndarray, "S1 R1"]:
+    """Logarithm of the transport plan, rows scaled first."""
+    num_sentences, num_regions = logits.shape[0] - 1, logits.shape[1] - 1
+    rows = np.log([*[1] * num_sentences, num_regions])[:, None]
+    columns = np.log([*[1] * num_regions, num_sentences])[None]
+    for _ in range(iterations):
+        logits = rows + log_softmax(logits, axis=1)
+        logits = columns + log_softmax(logits, axis=0)
+    return logits

@@ -1,0 +1,154 @@
+"""Every rule by property, and those beyond the papers' by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scored import regions, scored
+
+from glit.errors import RecipeError
+from glit.records import Region, Scores
+from glit.rules import RULES
+from glit.rules.centred import Centred
+from glit.rules.dual_softmax import DualSoftmax
+from glit.rules.mutual import Mutual
+from glit.rules.pairing import Pairing
+from glit.rules.sinkhorn import Sinkhorn
+
+COSINES = st.integers(-100, 100).map(lambda hundredths: hundredths / 100)
+PLAIN = [kind() for kind in RULES.values()]
+WEIGHED = [
+    kind(phrase_weight=0.5, detector_bonus=0.1) for kind in (Centred, DualSoftmax, Sinkhorn, Mutual)
+]
+
+
+@st.composite
+def samples(draw) -> tuple[Scores, tuple[Region, ...]]:
+    shape = draw(st.tuples(st.integers(1, 6), st.integers(1, 6)))
+    return scored(
+        draw(arrays(np.float64, shape, elements=COSINES)),
+        draw(arrays(np.float64, shape[0], elements=COSINES)),
+        draw(arrays(np.float64, shape, elements=COSINES)),
+    ), regions(*draw(st.tuples(*[st.sampled_from(["yolos", "quadrant"])] * shape[1])))
+
+
+def moved(scores: Scores, sentences, columns) -> Scores:
+    return Scores(
+        similarity=scores.similarity[np.ix_(sentences, columns)],
+        image_similarity=scores.image_similarity[sentences],
+        phrase_similarity=scores.phrase_similarity[np.ix_(sentences, columns)],
+    )
+
+
+@pytest.mark.parametrize("rule", [*PLAIN, *WEIGHED], ids=repr)
+@given(sample=samples(), random=st.randoms(use_true_random=False))
+def test_permuted_sentences_and_regions_give_permuted_values(rule, sample, random):
+    scores, found = sample
+    sentences, columns = (list(range(number)) for number in scores.similarity.shape)
+    random.shuffle(sentences)
+    random.shuffle(columns)
+    before = rule(scores, found)
+    after = rule(moved(scores, sentences, columns), tuple(found[k] for k in columns))
+    np.testing.assert_allclose(
+        after.value, before.value[np.ix_(sentences, columns)], rtol=1e-9, atol=1e-12
+    )
+    ties = len({*np.round(before.value, 9).ravel()}) < before.value.size
+    if not ties:
+        assert after.null.tolist() == before.null[sentences].tolist()
+
+
+@pytest.mark.parametrize("rule", [*PLAIN, *WEIGHED], ids=repr)
+@given(sample=samples())
+def test_one_finite_pair_a_sentence_those_with_a_region_first(rule, sample):
+    scores, found = sample
+    pairs = Pairing(rule=rule)(scores, found)
+    values = rule(scores, found)
+    assert sorted(pair.sentence for pair in pairs) == list(range(len(scores.similarity)))
+    assert np.isfinite(values.value).all()
+    for pair in pairs:
+        assert pair.region == values.value[pair.sentence].argmax()
+        assert pair.similarity == scores.similarity[pair.sentence, pair.region]
+    order = [(p.global_wins, -values.value[p.sentence, p.region], p.sentence) for p in pairs]
+    assert order == sorted(order)
+    assert Pairing(rule=rule)(scores, found) == pairs
+
+
+@pytest.mark.parametrize("rule", PLAIN, ids=repr)
+def test_all_equal_goes_to_the_first_region_and_the_first_sentence(rule):
+    scores = scored(np.full((3, 4), 0.3), np.full(3, 0.2))
+    pairs = Pairing(rule=rule)(scores, regions(*["yolos"] * 4))
+    assert [p.region for p in pairs] == [0, 0, 0]
+    assert [p.sentence for p in pairs if not p.global_wins] == sorted(
+        p.sentence for p in pairs if not p.global_wins
+    )
+
+
+@pytest.mark.parametrize("rule", [Mutual(), Centred()], ids=repr)
+@given(sample=samples())
+def test_a_hopeless_region_takes_no_sentence(rule, sample):
+    scores, found = sample
+    hopeless = np.full((len(scores.similarity), 1), -1.5, dtype=np.float32)
+    more = scored(np.hstack([scores.similarity, hopeless]), scores.image_similarity)
+    before, after = rule(scores, found), rule(more, (*found, *regions("yolos")))
+    assert after.value.argmax(axis=1).tolist() == before.value.argmax(axis=1).tolist()
+
+
+def test_centred_by_hand():
+    """Means 0.6 and 0.3 over two regions and the image; the light is as close to everything."""
+    scores = scored([[0.6, 0.6], [0.5, 0.1]], [0.6, 0.3])
+    np.testing.assert_allclose(Centred()(scores, ()).value, [[0.0, 0.0], [0.2, -0.2]], atol=1e-7)
+    pairs = Pairing(rule=Centred())(scores, regions("yolos", "yolos"))
+    assert [(p.sentence, p.region) for p in pairs] == [(1, 0), (0, 0)]
+    np.testing.assert_allclose(
+        Centred(region_weight=0.5)(scores, ()).value,
+        [[-0.275, -0.175], [-0.075, -0.375]],
+        atol=1e-7,
+    )
+
+
+def test_dual_softmax_by_hand():
+    """Temperature ln 2 makes the shares powers of two: cosines 1 and 0 share as 2 to 1."""
+    rule = DualSoftmax(temperature=float(np.log(2)))
+    value = rule(scored([[1.0, 0.0], [0.0, 0.0]]), ()).value
+    np.testing.assert_allclose(value, [[4 / 9, 1 / 6], [1 / 6, 1 / 4]], rtol=1e-7)
+
+
+def test_sinkhorn_gives_every_sentence_and_region_one_and_knows_null():
+    scores = scored([[0.9, 0.1], [0.5, 0.5]], [0.2, 0.9])
+    found = Sinkhorn(iterations=200)(scores, ())
+    assert found.null.tolist() == [False, True]
+    assert found.value[0].argmax() == 0 and found.value[0, 0] > 0.9
+    assert (found.value.sum(axis=1) <= 1 + 1e-6).all()
+    assert (found.value.sum(axis=0) <= 1 + 1e-6).all()
+
+
+def test_mutual_by_hand():
+    """Both sentences want region 0; it wants the second."""
+    found = Mutual()(scored([[0.5, 0.1], [0.7, 0.2]]), ())
+    assert found.null.tolist() == [True, False]
+
+
+def test_phrases_and_the_bonus_by_hand():
+    scores = scored([[0.2, 0.4]], [0.0], [[0.8, 0.0]])
+    kinds = regions("yolos", "quadrant")
+    np.testing.assert_allclose(Mutual(phrase_weight=0.5)(scores, kinds).value, [[0.5, 0.2]])
+    np.testing.assert_allclose(
+        Mutual(detector_bonus=0.1)(scores, kinds).value, [[0.3, 0.4]], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", [Centred, DualSoftmax, Sinkhorn, Mutual])
+def test_options_that_cannot_be(kind):
+    with pytest.raises(RecipeError, match=r"\[pair\] phrase_weight: found 1.5, want 0 to 1"):
+        kind(phrase_weight=1.5)
+    with pytest.raises(RecipeError, match=r"score.phrases = true"):
+        kind(phrase_weight=0.5)(scored([[0.1]]), regions("yolos"))
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"iterations": 0}])
+def test_sinkhorns_options_that_cannot_be(options):
+    with pytest.raises(RecipeError, match=next(iter(options))):
+        Sinkhorn(**options)
