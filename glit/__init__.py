@@ -15,7 +15,7 @@ import glit.build
 import glit.evaluate
 import glit.export
 import glit.train  # noqa: F401 - see above
-from glit.api import build, evaluate, export, open_dataset, train, verify
+from glit.api import build, evaluate, export, open_dataset, pair, train, verify
 from glit.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ __all__ = [
     "export",
     "load_recipe",
     "open_dataset",
+    "pair",
     "train",
     "verify",
 ]

@@ -125,6 +125,32 @@ def verify(dataset: PathLike) -> list[str]:
     return list(check(os.fspath(dataset)))
 
 
+def pair(
+    dataset: PathLike,
+    output: PathLike,
+    *,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+) -> Dataset:
+    """Write a finished dataset with the pairs of another rule; no model runs, no pixel is read.
+
+    Args:
+        dataset: the finished dataset.
+        output: a folder that does not exist yet.
+        recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
+        settings: ``pair.key=value``.
+
+    Raises:
+        GlitError: see the one line it carries.
+    """
+    from glit.build.pair_again import pair_again
+    from glit.storage import local_folder
+
+    folder = local_folder(output)
+    pair_again(open_dataset(dataset), folder, recipe=recipe, settings=settings)
+    return open_dataset(folder)
+
+
 def train(
     dataset: PathLike,
     run: PathLike,

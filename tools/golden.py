@@ -102,6 +102,7 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     from glit.build.plan import make_plan
     from glit.recipe import load_recipe
     from glit.resources import builtin_recipes
+    from glit.stages.pair import PairConfig
 
     def at_hand(name: str, revision: str = "main", **_: Any) -> Resolved:
         digest = hashlib.sha256(name.encode()).hexdigest()
@@ -111,7 +112,10 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     brought = BroughtCaptions(name="captions.jsonl", table="captions.parquet")
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
-            with mock.patch("glit.build.plan.resolve", at_hand):
+            with (
+                mock.patch("glit.build.plan.resolve", at_hand),
+                mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
+            ):
                 plan = make_plan(
                     load_recipe(name), device=device, brought=brought, captions_sha256="golden"
                 )

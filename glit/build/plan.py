@@ -24,6 +24,7 @@ from glit.extras import require
 from glit.resources import builtin_calibrations, default_prompt
 from glit.rules.calibration import Calibration, read_calibration
 from glit.stages import FLOW, STAGES
+from glit.stages.base import Step
 from glit.stages.plan import Plan, Recipe
 
 
@@ -197,15 +198,38 @@ def _fingerprints(plan: Plan) -> dict[str, str]:
     for step in FLOW:
         config = plan.recipe.tables[step.name]
         auto = getattr(config, "precision", "") == "auto"
-        parts = {
-            "stage": step.name,
-            "version": step.version,
-            "config": identity(config),
-            "extra": step.identity(plan),
-            # what "auto" came to: results of two machines must not mix
-            "precision": plan.configs[step.name].precision if auto else "",
-            "upstream": [found[name] for name in step.needs],
-        }
-        text = json.dumps(parts, sort_keys=True, default=str)
-        found[step.name] = hashlib.sha256(text.encode()).hexdigest()[:12]
+        # what "auto" came to: results of two machines must not mix
+        precision = plan.configs[step.name].precision if auto else ""
+        found[step.name] = fingerprint(
+            step, config, extra=step.identity(plan), known=found, precision=precision
+        )
     return found
+
+
+def fingerprint(
+    step: type[Step],
+    config: Any,
+    *,
+    extra: Mapping[str, Any],
+    known: Mapping[str, str],
+    precision: str = "",
+) -> str:
+    """The fingerprint of a step.
+
+    Args:
+        step: of the flow.
+        config: its table.
+        extra: what decides its results beside its table.
+        known: the fingerprints of the steps it needs.
+        precision: what ``precision = "auto"`` came to; empty where it was not asked.
+    """
+    parts = {
+        "stage": step.name,
+        "version": step.version,
+        "config": identity(config),
+        "extra": extra,
+        "precision": precision,
+        "upstream": [known[name] for name in step.needs],
+    }
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

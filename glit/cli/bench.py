@@ -73,6 +73,29 @@ def lism_flism_command(
         console.print(f"wrote {path}", soft_wrap=True)
 
 
+@bench_app.command("pairs")
+def pairs_command(
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder for scenes and results.")],
+    num_scenes: Annotated[int, typer.Option("--scenes", min=2, help="Scenes of a seed.")] = 300,
+    num_seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Seeds measured, for each level.")
+    ] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """How often pairs are right, by rule, on scenes, whose right pairs are known."""
+    from glit.bench.pairs.run import Request, run, table
+    from glit.extras import require
+
+    require("models", needed_for="glit bench pairs")
+    folder = local_folder(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True, highlight=False)
+    request = Request(output=folder, num_scenes=num_scenes, num_seeds=num_seeds)
+    report = run(request, console.print)
+    print(json.dumps(report.as_dict()) if as_json else table(report))
+    console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
+
+
 def _default_weights(console: Console, device: DeviceName) -> WeightsName:
     """The papers' models on a machine with a GPU and their weights at hand, else ``mini``."""
     from glit.backends.device import pick_device

@@ -1,4 +1,4 @@
-"""``glit status``, ``verify``, ``query``, ``export`` and ``clean``."""
+"""``glit status``, ``verify``, ``query``, ``export``, ``pair`` and ``clean``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.options import JsonOption
+from glit.cli.options import JsonOption, SetOption
 from glit.export import EXPORTERS
 from glit.storage import local_folder
 
@@ -100,6 +100,30 @@ def export_command(
     folder = local_folder(output)
     opened = Dataset(dataset, image_root=image_root)
     export(opened, to=to, output=folder)
+    print(f"{len(opened)} images: {folder}")
+
+
+def pair_command(
+    dataset: DatasetArgument,
+    output: Annotated[str, typer.Option("-o", "--output", help="A folder that is made.")],
+    recipe: Annotated[
+        str | None,
+        typer.Option("-r", "--recipe", help="Whose table [pair]; without it, the dataset's own."),
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Write the dataset with the pairs of another rule; no model, no pixels."""
+    from glit.build.pair_again import pair_again
+    from glit.dataset.reader import Dataset
+    from glit.progress import StageProgress
+
+    folder, opened = local_folder(output), Dataset(dataset)
+    with StageProgress(Console(stderr=True, highlight=False)) as progress:
+        progress.begin("pair", total=len(opened), done=0)
+        pair_again(
+            opened, folder, recipe=recipe, settings=overrides or (),
+            report=lambda rows: progress.advance(rows, 0),
+        )  # fmt: skip
     print(f"{len(opened)} images: {folder}")
 
 

@@ -22,10 +22,12 @@ class LocalPair:
     """The region, in pixels of the upright image."""
     similarity: float
     """The matcher's cosine."""
+    probability: float | None = None
+    """How probable it is that the pair is right; None in datasets without a calibration."""
 
 
 def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
-    """The usable pairs of a row, best first: those where the whole image did not win."""
+    """The usable pairs of a row, best first: those of sentences that have a region."""
     sentences, regions, pairs = group.sentences, group.regions, group.pairs
     first_sentence, first_region = sentences.start[row], regions.start[row]
     found = []
@@ -46,6 +48,7 @@ def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
                     float(regions["y1"][region]),
                 ),
                 similarity=float(pairs["similarity"][at]),
+                probability=pairs.optional("probability", at),
             )
         )
     return tuple(found)

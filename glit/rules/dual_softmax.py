@@ -1,6 +1,6 @@
 """``dual-softmax``: a region must prefer the sentence as the sentence prefers the region.
 
-value(s, r) = softmax_r(T c(s, .))[r] * softmax_s(T c(., r))[s]
+value(s, r) = softmax_r(T c(s, .))[r] * softmax_s(T c(., r))[s],   c the logits
 
 (LoFTR's dual-softmax, Eq. 2 of Sun et al. 2021; for retrieval CAMoE, Cheng et al. 2021)
 """
@@ -21,15 +21,15 @@ from glit.rules.protocol import Values, Weighed, log_softmax, no_null
 class DualSoftmax(Weighed):
     """Ranks by agreement in both directions."""
 
-    temperature: float = 20.0
-    """T, the factor on cosines; the higher, the more the best one takes."""
+    sharpness: float = 0.5
+    """T, the factor on logits; the higher, the more the best one takes."""
 
     def __post_init__(self) -> None:
         Weighed.__post_init__(self)
-        need(self.temperature > 0, f"[pair] temperature: found {self.temperature}, want > 0")
+        need(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         """See :class:`glit.rules.protocol.Rule`."""
-        logits = self.temperature * self.cosines(scores)
+        logits = self.sharpness * self.logits(scores)
         value = np.exp(log_softmax(logits, axis=1) + log_softmax(logits, axis=0))
         return Values(value=self.with_bonus(value, regions), null=no_null(value))

@@ -1,6 +1,6 @@
 """``mutual``: a sentence and a region that are each other's best.
 
-value(s, r) = c(s, r);  s has no region where another sentence is closer to its best one
+value(s, r) = c(s, r), the logits;  s has no region where another sentence is closer to its best one
 (mutual nearest neighbours, Lowe's and every matcher's cross-check)
 """
 
@@ -21,6 +21,6 @@ class Mutual(Weighed):
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         """See :class:`glit.rules.protocol.Rule`."""
-        value = self.with_bonus(self.cosines(scores), regions)
+        value = self.with_bonus(self.logits(scores), regions)
         best = value.argmax(axis=1)
         return Values(value=value, null=value.argmax(axis=0)[best] != np.arange(len(value)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -59,26 +60,34 @@ def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    """A rule over cosines that are mixed with those of head phrases first."""
+    """A rule over logits: cosines times CLIP's own scale, mixed with those of head phrases."""
 
+    logit_scale: float = 100.0
+    """The matcher's learned factor on cosines: 100 for OpenAI's CLIPs, 40 for the mini matcher."""
     phrase_weight: float = 0.0
-    """Share of the sentence's head phrase in its cosines, 0 to 1; above 0 wants
+    """Share of the sentence's head phrase in its logits, 0 to 1; above 0 wants
     ``score.phrases = true``."""
     detector_bonus: float = 0.0
-    """Added to the value of a region that a model proposed, not the grid."""
+    """Logits added for a region that a model proposed, not the grid."""
 
     def __post_init__(self) -> None:
+        if not (self.logit_scale > 0 and math.isfinite(self.logit_scale)):
+            raise RecipeError(f"[pair] logit_scale: found {self.logit_scale}, want above 0")
+        if not math.isfinite(self.detector_bonus):
+            raise RecipeError(f"[pair] detector_bonus: found {self.detector_bonus}")
         if not 0 <= self.phrase_weight <= 1:
             raise RecipeError(f"[pair] phrase_weight: found {self.phrase_weight}, want 0 to 1")
 
-    def cosines(self, scores: Scores) -> Matrix:
-        """(1 - phrase_weight) cos(sentence, region) + phrase_weight cos(head phrase, region).
+    def logits(self, scores: Scores) -> Matrix:
+        """logit_scale ((1 - w) cos(sentence, region) + w cos(head phrase, region)).
+
+        w is ``phrase_weight``.
 
         Raises:
             RecipeError: phrases are wanted and were not scored.
         """
         if not self.phrase_weight:
-            return scores.similarity.astype(np.float64)
+            return self.logit_scale * scores.similarity.astype(np.float64)
         if scores.phrase_similarity is None:
             raise RecipeError(
                 "pair.phrase_weight: the scores hold no head phrases; build with "
@@ -86,7 +95,8 @@ class Weighed:
             )
         both = (scores.similarity, scores.phrase_similarity)
         plain, phrases = (each.astype(np.float64) for each in both)
-        return (1 - self.phrase_weight) * plain + self.phrase_weight * phrases
+        mixed = (1 - self.phrase_weight) * plain + self.phrase_weight * phrases
+        return self.logit_scale * mixed
 
     def with_bonus(self, value: Matrix, regions: Sequence[Region]) -> Matrix:
         """Values with ``detector_bonus`` given to the regions of a model."""

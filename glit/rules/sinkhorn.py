@@ -1,12 +1,12 @@
 """``sinkhorn``: sentences and regions share their mass, with a null column and a null row.
 
-P = diag(u) exp(T C) diag(v), C the cosines with one column more, the whole image, and one row
+P = diag(u) exp(T C) diag(v), C the logits with one column more, the whole image, and one row
 more, "no sentence": the mean over the sentences. Every sentence and every region has mass 1, the
 null column can take all sentences, the null row all regions. value = P without the null ones; a
 sentence that gives the null column more than any region has none.
 
 (Sinkhorn's scaling, Cuturi 2013; the dustbins of SuperGlue, Sarlin et al. 2020, section 3.2, with
-the whole image's cosines in place of a learned constant)
+the whole image's logits in place of a learned constant)
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from glit.rules.protocol import Values, Weighed, log_softmax
 class Sinkhorn(Weighed):
     """Ranks by transported mass."""
 
-    temperature: float = 20.0
-    """T, the factor on cosines."""
+    sharpness: float = 0.5
+    """T, the factor on logits; the higher, the more the best one takes."""
     iterations: int = 30
     """Rounds of scaling rows and columns."""
 
     def __post_init__(self) -> None:
         Weighed.__post_init__(self)
-        need(self.temperature > 0, f"[pair] temperature: found {self.temperature}, want > 0")
+        need(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
         need(self.iterations >= 1, f"[pair] iterations: found {self.iterations}, want >= 1")
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         """See :class:`glit.rules.protocol.Rule`."""
-        whole = scores.image_similarity.astype(np.float64)
-        cosines = np.column_stack([self.cosines(scores), whole])
-        logits = self.temperature * np.vstack([cosines, cosines.mean(axis=0)])
+        whole = self.logit_scale * scores.image_similarity.astype(np.float64)
+        logits = self.sharpness * np.column_stack([self.logits(scores), whole])
+        logits = np.vstack([logits, logits.mean(axis=0)])
         plan = np.exp(_scaled(logits, self.iterations))[:-1]
         value, null = plan[:, :-1], plan[:, -1]
         value = self.with_bonus(value, regions)

@@ -168,7 +168,7 @@ def write_file(
     """
     rows: list[dict[str, Any]] = []
     held = written = 0
-    with pq.ParquetWriter(path, schema, **_writer_options()) as writer:
+    with pq.ParquetWriter(path, schema, **writer_options()) as writer:
         for sample in samples:
             row = dataset_row(sample, images, config)
             rows.append(row)
@@ -188,7 +188,8 @@ def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]], schema: pa.Sche
     return number
 
 
-def _writer_options() -> dict[str, Any]:
+def writer_options() -> dict[str, Any]:
+    """How data files are written, byte for byte the same for the same rows."""
     codec = PINNED["compression"]
     per_column = {
         name: "none" if name in _UNCOMPRESSED else codec for name in _leaves(DATASET_SCHEMA)

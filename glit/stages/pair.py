@@ -61,6 +61,15 @@ class PairConfig:
         """The rule and all its options, by which a calibration knows it."""
         return {"rule": self.rule, **as_table(self.make_rule())}
 
+    def check_phrases(self, *, scored: bool) -> None:
+        """Refuse head phrases where they were not scored.
+
+        Raises:
+            RecipeError: see above.
+        """
+        if getattr(self.make_rule(), "phrase_weight", 0) and not scored:
+            raise RecipeError("[pair] phrase_weight: wants a build with score.phrases = true")
+
     def check_calibration(self, calibration: Calibration, matcher: Mapping[str, str]) -> None:
         """Refuse a calibration that was fitted to something else.
 
@@ -106,8 +115,7 @@ class PairStage(Stage):
     def check(cls, plan: Plan) -> None:
         """See :class:`Step`."""
         config, scored = plan.config(PairConfig), plan.config(ScoreConfig)
-        if getattr(config.make_rule(), "phrase_weight", 0) and not scored.phrases:
-            raise RecipeError("[pair] phrase_weight: wants score.phrases = true")
+        config.check_phrases(scored=scored.phrases)
         if plan.calibration is not None:
             config.check_calibration(plan.calibration, plan.models["matcher"].identity())
 

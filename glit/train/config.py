@@ -14,6 +14,7 @@ from glit.errors import RecipeError
 if TYPE_CHECKING:
     from glit.train.objective import Objective
 
+PairChoice = Literal["best", "sample"]
 Precision = Literal["auto", "no", "bf16", "fp16"]
 
 
@@ -44,6 +45,13 @@ class TrainConfig:
     image_fit: ImageFit = "resize"
     """``resize`` squeezes the image into the model's square; ``centre-crop`` cuts its middle, as
     GOAL's script does."""
+
+    pairs: PairChoice = "best"
+    """Which local pairs of an image are learned from: ``best``, those that come first, or
+    ``sample``, drawn anew every epoch by their probability."""
+
+    min_probability: float = 0.0
+    """Less probable pairs are left out; above 0 wants a dataset with probabilities."""
 
     image_root: str = ""
     """Folder the dataset was built from; needed only when it stores images by path."""
@@ -117,6 +125,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         _one_of("image_fit", self.image_fit, get_args(ImageFit))
+        _one_of("pairs", self.pairs, get_args(PairChoice))
+        if not 0 <= self.min_probability < 1:
+            raise RecipeError(f"[train] min_probability: found {self.min_probability}, want 0 to 1")
         _one_of("precision", self.precision, get_args(Precision))
         for name in ("epochs", "batch_size", "accumulation_steps", "context", "log_every"):
             _at_least(name, getattr(self, name), 1)

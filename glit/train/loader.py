@@ -22,7 +22,7 @@ from glit.errors import DatasetError, GlitError
 from glit.train.batch import Batch, Tokenize, collate
 from glit.train.objective import Objective
 from glit.train.order import BatchPlan, epoch_order
-from glit.train.sample import READ_COLUMNS, Decoded, decode_sample
+from glit.train.sample import BEST_PAIRS, READ_COLUMNS, ChosenPairs, Decoded, decode_sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,9 @@ class LoaderConfig:
 
     prefetch: int = 4
     """Batches prepared ahead."""
+
+    chosen: ChosenPairs = BEST_PAIRS
+    """Which local pairs are learned from."""
 
     pin_memory: bool = False
     """Put pixels in page-locked memory for fast copies to a GPU."""
@@ -138,6 +141,7 @@ class _Pass:
                 self.loader.objective,
                 side=config.side,
                 fit=config.fit,
+                chosen=config.chosen,
                 draw=np.random.default_rng([config.seed, self.epoch, group, row]),
             )
         except GlitError as error:

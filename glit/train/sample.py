@@ -13,6 +13,7 @@ from glit.clip.preprocess import crop, fit_boxes, fit_image
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs
 from glit.images import decode
+from glit.train.config import PairChoice
 from glit.train.objective import Objective
 
 READ_COLUMNS = (
@@ -47,6 +48,32 @@ class Decoded:
     """Whether it only fills up a batch."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenPairs:
+    """Which local pairs of an image are learned from; see ``train.pairs``."""
+
+    how: PairChoice = "best"
+    min_probability: float = 0.0
+
+    def of(self, pairs: tuple[LocalPair, ...], draw: np.random.Generator) -> tuple[LocalPair, ...]:
+        """The pairs in the order in which they are taken.
+
+        ``sample`` orders them as drawing one after the other by probability does, without putting
+        back (Gumbel's trick: sorted by log p + Gumbel noise; Kool et al. 2019, section 2.3).
+        """
+        if self.min_probability:
+            pairs = tuple(p for p in pairs if (p.probability or 0.0) >= self.min_probability)
+        if self.how == "best" or not pairs:
+            return pairs
+        likely = np.array([pair.probability or 0.0 for pair in pairs])
+        with np.errstate(divide="ignore"):  # probability 0 comes last
+            keys = np.log(likely) + draw.gumbel(size=len(pairs))
+        return tuple(pairs[index] for index in np.argsort(-keys, kind="stable"))
+
+
+BEST_PAIRS = ChosenPairs()
+
+
 def decode_sample(
     group: RowGroup,
     row: int,
@@ -54,6 +81,7 @@ def decode_sample(
     *,
     side: int,
     fit: ImageFit,
+    chosen: ChosenPairs = BEST_PAIRS,
     draw: np.random.Generator,
 ) -> Decoded:
     """Decode a sample once; fit the whole image and the crops of its pairs, move its boxes.
@@ -64,6 +92,7 @@ def decode_sample(
         objective: says what is needed.
         side: of the model's input square, pixels.
         fit: how an image becomes that square.
+        chosen: which of its pairs.
         draw: randomness of this sample.
 
     Raises:
@@ -71,7 +100,9 @@ def decode_sample(
     """
     needs = objective.needs
     pairs = best_pairs(
-        local_pairs(group, row), most=needs.num_local, distinct_regions=needs.distinct_regions
+        chosen.of(local_pairs(group, row), draw),
+        most=needs.num_local,
+        distinct_regions=needs.distinct_regions,
     )
     caption = group.value("caption", row)
     need_pixels = needs.whole or pairs

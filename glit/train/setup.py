@@ -12,6 +12,7 @@ from glit.backends.weights import resolve
 from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import Preprocessing, load_clip, read_preprocessing
 from glit.clip.text_window import stretch_model
+from glit.dataset.columns import RowGroup
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
 from glit.train.checkpoint import RunModel, model_of_run, read_module
@@ -19,6 +20,7 @@ from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader, LoaderConfig
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
+from glit.train.sample import ChosenPairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,15 @@ def _check_fit(config: TrainConfig, dataset: Dataset, objective: Objective) -> N
             f"{dataset.path}: train.batch_size = {config.batch_size} is larger than the "
             f"dataset's {len(dataset)} samples; set train.batch_size to {len(dataset)} or less"
         )
-    if objective.needs.num_local and not _has_local_pairs(dataset):
+    if (config.pairs != "best" or config.min_probability) and not dataset.manifest.get(
+        "calibration"
+    ):
+        raise InputError(
+            f"{dataset.path}: its pairs have no probability, which train.pairs = "
+            f"{config.pairs!r} and train.min_probability = {config.min_probability} ask for; "
+            "give a dataset whose pairs are calibrated (docs/pairs.md)"
+        )
+    if objective.needs.num_local and not _has_local_pairs(dataset, config.min_probability):
         raise InputError(
             f"{dataset.path}: no sample has a local pair, and train.objective = "
             f"{config.objective!r} learns from them; use --objective clip, or give a dataset "
@@ -140,10 +150,17 @@ def _check_fit(config: TrainConfig, dataset: Dataset, objective: Objective) -> N
         )
 
 
-def _has_local_pairs(dataset: Dataset) -> bool:
+def _has_local_pairs(dataset: Dataset, min_probability: float) -> bool:
     """Whether any sample has a usable local pair; stops at the first row group that has one."""
     groups = (dataset.row_group(i, columns=["pairs"]) for i in range(len(dataset.places)))
-    return any(not group.pairs["global_wins"].all() for group in groups)
+    return any(_any_usable(group, min_probability) for group in groups)
+
+
+def _any_usable(group: RowGroup, min_probability: float) -> bool:
+    local = ~group.pairs["global_wins"]
+    if min_probability:
+        local &= group.pairs["probability"] >= min_probability
+    return bool(local.any())
 
 
 def _loader_config(
@@ -165,5 +182,6 @@ def _loader_config(
         window=config.shuffle_row_groups,
         num_workers=config.num_workers,
         prefetch=config.prefetch_batches,
+        chosen=ChosenPairs(how=config.pairs, min_probability=config.min_probability),
         pin_memory=pin_memory,
     )

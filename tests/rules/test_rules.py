@@ -21,7 +21,7 @@ from glit.rules.sinkhorn import Sinkhorn
 COSINES = st.integers(-100, 100).map(lambda hundredths: hundredths / 100)
 PLAIN = [kind() for kind in RULES.values()]
 WEIGHED = [
-    kind(phrase_weight=0.5, detector_bonus=0.1) for kind in (Centred, DualSoftmax, Sinkhorn, Mutual)
+    kind(phrase_weight=0.5, detector_bonus=4.0) for kind in (Centred, DualSoftmax, Sinkhorn, Mutual)
 ]
 
 
@@ -99,26 +99,23 @@ def test_a_hopeless_region_takes_no_sentence(rule, sample):
 def test_centred_by_hand():
     """Means 0.6 and 0.3 over two regions and the image; the light is as close to everything."""
     scores = scored([[0.6, 0.6], [0.5, 0.1]], [0.6, 0.3])
-    np.testing.assert_allclose(Centred()(scores, ()).value, [[0.0, 0.0], [0.2, -0.2]], atol=1e-7)
+    np.testing.assert_allclose(
+        Centred(logit_scale=1)(scores, ()).value, [[0.0, 0.0], [0.2, -0.2]], atol=1e-7
+    )
     pairs = Pairing(rule=Centred())(scores, regions("yolos", "yolos"))
     assert [(p.sentence, p.region) for p in pairs] == [(1, 0), (0, 0)]
-    np.testing.assert_allclose(
-        Centred(region_weight=0.5)(scores, ()).value,
-        [[-0.275, -0.175], [-0.075, -0.375]],
-        atol=1e-7,
-    )
 
 
 def test_dual_softmax_by_hand():
-    """Temperature ln 2 makes the shares powers of two: cosines 1 and 0 share as 2 to 1."""
-    rule = DualSoftmax(temperature=float(np.log(2)))
+    """A factor of ln 2 makes the shares powers of two: cosines 1 and 0 share as 2 to 1."""
+    rule = DualSoftmax(logit_scale=2, sharpness=float(np.log(2)) / 2)
     value = rule(scored([[1.0, 0.0], [0.0, 0.0]]), ()).value
     np.testing.assert_allclose(value, [[4 / 9, 1 / 6], [1 / 6, 1 / 4]], rtol=1e-7)
 
 
 def test_sinkhorn_gives_every_sentence_and_region_one_and_knows_null():
     scores = scored([[0.9, 0.1], [0.5, 0.5]], [0.2, 0.9])
-    found = Sinkhorn(iterations=200)(scores, ())
+    found = Sinkhorn(logit_scale=40, iterations=200)(scores, ())
     assert found.null.tolist() == [False, True]
     assert found.value[0].argmax() == 0 and found.value[0, 0] > 0.9
     assert (found.value.sum(axis=1) <= 1 + 1e-6).all()
@@ -134,9 +131,11 @@ def test_mutual_by_hand():
 def test_phrases_and_the_bonus_by_hand():
     scores = scored([[0.2, 0.4]], [0.0], [[0.8, 0.0]])
     kinds = regions("yolos", "quadrant")
-    np.testing.assert_allclose(Mutual(phrase_weight=0.5)(scores, kinds).value, [[0.5, 0.2]])
     np.testing.assert_allclose(
-        Mutual(detector_bonus=0.1)(scores, kinds).value, [[0.3, 0.4]], rtol=1e-6
+        Mutual(logit_scale=2, phrase_weight=0.5)(scores, kinds).value, [[1.0, 0.4]]
+    )
+    np.testing.assert_allclose(
+        Mutual(logit_scale=1, detector_bonus=0.1)(scores, kinds).value, [[0.3, 0.4]], rtol=1e-6
     )
 
 
@@ -148,7 +147,7 @@ def test_options_that_cannot_be(kind):
         kind(phrase_weight=0.5)(scored([[0.1]]), regions("yolos"))
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"iterations": 0}])
+@pytest.mark.parametrize("options", [{"sharpness": 0.0}, {"iterations": 0}, {"logit_scale": 0.0}])
 def test_sinkhorns_options_that_cannot_be(options):
     with pytest.raises(RecipeError, match=next(iter(options))):
         Sinkhorn(**options)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from glit.dataset.local_pairs import LocalPair
 from glit.dataset.reader import Dataset
+from glit.errors import InputError, RecipeError
 from glit.train.batch import collate
+from glit.train.config import TrainConfig
 from glit.train.objective import Needs
 from glit.train.objectives.clip import Clip
-from glit.train.sample import best_pairs, decode_sample
+from glit.train.sample import ChosenPairs, best_pairs, decode_sample
+from glit.train.setup import prepare
 
 
 def test_distinct_regions_keep_the_best_sentence() -> None:
@@ -72,3 +76,49 @@ def test_an_objective_picks_further_texts(make_dataset, tokenizer) -> None:
     offset, length = (int(each[4]) for each in (batch.texts.offset_T, batch.texts.length_T))
     ids = flat[offset : offset + length].tolist()
     assert [ids] == tokenizer.encode_closed([samples[0].texts[1]], context=248)
+
+
+def likely(*probabilities: float | None) -> tuple[LocalPair, ...]:
+    return tuple(
+        LocalPair(
+            sentence=str(number), token_span=(1, 2), box_xyxy=(0, 0, 1, 1), similarity=0.1,
+            probability=probability,
+        )
+        for number, probability in enumerate(probabilities)
+    )  # fmt: skip
+
+
+def test_pairs_are_drawn_by_their_probability() -> None:
+    """Over many epochs the first of three is drawn as often as its share: 6, 3 and 1 of 10."""
+    pairs, chosen = likely(0.6, 0.3, 0.1), ChosenPairs(how="sample")
+    firsts = [
+        int(chosen.of(pairs, np.random.default_rng(epoch))[0].sentence) for epoch in range(4000)
+    ]
+    shares = np.bincount(firsts, minlength=3) / len(firsts)
+    assert np.abs(shares - [0.6, 0.3, 0.1]).max() < 0.03
+    assert len(chosen.of(pairs, np.random.default_rng(0))) == 3
+
+
+def test_improbable_pairs_are_left_out_and_impossible_ones_come_last() -> None:
+    draw = np.random.default_rng(0)
+    strict = ChosenPairs(min_probability=0.5)
+    assert [p.sentence for p in strict.of(likely(0.4, 0.9, None, 0.5), draw)] == ["1", "3"]
+    last = ChosenPairs(how="sample").of(likely(0.0, 0.2), draw)
+    assert [p.sentence for p in last] == ["1", "0"]
+    assert ChosenPairs(how="sample").of((), draw) == ()
+
+
+@pytest.mark.parametrize("changes", [{"pairs": "sample"}, {"min_probability": 0.3}])
+def test_a_dataset_without_probabilities_is_refused(tiny_clip, make_dataset, changes) -> None:
+    config = TrainConfig(model=str(tiny_clip), batch_size=2, num_workers=0, **changes)
+    with pytest.raises(InputError, match="its pairs have no probability"):
+        prepare(config, str(make_dataset(4)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"pairs": "all"}, "pairs"), ({"min_probability": 1.0}, "min_probability: found 1.0")],
+)
+def test_settings_that_cannot_be(changes, message) -> None:
+    with pytest.raises(RecipeError, match=message):
+        TrainConfig(**changes)

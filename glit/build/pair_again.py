@@ -1,0 +1,165 @@
+"""``glit pair``: a finished dataset with the pairs of another rule; no model, no pixels.
+
+The data files are those that a build with that rule would have written, byte for byte: everything
+but the pairs is taken over as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.build.plan import find_calibration, fingerprint
+from glit.config import as_table
+from glit.dataset.card import dataset_card
+from glit.dataset.manifest import MANIFEST, describe_file
+from glit.dataset.reader import Dataset
+from glit.errors import InputError, RecipeError
+from glit.recipe import build_dataclass, overridden_tables, read_tables
+from glit.rows import pair_row
+from glit.rules.pairing import Pairing
+from glit.schema import PAIR, SCHEMA_VERSION, dataset_schema
+from glit.stages.pack import Pack, PackConfig, writer_options
+from glit.stages.pair import PairConfig, PairStage
+from glit.storage import to_json
+
+Report = Callable[[int], None]
+
+
+def pair_again(
+    dataset: Dataset,
+    output: Path,
+    *,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+    processes: int = 0,
+    report: Report = lambda rows: None,
+) -> dict[str, Any]:
+    """Write the dataset with other pairs; the new manifest.
+
+    Args:
+        dataset: a finished one of the schema version of this glit.
+        output: a folder that does not exist yet; it appears when everything is written.
+        recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
+        settings: ``pair.key=value``.
+        processes: workers; 0 is one a core.
+        report: called with the rows of every finished file.
+
+    Raises:
+        InputError: the folder exists, or the dataset is of version 1.
+        RecipeError: a setting cannot be, or the scores do not suffice for it.
+        DatasetError: a file of the dataset is damaged.
+    """
+    if output.exists():
+        raise InputError(f"-o {output}: exists already; choose another folder or remove it")
+    manifest = json.loads(json.dumps(dataset.manifest))
+    if manifest["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{dataset.path}: schema version {manifest['schema_version']} does not hold what rules "
+            "ask for; build it again"
+        )
+    config = _config(manifest, recipe, settings)
+    pairing = _pairing(manifest, config)
+    partial = output.with_name(f".{output.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        (partial / "data").mkdir(parents=True)
+        described = _write_files(dataset, partial, pairing, processes, report)
+        for name in ("drops.parquet", "duplicates.parquet"):
+            shutil.copyfile(Path(dataset.path) / name, partial / name)
+        manifest["files"] |= described
+        manifest["recipe"]["pair"] = as_table(config)
+        kept = pairing.calibration
+        manifest["calibration"] = None if kept is None else kept.as_dict()
+        manifest["fingerprints"] |= _fingerprints(manifest, config)
+        (partial / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
+        (partial / MANIFEST).write_bytes(to_json(manifest))
+        os.replace(partial, output)
+    except OSError as error:
+        raise InputError(f"-o {output}: cannot write there ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return manifest
+
+
+def _config(manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]) -> PairConfig:
+    for word in settings:
+        if not word.startswith("pair."):
+            raise RecipeError(f"--set {word}: only keys of [pair] can change here")
+    if recipe is not None:
+        values = read_tables(recipe, overrides=settings).get("pair", {})
+    else:
+        own, changes = manifest["recipe"]["pair"], overridden_tables(settings).get("pair", {})
+        if changes.get("rule", own["rule"]) != own["rule"]:
+            own = {}  # another rule's options, and a calibration of it
+        values = {**own, **changes}
+    return build_dataclass(PairConfig, values, where="[pair]")
+
+
+def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
+    calibration = find_calibration(config.calibration)
+    if calibration is not None:
+        config.check_calibration(calibration, manifest["models"]["matcher"])
+    config.check_phrases(scored=bool(manifest["recipe"]["score"].get("phrases")))
+    return config.make_pairing(calibration)
+
+
+def _fingerprints(manifest: dict[str, Any], config: PairConfig) -> dict[str, str]:
+    """Those that a build with these settings has."""
+    found = dict(manifest["fingerprints"])
+    calibration = manifest["calibration"]
+    found["pair"] = fingerprint(
+        PairStage, config, extra={"calibration": calibration} if calibration else {}, known=found
+    )
+    pack = build_dataclass(PackConfig, manifest["recipe"]["pack"], where="[pack]")
+    found["pack"] = fingerprint(Pack, pack, extra={}, known=found)
+    return found
+
+
+def _write_files(
+    dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
+) -> dict[str, dict[str, Any]]:
+    described: dict[str, dict[str, Any]] = {}
+    workers = min(processes or os.cpu_count() or 1, len(dataset.files))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        waiting = {
+            pool.submit(_write_file, dataset.path, name, str(folder), pairing): name
+            for name in dataset.files
+        }
+        for done in as_completed(waiting):
+            described[waiting[done]] = done.result()
+            report(described[waiting[done]]["rows"])
+    return described
+
+
+def _write_file(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[str, Any]:
+    """Write one data file with other pairs; what the manifest says of it."""
+    opened = Dataset(dataset)
+    schema = dataset_schema(tokenizer=opened.manifest["tokenizer"])
+    target = Path(folder) / name
+    number = 0
+    with pq.ParquetWriter(target, schema, **writer_options()) as writer:
+        for index, place in enumerate(opened.places):
+            if place.path != name:
+                continue
+            group = opened.row_group(index)
+            rows = [
+                [pair_row(pair) for pair in pairing(row.scores, row.regions)]
+                for row in opened.row_group(index, images=False)
+            ]
+            at = group.table.schema.get_field_index("pairs")
+            field = group.table.schema.field(at)
+            changed = group.table.set_column(at, field, pa.array(rows, type=pa.list_(PAIR)))
+            writer.write_table(changed, row_group_size=len(changed))
+            number += len(changed)
+    return describe_file(target, number)
