@@ -55,16 +55,14 @@ def has_bfloat16(device: str) -> bool:
 
 
 def warn_if_slow(precision: str, device: str, *, where: str) -> None:
-    """Warn of a precision that was asked for and that the device only emulates.
+    """Warn of bfloat16 that was asked for and that the processor only emulates.
 
     Args:
         precision: ``float32``, ``bfloat16`` or ``float16``; ``no``, ``bf16`` or ``fp16``.
         device: ``cpu``, ``cuda`` or ``mps``.
         where: the key of the recipe.
     """
-    if device != "cpu" or precision in ("float32", "no"):
-        return
-    if precision in ("float16", "fp16") or not has_bfloat16(device):
+    if device == "cpu" and precision in ("bfloat16", "bf16") and not has_bfloat16(device):
         warnings.warn(
             f"{where} = {precision!r}: this processor has no instructions for it; "
             "'auto' is faster, up to fifteen times",

@@ -70,9 +70,8 @@ def test_a_precision_that_is_only_emulated_is_warned_of(processor):
     processor(avx512_bf16=False)
     with pytest.warns(UserWarning, match="train.precision = 'bf16': this processor has no"):
         assert mixed_precision("bf16", "cpu") == "bf16"
-    processor(avx512_bf16=True)
-    with pytest.warns(UserWarning, match="score.precision = 'float16'"):
-        warn_if_slow("float16", "cpu", where="score.precision")
+    with pytest.warns(UserWarning, match="score.precision = 'bfloat16'"):
+        warn_if_slow("bfloat16", "cpu", where="score.precision")
 
 
 def test_nothing_to_warn_of(processor):
