@@ -72,6 +72,8 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         return ["evaluate.precision=float32"]
     if words[:1] == ["train"] and parameter.name == "overrides":
         return ["train.epochs=1"]
+    if words[:1] == ["pair"] and parameter.name in ("overrides", "recipe"):
+        return ["pair.rule=centred"] if parameter.name == "overrides" else ["lism"]
     known: dict[str, list[str]] = {
         "captions": [CAPTIONS],
         "compare": ["mini-matcher"],
@@ -84,6 +86,8 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "model": ["mini-matcher"],
         "num": ["2"],
         "num_images": ["1"],
+        "num_scenes": ["2"],
+        "num_seeds": ["1"],
         "objective": list(OBJECTIVES),
         "output": [NEW],
         "overrides": list(_settings()),
