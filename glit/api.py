@@ -39,7 +39,8 @@ def build(
         images: a folder, a glob, or a list file.
         output: the dataset's folder.
         recipe: a built-in recipe's name, a TOML file, or a recipe.
-        settings: ``table.key=value``, changes to a named recipe.
+        settings: ``table.key=value``, changes to a named recipe; one that is loaded already takes
+            them as ``load_recipe(..., overrides=...)``.
         captions: your own, ``.jsonl``, ``.csv`` or ``.parquet`` keyed by path.
         executor: ``ray``, or ``local`` for everything in this process.
         limit: only the first images.
@@ -55,6 +56,7 @@ def build(
     from glit.build.lock import lock_path, read_lock
     from glit.build.run import BuildRequest
     from glit.build.run import build as run
+    from glit.errors import UserError
     from glit.executors import open_executor
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
@@ -63,6 +65,11 @@ def build(
     if isinstance(recipe, str):
         changes = ["caption.backend=provided", *settings] if captions is not None else settings
         recipe = load_recipe(recipe, overrides=changes)
+    elif settings:
+        raise UserError(
+            f"settings {', '.join(settings)}: they change a named recipe, and {name!r} is loaded "
+            "already; give them to load_recipe as overrides"
+        )
     request = BuildRequest(
         images=os.fspath(images),
         output=os.fspath(output),

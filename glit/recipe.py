@@ -42,6 +42,7 @@ def load_recipe(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> R
     Raises:
         RecipeError: unknown recipe, table or key; a value of the wrong type.
     """
+    _refuse_others(overrides, [step.name for step in FLOW], what="a build")
     tables = read_tables(name_or_path, overrides=overrides)
     return recipe_from_dict({"about": "", **tables})
 
@@ -60,11 +61,25 @@ def recipe_from_dict(values: dict[str, Any]) -> Recipe:
 
 
 def load_table(table: str, name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> Any:
-    """The ``train`` or ``evaluate`` table of a recipe as its dataclass."""
+    """The ``train`` or ``evaluate`` table of a recipe as its dataclass.
+
+    Raises: as :func:`load_recipe`.
+    """
+    _refuse_others(overrides, [table], what=f"glit {table}".replace("evaluate", "eval"))
     module, _, class_name = LEARN_TABLES[table].partition(":")
     kind = getattr(importlib.import_module(module), class_name)
     tables = read_tables(name_or_path, overrides=overrides)
     return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
+
+
+def _refuse_others(overrides: typing.Sequence[str], read: list[str], *, what: str) -> None:
+    """Refuse settings of tables that are known, but not read: they would change nothing."""
+    for override in overrides:
+        table = override.partition(".")[0].strip()
+        if table in known_tables() and table not in read:
+            raise RecipeError(
+                f"--set {override!r}: {what} does not read [{table}] (it reads {', '.join(read)})"
+            )
 
 
 def known_tables() -> list[str]:

@@ -199,12 +199,16 @@ def local_folder(output: str | os.PathLike[str]) -> Path:
     """A folder to write to, from the words of a user.
 
     Raises:
-        UserError: it is an address, which ``Path`` would make a folder of that name.
+        UserError: it is an address, which ``Path`` would make a folder of that name, or a file.
     """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
         raise UserError(
             f"{output}: an address, but glit writes to local folders only so far; name a folder, "
             "and copy it there"
+        )
+    if Path(output).is_file():
+        raise UserError(
+            f"{output}: cannot write there (a file, want a folder); choose another folder with -o"
         )
     return Path(output)
 

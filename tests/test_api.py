@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,3 +41,22 @@ def test_an_address_to_read_that_nothing_opens(tmp_path, monkeypatch):
     with pytest.raises(glit.GlitError, match=r"^foo://x: cannot be opened"):
         glit.evaluate("retrieval", "mini-matcher", "foo://x")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_settings_beside_a_loaded_recipe_are_refused(scenes, tmp_path):
+    recipe = glit.load_recipe("mini")
+    with pytest.raises(glit.GlitError, match="settings pair.rule=lism: they change a named recipe"):
+        glit.build(
+            scenes / "images", tmp_path / "out", recipe=recipe, settings=["pair.rule=lism"],
+            executor="local",
+        )  # fmt: skip
+
+
+def test_names_that_are_none_are_refused(scenes, built, tmp_path):
+    """They would be taken for the other of two."""
+    executor: Any = "locl"
+    with pytest.raises(glit.GlitError, match="executor 'locl': .*did you mean 'local'"):
+        glit.build(scenes / "images", tmp_path / "out", recipe="mini", executor=executor)
+    checkpoint: Any = "newest"
+    with pytest.raises(glit.GlitError, match="checkpoint 'newest': wanted best or last"):
+        glit.evaluate("retrieval", "mini-matcher", built, checkpoint=checkpoint)

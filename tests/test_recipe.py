@@ -75,3 +75,10 @@ def test_round_trip_through_plain_values():
 
 def test_there_is_a_recipe_for_every_objective():
     assert {load_table("train", name).objective for name in builtin_recipes()} == set(OBJECTIVES)
+
+
+def test_a_setting_that_nobody_reads_is_refused():
+    with pytest.raises(RecipeError, match=r"'train.lr=3': a build does not read \[train\]"):
+        load_recipe("mini", overrides=["train.lr=3"])
+    with pytest.raises(RecipeError, match=r"glit eval does not read \[score\] .it reads evaluate"):
+        load_table("evaluate", "mini", overrides=["score.model=mini-matcher"])

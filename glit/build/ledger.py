@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from glit.backends.base import PLAIN_BYTES
 from glit.build.listing import Chunk
 from glit.build.stage_task import disk_error
+from glit.build.tables import table_file
 from glit.build.work import Work
 from glit.executors.protocols import Tally
 from glit.parquet import write_parquet
@@ -122,7 +123,7 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     """All ledgers of a finished flow, in the order of the chunks."""
 
     def one(chunk: Chunk) -> pa.Table:
-        with work.store.local_copy(ledger_name(work, chunk)) as path:
+        with table_file(work.store, ledger_name(work, chunk)) as path:
             return pq.read_table(path)
 
     sizes: list[np.ndarray] = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, Source, entries, find_source, write_listing
@@ -36,7 +37,7 @@ class BuildRequest:
     """What the user asked for.
 
     Raises:
-        UserError: the output is no local folder.
+        UserError: the output is no local folder, or the limit leaves no image.
     """
 
     images: str
@@ -51,6 +52,8 @@ class BuildRequest:
 
     def __post_init__(self) -> None:
         local_folder(self.output)
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
 
 
 def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
@@ -159,7 +162,7 @@ def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list
 def _finished(
     dataset: Store, work: Work, chunks: list[Chunk], *, replace: bool
 ) -> dict[str, Any] | None:
-    """The manifest if the dataset is there already, built from the same things.
+    """The manifest if the dataset is there already, whole, and built from the same things.
 
     Raises:
         UserError: the folder holds a finished dataset built otherwise.
@@ -170,7 +173,7 @@ def _finished(
     same = manifest["fingerprints"] == dict(work.plan.fingerprints)
     images = work.store.read(PUBLISHED).decode() if work.store.exists(PUBLISHED) else None
     if same and images == identity_of(chunks):
-        return manifest
+        return manifest if _is_whole(dataset, manifest) else None
     if replace:
         return None
     if same and images is None:
@@ -183,6 +186,13 @@ def _finished(
         f"{dataset.root}: holds a finished dataset of other {what} "
         f"(recipe {manifest['recipe']['name']!r}); choose another folder with -o, or add "
         "--replace to rebuild it here, reusing what has not changed"
+    )
+
+
+def _is_whole(dataset: Store, manifest: dict[str, Any]) -> bool:
+    """Whether every file of the manifest is there with its size; ``glit verify`` reads them."""
+    return all(
+        dataset.entry(name).size == found["bytes"] for name, found in manifest["files"].items()
     )
 
 
@@ -228,7 +238,14 @@ def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], 
     """Find duplicates over all ingest tables, once for the same chunks."""
     tables = {work.table("ingest", chunk): chunk for chunk in chunks}
     full = {work.store.full(name): chunk for name, chunk in tables.items()}
-    found = find_duplicates(list(full), near_bits=work.plan.config(IngestConfig).near_duplicates)
+    near_bits = work.plan.config(IngestConfig).near_duplicates
+    try:
+        found = find_duplicates(list(full), near_bits=near_bits)
+    except duckdb.Error as error:
+        raise UserError(
+            f"{work.store.root}: a table of ingest is damaged ({str(error).splitlines()[0]}); "
+            "remove it and run glit build again"
+        ) from error
     skips: dict[int, list[int]] = {}
     for duplicate in found:
         skips.setdefault(full[duplicate.file].index, []).append(duplicate.row)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,23 @@ def drops_by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     return drops
 
 
+@contextlib.contextmanager
+def table_file(store: Store, name: str) -> Iterator[Path]:
+    """A local path of a table, to be read within the block.
+
+    Raises:
+        UserError: the file is damaged, or no table of ours.
+    """
+    try:
+        with store.local_copy(name) as path:
+            yield path
+    except (KeyError, OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"{store.root}/{name}: not a table of this glit, or damaged; remove it and run "
+            "glit build again"
+        ) from error
+
+
 def read_rows(path: Path) -> dict[str, dict[str, Any]]:
     """Rows of a stage table by ``sample_id``, in file order."""
     return {row["sample_id"]: row for row in pq.ParquetFile(path).read().to_pylist()}
@@ -62,14 +80,8 @@ def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]
     """
 
     def one(name: str) -> tuple[int, dict[str, int]]:
-        try:
-            with store.local_copy(name) as path:
-                return read_counts(path)
-        except (KeyError, pa.ArrowInvalid) as error:
-            raise UserError(
-                f"{store.root}/{name}: not a table of this glit, or damaged; remove it and run "
-                "glit build again"
-            ) from error
+        with table_file(store, name) as path:
+            return read_counts(path)
 
     total, drops = 0, {}
     with ThreadPoolExecutor(_READERS) as pool:

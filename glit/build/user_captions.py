@@ -72,9 +72,8 @@ def read_captions(file: Path, image_root: str) -> Iterator[tuple[str, str, int]]
     beside = os.path.relpath(file.resolve().parent, root) if "://" not in image_root else "."
     for number, row in reader(file):
         path = _pick(row, PATH_KEYS, file, number)
-        caption = _pick(row, TEXT_KEYS, file, number)
-        text = "" if caption is None else _valid(str(caption))
-        yield _relative(_valid(str(path)), root, beside), text, number
+        caption = _pick(row, TEXT_KEYS, file, number, default="")
+        yield _relative(_valid(path), root, beside), _valid(caption), number
 
 
 def _valid(text: str) -> str:
@@ -100,10 +99,19 @@ def _exists(path: Path) -> bool:
         return False  # a name too long or with a NUL is no file's
 
 
-def _pick(row: dict, keys: tuple[str, ...], file: Path, number: int) -> object:
+def _pick(
+    row: dict, keys: tuple[str, ...], file: Path, number: int, *, default: str | None = None
+) -> str:
+    """The text under the first of the keys that a row has; ``default`` where it is null."""
     for key in keys:
         if key in row:
-            return row[key]
+            value = default if row[key] is None else row[key]
+            if not isinstance(value, str):
+                raise InputError(
+                    f"{file}: row {number} has {key} = {str(value)[:60]!r} "
+                    f"({type(value).__name__}), want one text"
+                )
+            return value
     raise InputError(
         f"{file}: row {number} has the keys {', '.join(map(str, row))}; "
         f"want one of {', '.join(keys)}"

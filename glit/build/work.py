@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, read_chunk
 from glit.build.plan import sidecars, upstream
-from glit.build.tables import read_rows, stage_table, sum_counts
+from glit.build.tables import read_rows, stage_table, sum_counts, table_file
 from glit.parquet import write_parquet
 from glit.records import Sample
 from glit.stages import FLOW, STAGES
@@ -77,17 +77,17 @@ class Work:
 
     def ingest_rows(self, chunk: Chunk) -> list[dict[str, Any]]:
         """The ingest table of a chunk, drops and duplicates included, in listing order."""
-        with self.store.local_copy(self.table("ingest", chunk)) as path:
+        with table_file(self.store, self.table("ingest", chunk)) as path:
             return pq.ParquetFile(path).read().to_pylist()
 
     def rows(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any]]:
         """A later stage's rows by sample."""
-        with self.store.local_copy(self.table(stage, chunk)) as path:
+        with table_file(self.store, self.table(stage, chunk)) as path:
             return read_rows(path)
 
     def outcomes(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any] | None]:
         """A later stage's drops by sample, None where it has a result."""
-        with self.store.local_copy(self.table(stage, chunk)) as path:
+        with table_file(self.store, self.table(stage, chunk)) as path:
             table = pq.ParquetFile(path).read(columns=["sample_id", "drop"])
         return dict(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.errors import UserError
 from glit.storage import local_folder
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def eval_command(
 
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
+    if folder is not None:
+        try:  # before anything takes long
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"-o {folder}: cannot write there ({error.strerror})") from error
     console = Console(stderr=as_json, highlight=False)
     with console.status(f"{task} on {dataset}"):
         results = evaluate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 from glit.clip import ImageFit
 from glit.errors import WeightsError
+from glit.pretrained import load_whole
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -44,13 +46,22 @@ class Preprocessing:
 
 
 def read_preprocessing(folder: Path) -> Preprocessing:
-    """A model folder's preprocessing; CLIP's published values for what is missing."""
+    """A model folder's preprocessing; CLIP's published values for what is missing.
+
+    Warns where nothing is said at all.
+    """
     alone, inside = folder / "preprocessor_config.json", folder / "processor_config.json"
     values: dict[str, Any] = {}
     if alone.is_file():
         values = json.loads(alone.read_text(encoding="utf-8"))
     elif inside.is_file():  # where newer transformers keep it
         values = json.loads(inside.read_text(encoding="utf-8")).get("image_processor") or {}
+    else:
+        warnings.warn(
+            f"{folder}: no preprocessor_config.json says how its images were prepared, so CLIP's "
+            "crop, mean and deviation are taken; figures are wrong if it was trained with others",
+            stacklevel=2,
+        )
     fit: ImageFit = "centre-crop" if values.get("do_center_crop", True) else "resize"
     return Preprocessing(
         mean=_three(values.get("image_mean") or CLIP_MEAN),
@@ -114,7 +125,8 @@ def load_clip(folder: Path) -> CLIPModel:
     """A CLIPModel in float32: its safetensors, or the pickle that glit.backends.weights let pass.
 
     Raises:
-        WeightsError: the folder holds another kind of model, or none that can be loaded.
+        WeightsError: the folder holds another kind of model, a part of one, or none that can be
+            loaded.
     """
     from transformers import AutoConfig, CLIPModel
 
@@ -125,7 +137,8 @@ def load_clip(folder: Path) -> CLIPModel:
                 f"{folder}: holds a {config.model_type!r} model, but training and evaluation "
                 "take a CLIPModel; give a CLIP checkpoint"
             )
-        return CLIPModel.from_pretrained(
+        return load_whole(
+            CLIPModel,
             folder,
             dtype=torch.float32,
             use_safetensors=any(folder.glob("*.safetensors")),

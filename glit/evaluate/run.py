@@ -16,6 +16,7 @@ from glit.evaluate.encode import load_embedder
 from glit.evaluate.report import Result
 from glit.evaluate.tasks import TASKS
 from glit.evaluate.tasks.robustness import read_false_sentences, robustness
+from glit.train.checkpoint import model_of_run
 
 
 def evaluate(
@@ -49,6 +50,13 @@ def evaluate(
     """
     if task not in TASKS:
         raise UserError(f"{task!r}: wanted one of {', '.join(TASKS)}")
+    if checkpoint not in ("best", "last"):
+        raise UserError(f"checkpoint {checkpoint!r}: wanted best or last")
+    if checkpoint == "last" and not any(model_of_run(Path(m)).checkpoint for m in models):
+        raise UserError(
+            f"--checkpoint last: {', '.join(models)} is no run of glit train; give the "
+            "run's folder, or leave that out"
+        )
     if false_sentences is not None and task != "robustness":
         raise UserError(f"--false-sentences belongs to robustness, not to {task}")
     collection = open_collection(dataset, config, kind=kind, images=images, split=split)

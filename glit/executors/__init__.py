@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, get_args
 
-from glit.errors import StoppedError
+from glit.errors import StoppedError, UserError, closest
 from glit.executors.protocols import Executor
 from glit.extras import require
 
@@ -22,6 +22,7 @@ def open_executor(name: ExecutorName, *, num_workers: int | None = None) -> Iter
         num_workers: processes of Ray; None takes what memory and cores allow.
 
     Raises:
+        UserError: there is no executor of that name.
         MissingExtraError: Ray is not installed.
         StoppedError: Ctrl-C.
     """
@@ -37,6 +38,10 @@ def open_executor(name: ExecutorName, *, num_workers: int | None = None) -> Iter
 
 
 def _make(name: ExecutorName, num_workers: int | None) -> Executor:
+    if name not in get_args(ExecutorName):
+        raise UserError(
+            f"executor {name!r}: no such executor; {closest(name, get_args(ExecutorName))}"
+        )
     if name == "local":
         from glit.executors.local import LocalExecutor
 

@@ -96,6 +96,13 @@ def write_scenes(
             f"scenes: cannot make the folder {images} ({error.strerror}); "
             "choose an output folder that can be written"
         ) from error
+    others = {path.name for path in images.iterdir() if path.suffix[1:] in _FORMATS}
+    others -= {_name(index, suffix) for index in range(num)}
+    if others:
+        raise UserError(
+            f"scenes: {images} holds {len(others)} images of other scenes (first: {min(others)}), "
+            "which have no caption or truth here; choose another folder with -o, or remove them"
+        )
     partial = out / "ground_truth.parquet.part"
     with (
         pq.ParquetWriter(partial, TRUTH_SCHEMA, compression="zstd") as truth,

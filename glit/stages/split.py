@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 
+_LANGUAGE = re.compile(r"[a-z]{2,3}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitConfig:
@@ -28,7 +31,7 @@ class SplitConfig:
     splitter: Literal["sentencex", "punkt", "dot"] = "sentencex"
     """``punkt`` is NLTK's; ``dot`` splits at every full stop, as the papers' scripts do."""
     language: str = "en"
-    """Language code for sentencex and Punkt."""
+    """Language code for sentencex and Punkt: ``en``, ``de``."""
     tokenizer: str = ""
     """Model whose tokenizer gives the token spans; empty takes the matcher's."""
     context: int = 248
@@ -37,6 +40,10 @@ class SplitConfig:
     """A sentence longer than this alone is ``truncated`` when it is embedded."""
 
     def __post_init__(self) -> None:
+        need(
+            self.splitter != "sentencex" or bool(_LANGUAGE.fullmatch(self.language)),
+            f"[split] language: found {self.language!r}, want a code such as 'en'",
+        )
         need(
             3 <= self.short_context <= self.context,
             f"[split] short_context: found {self.short_context}, want 3 to context",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,9 +151,18 @@ def read_position(checkpoint: Path) -> Position:
 
 
 def read_optimizer(checkpoint: Path) -> dict[str, Any]:
-    """Optimiser and loss scaler state of a checkpoint."""
+    """Optimiser and loss scaler state of a checkpoint.
+
+    Raises InputError for a file that is missing or damaged.
+    """
     path = checkpoint / "trainer" / "optimizer.pt"
-    return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise InputError(
+            f"{path}: missing or damaged ({type(error).__name__}), so the run cannot be resumed "
+            "from here; start a new run folder"
+        ) from error
 
 
 def write_module(checkpoint: Path, module: nn.Module) -> None:

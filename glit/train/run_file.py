@@ -82,6 +82,11 @@ def config_of(
     """
     changes = list(settings)
     if objective is not None:
+        said = overridden_tables(changes).get("train", {}).get("objective", objective)
+        if said != objective:
+            raise RecipeError(
+                f"--objective {objective} and --set train.objective={said} differ; give one"
+            )
         changes = [f"train.objective={objective}", *changes]
     if not resume:
         if recipe is None:
@@ -98,8 +103,8 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
 
     Args:
         run: the run's folder.
-        changes: keys of ``[train]`` that the user named, as plain values; ``auto`` is what the run
-            decided.
+        changes: keys of ``[train]`` that the user named, as plain values; the precision ``auto`` is
+            what the run decided.
 
     Raises:
         InputError: the run does not say how it was started.
@@ -108,7 +113,7 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
     where = f"{run / NAME} [train]"
     # written out, so that keys newer than the run stand at their defaults
     before = settings(build_dataclass(TrainConfig, _read(run)["train"], where=where))
-    changes = {key: value for key, value in changes.items() if value != "auto"}
+    changes = {k: value for k, value in changes.items() if (k, value) != ("precision", "auto")}
     refused = {
         key: value
         for key, value in changes.items()

@@ -186,3 +186,37 @@ def test_after_clean_the_refusal_says_why(scenes, built_copy):
     shutil.rmtree(built_copy / "work")
     with pytest.raises(UserError, match="work folder was cleaned"):
         run_build(scenes / "images", built_copy, captions=scenes / "captions.jsonl")
+
+
+def test_a_finished_dataset_that_lost_a_file_is_made_whole(built, built_copy, scenes):
+    lost, cut = sorted((built_copy / "data").iterdir())[:2]
+    lost.unlink()
+    run_build(scenes / "images", built_copy, captions=scenes / "captions.jsonl")
+    assert data_bytes(built_copy) == data_bytes(built)
+    cut.write_bytes(cut.read_bytes()[:-9])
+    executor = Counting()
+    arguments = {"captions": scenes / "captions.jsonl", "executor": executor}
+    run_build(scenes / "images", built_copy, **arguments)
+    assert data_bytes(built_copy) == data_bytes(built)
+    assert executor.stages == {}
+    assert list(verify(str(built_copy))) == []
+
+
+@pytest.mark.parametrize("table", ["ingest", "caption", "pair", "ledger"])
+def test_a_damaged_table_is_one_line_with_its_name(built_copy, scenes, table):
+    (built_copy / "manifest.json").unlink()
+    damaged = sorted((built_copy / "work").glob(f"{table}-*/*.parquet"))[0]
+    damaged.write_bytes(b"no parquet")
+    arguments = {"captions": scenes / "captions.jsonl"}
+    with pytest.raises(UserError, match="damaged.*; remove it and run glit build") as error:
+        run_build(scenes / "images", built_copy, **arguments)
+    assert str(damaged) in str(error.value)
+    damaged.unlink()
+    run_build(scenes / "images", built_copy, **arguments)
+    assert list(verify(str(built_copy))) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_leaves_nothing_is_refused(scenes, tmp_path, limit):
+    with pytest.raises(UserError, match=f"limit {limit}: want 1 or more"):
+        run_build(scenes / "images", tmp_path / "out", limit=limit)

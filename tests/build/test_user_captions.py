@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from building import counts, json_lines, png, run_build
 
+from glit.build.user_captions import read_captions
 from glit.dataset.verify import verify
+from glit.errors import InputError
 
 
 def test_captions_of_every_kind(scenes, tmp_path):
@@ -79,3 +81,19 @@ def test_captions_named_relative_to_their_own_file(scenes, tmp_path):
     manifest = run_build(tmp_path / "d" / "images", tmp_path / "caption=1" / "out", captions=file)
     assert counts(manifest) == (24, 24, 0, 0)
     assert list(verify(str(tmp_path / "caption=1" / "out"))) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"path": "a.png", "caption": ["A cat.", "A dog."]}, "caption = .* .list., want one text"),
+        ({"path": "a.png", "caption": 7}, "caption = '7' .int."),
+        ({"image": {"bytes": "x"}, "caption": "A cat."}, "image = .* .dict."),
+        ({"path": None, "caption": "A cat."}, "path = 'None' .NoneType."),
+    ],
+)
+def test_what_is_no_text_never_becomes_one(tmp_path, row, found):
+    file = tmp_path / "captions.jsonl"
+    file.write_text(json.dumps({"path": "b.png", "caption": None}) + "\n" + json.dumps(row))
+    with pytest.raises(InputError, match=f"captions.jsonl: row 2 has {found}"):
+        list(read_captions(file, str(tmp_path)))

@@ -37,3 +37,18 @@ def test_a_model_that_is_not_here_is_one_line(make_dataset, tmp_path, run_glit) 
     done = run_glit("eval", "retrieval", tmp_path / "nowhere", make_dataset(2))
     assert done.code == 2
     assert done.errors == f"glit: model '{tmp_path}/nowhere': no such file or folder\n"
+
+
+def test_a_checkpoint_of_what_is_no_run_is_refused(tiny_clip, make_dataset, run_glit) -> None:
+    done = run_glit("eval", "retrieval", tiny_clip, make_dataset(2), "--checkpoint", "last")
+    assert done.code == 2
+    assert done.errors.startswith(f"glit: --checkpoint last: {tiny_clip} is no run of glit train")
+
+
+def test_where_nothing_can_be_written_nothing_is_measured(tmp_path, run_glit) -> None:
+    """Neither the model nor the dataset is looked for before."""
+    (tmp_path / "file").touch()
+    for output, reason in (("file", "(a file, want a folder)"), ("file/x", "cannot write")):
+        done = run_glit("eval", "retrieval", "nowhere", "nothing", "-o", tmp_path / output)
+        assert done.code == 2 and done.errors.count("\n") == 1
+        assert reason in done.errors

@@ -64,3 +64,24 @@ def test_no_dataset_is_one_line(tmp_path, run_glit) -> None:
     assert done.code == 2
     assert done.errors == f"glit: {tmp_path}: no dataset here (no manifest.json)\n"
     assert [*tmp_path.iterdir()] == []
+
+
+def test_two_objectives_are_refused(tmp_path, run_glit) -> None:
+    done = run_glit(
+        "train", "nowhere", "-o", tmp_path / "run", "-r", "mini", "--objective", "clip",
+        "--set", "train.objective=siglip",
+    )  # fmt: skip
+    assert done.code == 2
+    assert done.errors == (
+        "glit: --objective clip and --set train.objective=siglip differ; give one\n"
+    )
+
+
+def test_a_file_is_no_run_folder(tmp_path, run_glit) -> None:
+    (tmp_path / "run").touch()
+    done = run_glit("train", "nowhere", "-o", tmp_path / "run", "-r", "mini")
+    assert done.code == 2
+    assert (
+        done.errors
+        == f"glit: {tmp_path}/run: cannot write there (a file, want a folder); choose another folder with -o\n"
+    )

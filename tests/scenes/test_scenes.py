@@ -284,3 +284,10 @@ def test_what_cannot_be(tmp_path: Path, changed: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
         write_scenes(tmp_path / "out", **{"num": 1, "seed": 1, **changed})
     assert not (tmp_path / "out").exists()
+
+
+def test_scenes_never_mix_with_others(tmp_path):
+    write_scenes(tmp_path, num=3, seed=4)
+    write_scenes(tmp_path, num=3, seed=4)
+    with pytest.raises(UserError, match=r"holds 1 images of other scenes \(first: 000002.png\)"):
+        write_scenes(tmp_path, num=2, seed=4)

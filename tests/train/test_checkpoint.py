@@ -11,7 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from glit.errors import InputError, WeightsError
-from glit.train.checkpoint import model_of_run, read_module, read_position, write_module
+from glit.train.checkpoint import (
+    model_of_run,
+    read_module,
+    read_optimizer,
+    read_position,
+    write_module,
+)
 from glit.train.config import TrainConfig
 from glit.train.loop import train
 from glit.train.objectives.siglip import ScaleAndBias
@@ -98,3 +104,10 @@ def test_a_checkpoint_of_another_objective_is_refused(tmp_path) -> None:
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no usable trainer/state.json"):
         read_position(tmp_path)
+
+
+def test_a_damaged_optimizer_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer" / "optimizer.pt").write_bytes(b"x\n")
+    with pytest.raises(InputError, match="optimizer.pt: missing or damaged"):
+        read_optimizer(tmp_path)

@@ -67,6 +67,7 @@ def test_what_may_change_changes(run) -> None:
         ({"changes": ["train.lambda_local=0.5"]}, r"train.lambda_local = 0.5 \(run: 0.2\)"),
         ({"changes": ["train.precision=bf16"]}, r"train.precision = 'bf16' \(run: 'no'\)"),
         ({"objective": "clip"}, r"train.objective = 'clip' \(run: 'fast-goal'\)"),
+        ({"objective": "auto"}, r"train.objective = 'auto' \(run: 'fast-goal'\)"),
         ({"recipe": "clip"}, r"train.objective = 'clip' \(run: 'fast-goal'\)"),
     ],
 )

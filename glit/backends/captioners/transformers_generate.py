@@ -15,6 +15,7 @@ from glit.backends.weights import Resolved
 from glit.errors import WeightsError
 from glit.extras import require
 from glit.images import Pixels
+from glit.pretrained import load_whole
 
 
 class TransformersCaptioner:
@@ -34,8 +35,8 @@ class TransformersCaptioner:
             self._processor: Any = AutoProcessor.from_pretrained(
                 str(model.path), local_files_only=True
             )
-            loaded: Any = AutoModelForImageTextToText.from_pretrained(
-                str(model.path), local_files_only=True, dtype=self._dtype
+            loaded = load_whole(
+                AutoModelForImageTextToText, model.path, local_files_only=True, dtype=self._dtype
             )
         except (OSError, ValueError, KeyError) as error:
             raise WeightsError(

@@ -18,6 +18,7 @@ from glit.errors import WeightsError
 from glit.extras import require
 from glit.geometry import Boxes
 from glit.images import Pixels
+from glit.pretrained import load_whole
 
 
 class ClipMatcher:
@@ -37,8 +38,8 @@ class ClipMatcher:
         self._device = pick_device(config.device)
         self.dtype = torch_dtype(config.precision)
         try:
-            loaded: Any = CLIPModel.from_pretrained(
-                str(model.path), local_files_only=True, dtype=self.dtype, weights_only=True
+            loaded = load_whole(
+                CLIPModel, model.path, local_files_only=True, dtype=self.dtype, weights_only=True
             )
         except (OSError, ValueError) as error:
             raise WeightsError(

@@ -17,6 +17,7 @@ from glit.backends.weights import Resolved
 from glit.errors import WeightsError
 from glit.extras import require
 from glit.images import Pixels
+from glit.pretrained import load_whole
 from glit.records import Region
 
 
@@ -40,8 +41,8 @@ class YolosDetector:
             self.processor: Any = YolosImageProcessor.from_pretrained(
                 str(model.path), local_files_only=True
             )
-            loaded: Any = YolosForObjectDetection.from_pretrained(
-                str(model.path), local_files_only=True, dtype=self._dtype
+            loaded = load_whole(
+                YolosForObjectDetection, model.path, local_files_only=True, dtype=self._dtype
             )
         except (OSError, ValueError) as error:
             raise WeightsError(

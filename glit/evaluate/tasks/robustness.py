@@ -91,7 +91,9 @@ def read_false_sentences(path: Path, number: int) -> dict[int, str]:
     """
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-        given = {int(line["image"]): str(line["sentence"]) for line in lines}
+        given = {int(line["image"]): line["sentence"] for line in lines}
+        if not all(isinstance(sentence, str) for sentence in given.values()):
+            raise ValueError("a sentence is no text")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f'{path}: wanted JSON lines {{"image": number, "sentence": text}} ({error})'

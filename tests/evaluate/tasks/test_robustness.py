@@ -16,7 +16,7 @@ from glit.evaluate.collection import (
 )
 from glit.evaluate.run import evaluate
 from glit.evaluate.tasks import robustness
-from glit.evaluate.tasks.robustness import with_false_sentences
+from glit.evaluate.tasks.robustness import read_false_sentences, with_false_sentences
 
 
 def test_a_false_sentence_in_the_middle(make_dataset) -> None:
@@ -74,3 +74,9 @@ def test_the_drop_is_of_recall_at_1_whatever_is_asked() -> None:
         names = [f"{way}@{k}" for way in ways for k in ks]
         assert list(found) == [*names, *(f"wrong_{name}" for name in names), "drop"]
         assert found["wrong_image_retrieval_recall@3"] == 1
+
+
+def test_a_false_sentence_that_is_no_text_is_refused(tmp_path) -> None:
+    (tmp_path / "false.jsonl").write_text('{"image": 0, "sentence": null}')
+    with pytest.raises(InputError, match="a sentence is no text"):
+        read_false_sentences(tmp_path / "false.jsonl", 1)

@@ -1,0 +1,32 @@
+"""Models of transformers, loaded whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from glit.errors import WeightsError
+
+
+def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
+    """``kind.from_pretrained``, where every weight of the model has to come from the files.
+
+    transformers draws those that the files lack at random and goes on; what the model answers then
+    looks like a result.
+
+    Args:
+        kind: a class of transformers.
+        folder: of the model.
+        options: of ``from_pretrained``.
+
+    Raises:
+        WeightsError: weights are missing.
+    """
+    model, loaded = kind.from_pretrained(folder, output_loading_info=True, **options)
+    missing = sorted(loaded["missing_keys"])
+    if missing:
+        raise WeightsError(
+            f"{folder}: {len(missing)} weights of a {type(model).__name__} are not in its files "
+            f"(first: {missing[0]}); download it again, or convert it to that kind"
+        )
+    return model
