@@ -80,7 +80,7 @@ def pair_again(
         manifest["recipe"]["pair"] = as_table(config)
         kept = pairing.calibration
         manifest["calibration"] = None if kept is None else kept.as_dict()
-        manifest["fingerprints"] |= _fingerprints(manifest, config)
+        manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
         (partial / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
         (partial / MANIFEST).write_bytes(to_json(manifest))
         os.replace(partial, output)
@@ -113,13 +113,11 @@ def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
     return config.make_pairing(calibration)
 
 
-def _fingerprints(manifest: dict[str, Any], config: PairConfig) -> dict[str, str]:
+def _fingerprints(manifest: dict[str, Any], config: PairConfig, pairing: Pairing) -> dict[str, str]:
     """Those that a build with these settings has."""
     found = dict(manifest["fingerprints"])
-    calibration = manifest["calibration"]
-    found["pair"] = fingerprint(
-        PairStage, config, extra={"calibration": calibration} if calibration else {}, known=found
-    )
+    extra = PairStage.identity_of(config, pairing.calibration)
+    found["pair"] = fingerprint(PairStage, config, extra=extra, known=found)
     pack = build_dataclass(PackConfig, manifest["recipe"]["pack"], where="[pack]")
     found["pack"] = fingerprint(Pack, pack, extra={}, known=found)
     return found

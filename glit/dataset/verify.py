@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -136,6 +137,7 @@ def _check_rows(
     pairing: Pairing,
     seen: dict[str, str],
 ) -> Iterator[str]:
+    own_bytes = not manifest["recipe"].get("pack", {}).get("max_side")  # else encoded anew
     with ThreadPoolExecutor(2) as pool:
         sizes = list(pool.map(_image_size, found))
     for row, size in zip(found, sizes, strict=True):
@@ -145,10 +147,16 @@ def _check_rows(
         seen[row["sample_id"]] = row["source_path"]
         if isinstance(size, str):
             yield f"{where}: {size}"
+        elif own_bytes and row["image"]["bytes"] is not None and not _is_own(row):
+            yield f"{where}: its image is not the one its sample_id names"
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
         breaches = row_breaches(row, manifest["tokenizer"], pairing)
         yield from (f"{where}: {breach}" for breach in breaches)
+
+
+def _is_own(row: dict[str, Any]) -> bool:
+    return hashlib.sha256(row["image"]["bytes"]).hexdigest() == row["sample_id"]
 
 
 def _image_size(row: dict[str, Any]) -> tuple[int, int] | str | None:

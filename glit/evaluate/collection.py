@@ -61,7 +61,7 @@ class Collection(Protocol):
         ...
 
 
-_COLUMNS = ("source_path", "caption", "width", "height", *COLUMNS)
+_COLUMNS = ("sample_id", "source_path", "caption", "width", "height", *COLUMNS)
 
 
 class DatasetCollection:

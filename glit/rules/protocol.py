@@ -29,7 +29,8 @@ class Values:
 class Rule(Protocol):
     """Values pairs of sentences and regions.
 
-    The same scores give the same values on every machine: no randomness, no clock, no model.
+    The same scores give the same values on every machine: no randomness, no clock, no model. A
+    rule whose code comes to answer differently gets a class attribute ``version`` (1 without one).
     """
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:

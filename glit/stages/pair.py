@@ -122,7 +122,16 @@ class PairStage(Stage):
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
         """See :class:`Step`."""
-        return {} if plan.calibration is None else {"calibration": plan.calibration.as_dict()}
+        return cls.identity_of(plan.config(PairConfig), plan.calibration)
+
+    @classmethod
+    def identity_of(cls, config: PairConfig, calibration: Calibration | None) -> Mapping[str, Any]:
+        """What decides the pairs beside the table: the calibration, the version of the rule."""
+        version = getattr(type(config.make_rule()), "version", 1)
+        return {
+            **({} if calibration is None else {"calibration": calibration.as_dict()}),
+            **({} if version == 1 else {"rule_version": version}),
+        }
 
     @classmethod
     def open(cls, plan: Plan) -> PairStage:
