@@ -21,6 +21,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -115,6 +116,8 @@ def pretend_cuda() -> Iterator[None]:
             "device_count": 1,
             "set_device": None,
             "get_device_capability": (9, 0),
+            "get_device_properties": SimpleNamespace(name="pretended", total_memory=1 << 34),
+            "synchronize": None,
         }.items():
             stack.enter_context(mock.patch(f"torch.cuda.{name}", lambda *_, _a=answer, **__: _a))
         for name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
@@ -188,7 +191,7 @@ class _Factories(TorchDispatchMode):
         return super().__exit__(*error)
 
 
-_MOVES = {"copy_", "_to_copy", "to", "set_", "lift", "lift_fresh", "swap_"}
+_MOVES = {"copy_", "_to_copy", "to", "set_", "lift", "lift_fresh", "type_as"}
 _INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 _WAITS = {
     "_local_scalar_dense", "nonzero", "masked_select", "unique_consecutive", "unique_dim", "_unique2",
@@ -250,6 +253,8 @@ def _on_cpu(func, args, kwargs):
             asked, args[index] = torch.device(args[index]).type, torch.device("cpu")
         elif kwargs.get("device") is not None:
             asked, kwargs["device"] = torch.device(kwargs["device"]).type, torch.device("cpu")
+    if func is aten.type_as.default:
+        asked = args[1].device.type
     asked = "cuda" if asked == "meta" else asked
     if kwargs.get("pin_memory"):
         kwargs["pin_memory"] = False
