@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from glit.errors import RunError
+from glit.executors import local
 from glit.executors.local import LocalExecutor
 from glit.executors.protocols import Tally
 from glit.gpu_errors import is_out_of_memory, ruins_process
@@ -169,3 +171,16 @@ def test_in_one_process_the_run_ends_in_one_line_that_says_how_to_go_on():
     )
     with pytest.raises(KeyError):
         LocalExecutor().run(Failing(KeyError("ours")), [1], lambda *_: None)
+
+
+def test_putting_back_what_a_lost_gpu_holds_may_fail_as_well(monkeypatch):
+    @contextlib.contextmanager
+    def borrowed():
+        try:
+            yield
+        finally:
+            raise torch.AcceleratorError(ILLEGAL)
+
+    monkeypatch.setattr(local, "borrowed_process", borrowed)
+    with pytest.raises(RunError, match="the GPU failed"):
+        LocalExecutor().run(Failing(RuntimeError(ILLEGAL)), [1], lambda *_: None)

@@ -25,7 +25,8 @@ class LocalExecutor:
         """See :class:`glit.executors.protocols.Executor`."""
         if not units:
             return
-        with borrowed_process(), _one_line_where_the_gpu_fails(task.name):
+        # outside: to put back what a GPU holds fails as well
+        with _one_line_where_the_gpu_fails(task.name), borrowed_process():
             worker = task.open()
             for unit in units:
                 on_done(unit, worker.run(unit, ()))
