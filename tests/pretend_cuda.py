@@ -118,25 +118,19 @@ def pretend_cuda() -> Iterator[None]:
             "get_device_capability": (9, 0),
             "get_device_properties": SimpleNamespace(name="pretended", total_memory=1 << 34),
             "synchronize": None,
+            "get_rng_state": torch.zeros(16, dtype=torch.uint8),  # the CPU's generator draws
+            "set_rng_state": None,
+            "manual_seed_all": None,
         }.items():
             stack.enter_context(mock.patch(f"torch.cuda.{name}", lambda *_, _a=answer, **__: _a))
         for name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
             if hasattr(torch.optim.Optimizer, name):
                 patch = mock.patch.object(torch.optim.Optimizer, name, lambda _: None)
                 stack.enter_context(patch)
-        # nobody has CUDA's random states here; seeds of the CPU's generator do
-        stack.enter_context(mock.patch("torch.cuda.manual_seed_all", lambda *_: None))
-        stack.enter_context(mock.patch("glit.callers_process.kept_random_states", _kept_states))
         torch.__future__.set_swap_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)
         stack.enter_context(_Factories())
         stack.enter_context(_CallsOfPython())
-        yield
-
-
-@contextlib.contextmanager
-def _kept_states() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
         yield
 
 
@@ -310,7 +304,7 @@ def _written(func, args, kwargs) -> list[Any]:
 
 
 def _count(name, args, kwargs, asked) -> None:
-    waits = name in _WAITS or asked == "cpu"
+    waits = name in _WAITS or (asked == "cpu" and name in _MOVES)
     if name == "copy_":
         waits = isinstance(args[1], OnCuda) and not isinstance(args[0], OnCuda)
     if name in _INDEXES:
