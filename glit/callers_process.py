@@ -11,17 +11,23 @@ import numpy as np
 
 @contextlib.contextmanager
 def kept_random_states() -> Iterator[None]:
-    """Random states of Python, NumPy and torch are afterwards as they were."""
+    """Random states of Python, NumPy and torch are afterwards as they were.
+
+    A GPU that nobody uses is not started for it: that takes seconds and half a gigabyte of the
+    GPU's memory, in every worker.
+    """
     import torch
 
     python, legacy = random.getstate(), np.random.get_state()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        try:
+    started = torch.cuda.is_initialized()
+    try:
+        with torch.random.fork_rng(devices=[torch.cuda.current_device()] if started else []):
             yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(legacy)
+        if torch.cuda.is_initialized() and not started:
+            torch.cuda.manual_seed_all(torch.initial_seed())  # as when it starts after this
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from glit.gpu_errors import ruins_process
+
 _TOLERANCE = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 """Largest difference of two numbers, as a share of the largest number of the plain path."""
 
@@ -60,7 +62,9 @@ def agrees(
             wanted = plain()
             comparable = all(bool(each.isfinite().all()) for each in wanted)
             fault = _difference(fast(), wanted) if comparable else "cannot be checked (NaN)"
-    except Exception as error:  # noqa: BLE001 - changed internals may raise anything
+    except Exception as error:
+        if ruins_process(error):
+            raise
         fault = f"fails ({type(error).__name__}: {' '.join(str(error).split())})"
     if fault:
         warnings.warn(

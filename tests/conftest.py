@@ -12,6 +12,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
+import cpu_only
 import pytest
 from building import run_build
 from factories.random_dataset import WORDS, DatasetShape, write_random_dataset
@@ -38,6 +39,12 @@ def one_thread():
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_accelerators():
+    with cpu_only.no_accelerators():
+        yield
 
 
 @pytest.fixture

@@ -94,3 +94,8 @@ def test_modules_come_back_whatever_happens():
     assert list(layers) == [first, second]
     swap([(layers, "0", second)])
     assert list(layers) == [second, second]
+
+
+def test_a_gpu_that_failed_is_no_verdict_on_a_fast_path():
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        check(RuntimeError("CUDA error: an illegal memory access was encountered"))

@@ -12,13 +12,17 @@ from glit.extras import require
 
 def best_device() -> str:
     """The fastest device of this process: ``cuda``, Apple's ``mps``, else ``cpu``."""
+    return next(iter(accelerators()), "cpu")
+
+
+def accelerators() -> list[str]:
+    """The devices that this process has beside its processor, fastest first."""
     if importlib.util.find_spec("torch") is None:
-        return "cpu"
+        return []
     import torch
 
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return [name for name, here in found.items() if here]
 
 
 def pick_device(wanted: str) -> Any:

@@ -66,9 +66,9 @@ def train_command(
 
 def _default_recipe(console: Console) -> str:
     """The papers' settings where a GPU is at hand, else the mini model, which it says."""
-    import torch
+    from glit.backends.device import best_device
 
-    if torch.cuda.is_available():
+    if best_device() == "cuda":
         return "fast-goal"
     console.print("no GPU and no recipe given: using the recipe 'mini' (its embedded CLIP)")
     return "mini"

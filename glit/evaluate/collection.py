@@ -76,7 +76,9 @@ class DatasetCollection:
         self._pairs: list[tuple[LocalPair, ...]] = []
         self._sizes: list[tuple[int, int]] = []
         self._places: list[tuple[int, int]] = []
-        self._groups = RowGroupCache(dataset, capacity=4, columns=("image", "source_path"))
+        self._groups = RowGroupCache(
+            dataset, capacity=4, columns=("sample_id", "image", "source_path")
+        )
         for number in range(len(dataset.places)):
             group = dataset.row_group(number, columns=_COLUMNS)
             for row in range(len(group)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from glit.backends.device import best_device
 from glit.errors import GlitError, RunError
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Tally, Task, Worker
+from glit.gpu_errors import ruins_process
 
 _IN_FLIGHT = 2  # units given to an actor: one runs, one waits
 _START_FAILURES = 3
@@ -40,7 +42,8 @@ class _Failure:
 
 
 class _Actor:
-    """A worker process. Errors come back as values, so that only a death is an exception."""
+    """A worker process. Errors come back as values, so that only a death is an exception; a process
+    whose GPU has failed dies, and a fresh one takes its unit."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -74,6 +77,11 @@ def _guarded(call: Callable[[], Any]) -> Any:
         return call()
     except GlitError as error:
         return _Failure(str(error), error.exit_code)
+    except Exception as error:
+        if ruins_process(error):
+            traceback.print_exc()  # to the worker's log: the driver learns of the death alone
+            os._exit(1)
+        raise
 
 
 @dataclass(eq=False)

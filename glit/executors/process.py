@@ -33,9 +33,9 @@ def borrowed_process() -> Iterator[None]:
     try:
         yield
     finally:
-        undo.close()
         os.environ.clear()
         os.environ.update(environment)
+        undo.close()
 
 
 def _one_quiet_thread() -> contextlib.ExitStack:

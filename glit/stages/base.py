@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from glit.backends.base import Backend
 from glit.errors import GlitError
+from glit.gpu_errors import free_memory, is_out_of_memory, ruins_process
 from glit.records import Drop, Sample
 from glit.schema import Columns
 from glit.stages.image_source import ImageSource
@@ -105,19 +106,27 @@ def isolate(
     """``run(items)``; when it raises, halves of it, down to single items that become drops.
 
     One bad sample therefore never takes its batch with it, and a batch too large for the
-    device's memory is done in smaller ones. glit's own errors pass through: they concern the
-    run, not a sample.
+    device's memory is done in smaller ones. Two kinds pass through, because they concern the run
+    and no sample: glit's own errors, and those after which the process cannot use its GPU.
     """
     if not items:
         return []
     try:
-        results = list(run(items))
+        results: list[Out | Drop] = list(run(items))
     except GlitError:
         raise
-    except Exception as error:  # noqa: BLE001 - any failure of a model becomes drops with a reason
-        if len(items) == 1:
-            return [Drop(reason=reason, message=f"{type(error).__name__}: {error}")]
-        half = len(items) // 2
-        return isolate(items[:half], run, reason=reason) + isolate(items[half:], run, reason=reason)
-    assert len(results) == len(items), f"{len(results)} results for {len(items)} items"
-    return list(results)
+    except Exception as error:
+        if ruins_process(error):
+            raise
+        drop = Drop(reason=reason, message=f"{type(error).__name__}: {error}")
+        short_of_memory = is_out_of_memory(error)
+    else:
+        assert len(results) == len(items), f"{len(results)} results for {len(items)} items"
+        return results
+    # only here has the error let go of the tensors of the attempt that failed
+    if short_of_memory:
+        free_memory()
+    if len(items) == 1:
+        return [drop]
+    half = len(items) // 2
+    return isolate(items[:half], run, reason=reason) + isolate(items[half:], run, reason=reason)

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from glit.backends.device import best_device
 from glit.errors import RunError
 from glit.extras import require
 from glit.train.checkpoint import Checkpoints, read_position
@@ -30,8 +31,6 @@ def train_on_ray(
         RunError: a worker failed; the last checkpoint stays.
     """
     require("ray", needed_for="--ray-workers")
-    import torch
-
     from glit.executors.ray_train import run_processes
 
     settings = {
@@ -45,7 +44,7 @@ def train_on_ray(
             _worker,
             settings,
             num_workers=num_workers,
-            use_gpu=torch.cuda.is_available(),
+            use_gpu=best_device() == "cuda",
             folder=str(run.resolve()),
         )
     except RunError as error:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 Report = Callable[[dict[str, float | int | str]], None]
 """Called on the first process with every line of metrics."""
+
+
+_MOST_UNSEEN = 256
+"""Losses and gradient norms that nobody has looked at, if lines of metrics are far apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,7 @@ class _Run:
         accelerator.init_trackers("glit", config=flat_config(config))
         self.saved_step = self.position.step if checkpoint else -1
         self.last_loss = math.nan
+        self.unseen: list[tuple[str, torch.Tensor, Position]] = []
         self.clock, self.samples, self.steps = time.perf_counter(), 0, 0
 
     def train(self, interrupted: threading.Event) -> TrainResult:
@@ -226,9 +231,7 @@ class _Run:
                 scale=1 / len(group),
                 last=index == len(group) - 1,
             )
-            self._check_finite("loss", metrics["loss"])
-            self.last_loss = float(metrics["loss"])
-            self.position = replace(self.position, loss_sum=self.position.loss_sum + self.last_loss)
+            self.unseen.append(("loss", metrics["loss"], self.position))
             self.samples += sum(int(part.valid_B.sum()) for part in parts) * num_ranks()
         metrics["grad_norm"] = self._clip_gradients()
         self.optimizer.step()
@@ -237,6 +240,8 @@ class _Run:
         self.steps += 1
         if (step + 1) % config.log_every == 0 or step + 1 == self.total_steps:
             self._log(metrics, rate)
+        elif len(self.unseen) >= _MOST_UNSEEN:
+            self._look()
 
     def _clip_gradients(self) -> torch.Tensor:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
@@ -247,17 +252,33 @@ class _Run:
             self.accelerator.unscale_gradients()  # fp16's are multiplied by its loss scale
             norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if self.config.precision != "fp16":  # fp16's loss scaler skips overflowed steps itself
-            self._check_finite("gradient", norm)
+            self.unseen.append(("gradient", norm, self.position))
         return norm
 
-    def _check_finite(self, what: str, value: torch.Tensor) -> None:
-        if bool(torch.isfinite(value)):
+    def _look(self) -> None:
+        """See the losses and gradient norms since the last look, in one copy from the device.
+
+        Python would wait for the device at every step otherwise. Steps may be taken meanwhile with
+        numbers that are not finite; they are never logged or saved, for both look first.
+        """
+        unseen, self.unseen = self.unseen, []
+        if not unseen:
             return
-        position = self.position
+        values = numbers([value for _, value, _ in unseen])
+        for (what, _, position), value in zip(unseen, values, strict=True):
+            self._check_finite(what, value, position)
+            if what == "loss":
+                self.last_loss = value
+                total = self.position.loss_sum + value
+                self.position = replace(self.position, loss_sum=total)
+
+    def _check_finite(self, what: str, value: float, position: Position) -> None:
+        if math.isfinite(value):
+            return
         last = self.checkpoints.last()
         kept = f"the last good checkpoint is {last}" if last else "no checkpoint was written yet"
         raise RunError(
-            f"training stopped: the {what} became {float(value)} at step {position.step + 1} "
+            f"training stopped: the {what} became {value} at step {position.step + 1} "
             f"(epoch {position.epoch + 1}, batch {position.batch + 1} of {len(self.loader)}); "
             f"{kept}: lower train.lr or set train.max_grad_norm, then go on with --resume"
         )
@@ -269,6 +290,7 @@ class _Run:
 
     def _end_epoch(self, epoch: int) -> None:
         """Move to the next epoch; its mean loss decides which checkpoint is the best."""
+        self._look()
         mean_loss = self.position.loss_sum / len(self.loader)
         best = self.position.best
         is_best = best is None or -mean_loss > best
@@ -282,6 +304,7 @@ class _Run:
         self._save(is_best=is_best)
 
     def _save(self, *, is_best: bool = False) -> None:
+        self._look()
         self.accelerator.wait_for_everyone()
         self.saved_step = self.position.step
         if not self.accelerator.is_main_process:
@@ -299,13 +322,15 @@ class _Run:
         )
 
     def _log(self, metrics: dict[str, torch.Tensor], rate: float) -> None:
+        self._look()
+        values = numbers(list(metrics.values()))
         now = time.perf_counter()
         line: dict[str, float | int | str] = {
             "step": self.position.step + 1,
             "total_steps": self.total_steps,
             "epoch": self.position.epoch + 1,
             "lr": rate,
-            **{name: float(value) for name, value in metrics.items()},
+            **dict(zip(metrics, values, strict=True)),
             "samples_per_s": self.samples / max(now - self.clock, 1e-9),
             "steps_per_s": self.steps / max(now - self.clock, 1e-9),
         }
@@ -324,6 +349,13 @@ class _Run:
             return flag
         flags = self.accelerator.gather(torch.tensor([flag], device=self.accelerator.device))
         return bool(torch.as_tensor(flags).any())
+
+
+def numbers(scalars: Sequence[torch.Tensor]) -> list[float]:
+    """The values of one or more tensors of one element each, in one copy from the first one's
+    device."""
+    device = scalars[0].device
+    return torch.stack([each.detach().float().reshape(()).to(device) for each in scalars]).tolist()
 
 
 def total_steps(config: TrainConfig, num_batches: int) -> int:

@@ -1,5 +1,8 @@
 """The two losses every objective is made of: symmetric contrastive, and token similarity (TSL).
 
+Samples that do not count are weighed with zero and not left out of the tensors: how many are left
+would be a shape, for which Python waits for the GPU.
+
 Shapes: N samples in the global batch, D embedding width. Embeddings are projected and
 L2-normalised, so a dot product is a cosine.
 """
@@ -11,16 +14,20 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+_NO_TARGET = -100
+
 
 def contrastive(
     image_ND: Float[Tensor, "n d"],
     text_ND: Float[Tensor, "n d"],
     logit_scale: Float[Tensor, ""],
+    valid_N: Bool[Tensor, " n"] | None = None,
 ) -> Float[Tensor, ""]:
     """CLIP's symmetric cross-entropy over the N x N similarity matrix (FAST-GOAL Eq. 12 and 13).
 
-    ``logit_scale`` is the factor itself (already exponentiated). Pair i is (image i, text i).
-    With N = 0 the loss is zero and still tied to its inputs, so that backward works.
+    ``logit_scale`` is the factor itself (already exponentiated). Pair i is (image i, text i); it is
+    a row and a column of the matrix where ``valid_N`` says so, everywhere if it is None.
+    Without any pair the loss is zero and still tied to its inputs, so that backward works.
 
     Worked case: two orthogonal pairs at scale 1 give ``ln(1 + e^-1)`` = 0.3133.
     """
@@ -28,7 +35,17 @@ def contrastive(
         return (image_ND.sum() + text_ND.sum()) * logit_scale
     logits_NN = logit_scale * image_ND @ text_ND.T
     target_N = torch.arange(logits_NN.shape[0], device=logits_NN.device)
-    return (F.cross_entropy(logits_NN, target_N) + F.cross_entropy(logits_NN.T, target_N)) / 2
+    if valid_N is None:
+        return (F.cross_entropy(logits_NN, target_N) + F.cross_entropy(logits_NN.T, target_N)) / 2
+    target_N = target_N.masked_fill(~valid_N, _NO_TARGET)
+    lowest = torch.finfo(logits_NN.dtype).min
+
+    def error(rows_NN: Tensor) -> Tensor:
+        rows_NN = rows_NN.masked_fill(~valid_N, lowest)
+        return F.cross_entropy(rows_NN, target_N, ignore_index=_NO_TARGET, reduction="sum")
+
+    number = valid_N.sum().clamp_min(1)
+    return (error(logits_NN) / number + error(logits_NN.T) / number) / 2
 
 
 def tsl_diagonal(
@@ -39,7 +56,8 @@ def tsl_diagonal(
     """Mean of (1 - cosine)^2 between pooled tokens and the local embedding of the same pair.
 
     This is what the code published with GOAL optimises for Eq. 14: only the diagonal of the
-    similarity matrix is pulled to one. ``weight_N`` makes it a weighted mean.
+    similarity matrix is pulled to one. ``weight_N`` makes it a weighted mean, zero where all
+    weights are.
     """
     if pooled_ND.shape[0] == 0:
         return pooled_ND.sum() + local_ND.sum()
@@ -53,16 +71,24 @@ def tsl_diagonal(
 def tsl_full(
     pooled_ND: Float[Tensor, "n d"],
     local_ND: Float[Tensor, "n d"],
+    weight_N: Float[Tensor, " n"] | None = None,
 ) -> Float[Tensor, ""]:
     """Mean squared difference between the N x N cosine matrix and the identity (Eq. 14 as read).
 
     The paper calls its target "a matrix with ones on its diagonal entries": diagonal to one and
-    everything else to zero. The mean is over all N^2 entries.
+    everything else to zero. The mean is over all N^2 entries, or weighted by the product of their
+    row's and their column's weight.
     """
     if pooled_ND.shape[0] == 0:
         return pooled_ND.sum() + local_ND.sum()
     cosine_NN = pooled_ND @ local_ND.T
-    return (cosine_NN - torch.eye(len(cosine_NN), device=cosine_NN.device)).square().mean()
+    error_NN = (cosine_NN - torch.eye(len(cosine_NN), device=cosine_NN.device)).square()
+    if weight_N is None:
+        return error_NN.mean()
+    weight_NN = weight_N[:, None] * weight_N
+    return (weight_NN * error_NN).sum() / weight_NN.sum().clamp_min(
+        torch.finfo(error_NN.dtype).tiny
+    )
 
 
 def mean_cosine(

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from process_settings import tf32_settings
 from segment_anything import SamAutomaticMaskGenerator
 
 from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
 from glit.backends.sam.decoder import PointDecoder
-from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode
+from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode, no_tf32_convolutions
 from glit.backends.sam.model import PRESETS, SamConfig, build_sam, load_sam
 from glit.backends.weights import resolve
 from glit.geometry import iou
@@ -172,6 +173,50 @@ def test_float32_convolutions_are_not_shortened_on_a_gpu(segmenter, pictures, ex
     hook.remove()
     assert seen == [allowed]
     assert torch.backends.cudnn.allow_tf32
+
+
+def older_off():
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def newer_on():
+    torch.backends.fp32_precision = "tf32"
+
+
+def newer_off():
+    torch.backends.fp32_precision = "ieee"
+
+
+def newer_for_convolutions():
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+
+
+@pytest.fixture
+def default_tf32():
+    """Torch's own settings before and after."""
+    wanted = tf32_settings()
+    yield
+    torch.backends.fp32_precision = "none"
+    torch.backends.cudnn.conv.fp32_precision = "tf32"
+    torch.backends.cudnn.rnn.fp32_precision = "tf32"
+    torch.backends.cudnn.allow_tf32 = True
+    assert tf32_settings() == wanted
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [(), (older_off,), (newer_on,), (newer_off,), (newer_for_convolutions,), (newer_on, older_off)],
+    ids=lambda settings: " and ".join(each.__name__ for each in settings) or "torch's own",
+)
+def test_a_callers_settings_for_float32_are_kept_whichever_kind_they_are_of(settings, default_tf32):
+    for setting in settings:
+        setting()
+    before = tf32_settings()
+    with no_tf32_convolutions():
+        assert torch.backends.cudnn.conv.fp32_precision == "ieee"
+        if before["cudnn.allow_tf32"] != "unreadable":
+            assert not torch.backends.cudnn.allow_tf32
+    assert tf32_settings() == before
 
 
 def test_an_image_without_masks_has_none(segmenter, pictures):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from pretend_cuda import NotOnCuda, pretend_cuda
 
+from glit.backends.matchers import crops
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import CropSpec, cut_crops, whole_pixel_boxes
 from glit.backends.weights import resolve
@@ -106,3 +108,43 @@ def test_thin_and_tiny_boxes_have_an_embedding(matcher):
     boxes = np.array([[0, 0, 10, 4000], [3.2, 7.7, 3.3, 7.8], [11.5, 3999.5, 12, 4000]])
     (embedded,) = matcher.embed_regions([image], [boxes])
     assert embedded.shape[0] == 3 and np.isfinite(embedded).all()
+
+
+def grey_levels(crops, spec):
+    return crops.cpu() * torch.tensor(spec.std).view(3, 1, 1) * 255
+
+
+@pytest.mark.parametrize("limit", [0.5, 2, 40])
+def test_crops_on_a_gpu_are_nearly_those_of_the_cpu(photos, monkeypatch, limit):
+    """Whether resized on the GPU or, as very large ones are, on the CPU: to one level of grey, and
+    to a few at hard edges, where whole grey levels are cut off between rows and columns."""
+    spec = CropSpec(side=48, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+    boxes = boxes_for(photos[0])
+    plain = grey_levels(cut_crops(photos[0], boxes, spec, device="cpu"), spec)
+    with pretend_cuda():
+        in_one_step = grey_levels(cut_crops(photos[0], boxes, spec, device="cuda"), spec)
+        monkeypatch.setattr(crops, "MAX_SHRINKING", limit)
+        limited = grey_levels(cut_crops(photos[0], boxes, spec, device="cuda"), spec)
+    for found, wanted in [(in_one_step, plain), (limited, in_one_step)]:
+        apart = (found - wanted).abs()
+        assert apart.max() < 5 and (apart > 1.01).float().mean() < 0.005
+    large = [
+        min(x1 - x0, y1 - y0) > limit * 48 for x0, y0, x1, y1 in whole_pixel_boxes(photos[0], boxes)
+    ]
+    assert any(large) is (limit < 40)
+    for crop, once, cpu, shrunk in zip(limited, in_one_step, plain, large, strict=True):
+        assert torch.equal(crop, cpu if shrunk else once)
+
+
+def test_an_image_larger_than_cudas_kernel_takes(monkeypatch):
+    image = np.random.default_rng(0).integers(0, 255, (800, 820, 3), np.uint8)
+    spec = CropSpec(side=16, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+    whole = np.array([[0.0, 0.0, 820.0, 800.0]])
+    with pretend_cuda():
+        assert torch.equal(
+            cut_crops(image, whole, spec, device="cuda").cpu(),
+            cut_crops(image, whole, spec, device="cpu"),
+        )
+        monkeypatch.setattr(crops, "MAX_SHRINKING", 1000)
+        with pytest.raises(NotOnCuda, match="interpolation parameters"):
+            cut_crops(image, whole, spec, device="cuda")

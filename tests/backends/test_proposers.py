@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
 import torch
+from pretend_cuda import pretend_cuda
 
 from glit.backends.proposers import PROPOSERS
 from glit.backends.weights import resolve
@@ -138,6 +140,24 @@ def test_yolo_boxes_are_ultralytics_own_and_do_not_know_their_batch(yolo_checkpo
         assert len(regions) == len(boxes) > 0
         assert np.allclose([r.box.xyxy for r in regions], boxes, atol=0.02)
         assert all(r.source == "yolo" for r in regions)
+
+
+def test_yolo_on_a_pretended_gpu(yolo_checkpoint):
+    pictures = [
+        np.random.default_rng(seed).integers(0, 255, (96, 128, 3), np.uint8) for seed in range(3)
+    ]
+
+    def found(device):
+        config = ProposeConfig(
+            backend="yolo", allow_pickle=True, score_threshold=1e-7, device=device, max_regions=20
+        )
+        return PROPOSERS["yolo"].make(config, resolve(str(yolo_checkpoint))).detect(pictures)
+
+    wanted = found("cpu")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    with pretend_cuda():
+        assert found("cuda") == wanted and len(wanted[0]) > 0
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == visible
 
 
 def test_a_wrong_folder_is_one_clear_error():

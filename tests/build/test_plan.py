@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import cpu_only
 import pytest
+import torch
+from accelerate import Accelerator
 from building import run_build
 
 from glit.backends import base
@@ -12,11 +18,13 @@ from glit.backends.device import torch_dtype
 from glit.backends.matchers import clip
 from glit.backends.proposers import yolos
 from glit.backends.weights import Resolved, manifest
+from glit.build import run
 from glit.build.plan import make_plan
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.executors.local import LocalExecutor
 from glit.recipe import load_recipe
 from glit.resources import mini_model
+from tools import golden
 
 
 def folder(recipe: str, *overrides: str, device: str) -> str:
@@ -132,6 +140,33 @@ def test_a_worker_without_the_planned_device_stops_the_build(scenes, tmp_path, m
         )  # fmt: skip
     assert not [*(tmp_path / "out").glob("work/propose-*/*.parquet")]
     assert [*(tmp_path / "out").glob("work/split-*/*.parquet")]
+
+
+def test_on_a_machine_with_a_gpu_these_tests_still_build_on_the_cpu(monkeypatch):
+    """Or what they compare with results of a CPU would be bfloat16's."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    device = LocalExecutor().device
+    plan = make_plan(load_recipe("mini", overrides=["caption.backend=sidecar"]), device=device)
+    decided = [plan.configs[name] for name in ("propose", "score")]
+    assert [(c.device, c.precision) for c in decided] == [("cpu", "float32")] * 2
+    assert Accelerator().device.type == "cpu"
+    started = subprocess.run(
+        [sys.executable, "-c", "import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert started.stdout.strip() == "''"
+
+
+def test_the_goldens_are_made_on_the_cpu(scenes, monkeypatch):
+    with cpu_only.as_it_is():
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        plans = []
+        monkeypatch.setattr(run, "run_stages", lambda work, *_: plans.append(work.plan) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            golden.make_rows(scenes)
+    decided = [plans[0].configs[name] for name in ("propose", "score")]
+    assert [(c.device, c.precision) for c in decided] == [("cpu", "float32")] * 2
 
 
 # -- models that are not here, or are not what a backend loads -------------------------------------

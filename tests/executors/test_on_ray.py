@@ -48,6 +48,8 @@ class KillerTask:
     once: bool = False
     """Whether a death happens only the first time."""
     failure: str = ""
+    gpu_error: bool = False
+    """Killers are not killed, but raise what a GPU raises that no process recovers from."""
     name: str = "killer"
     uses_gpu: bool = True
     keeps_process: bool = True
@@ -68,6 +70,8 @@ class KillerWorker:
                 marker = Path(self.task.folder) / f"died-{unit.index}-{sample}"
                 if not (self.task.once and marker.exists()):
                     marker.touch()
+                    if self.task.gpu_error:
+                        raise RuntimeError("CUDA error: device-side assert triggered")
                     os.kill(os.getpid(), signal.SIGKILL)
         if self.task.together and len(samples) > self.task.together:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -111,6 +115,15 @@ def test_killing_samples_are_found_and_left_out(executor, tmp_path):
     assert (written["unit-1"], written["unit-4"]) == ("[0, 6]", "[3]")
     assert done[1].drops == {"worker_crash": 2}
     assert [written[f"unit-{i}"] for i in (0, 2, 3, 5)] == ["[]"] * 4
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_process_whose_gpu_failed_is_replaced(executor, tmp_path, once):
+    """Its unit is done by a fresh one; only a sample that ruins that one too is left out."""
+    task = KillerTask(str(tmp_path), killers=((2, 5),), once=once, gpu_error=True)
+    done, written = go(executor, task)
+    assert sorted(done) == list(range(6))
+    assert written["unit-2"] == ("[]" if once else "[5]")
 
 
 def test_a_unit_too_large_as_a_whole_is_one_clear_error(executor, tmp_path):

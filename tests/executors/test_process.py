@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 from building import json_lines
 
+from glit.callers_process import kept_random_states
 from glit.executors import process
 
 TRIM, MMAP = -1, -3  # malloc.h
@@ -105,3 +107,24 @@ def test_malloc_is_left_alone_in_a_borrowed_process(monkeypatch):
     monkeypatch.setattr(process, "keep_freed_memory", lambda: pytest.fail("malloc was changed"))
     with process.borrowed_process():
         pass
+
+
+def test_a_gpu_is_not_started_to_keep_its_random_state(monkeypatch):
+    """Workers without a GPU of their own see all of the machine's."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("the GPU was started"))
+    with kept_random_states():
+        pass
+
+
+def test_a_gpu_started_within_has_the_callers_seed_afterwards(monkeypatch):
+    started, seeds = [], []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: bool(started))
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        seeds.clear()
+        with kept_random_states():
+            torch.manual_seed(7)
+            started.append(True)
+    assert seeds == [7, 5]

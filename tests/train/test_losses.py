@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from glit.train.losses import contrastive, mean_cosine, tsl_diagonal, tsl_full
+from glit.train.objectives.siglip import sigmoid_loss
 
 ONE = torch.tensor(1.0)
 
@@ -67,6 +68,31 @@ def test_mean_cosine_of_the_valid_rows() -> None:
     valid = torch.tensor([True, False])
     assert mean_cosine(unit(60, 10), unit(0, 90), valid).item() == pytest.approx(0.5)
     assert mean_cosine(unit(60), unit(0), torch.tensor([False])).item() == 0
+
+
+@pytest.mark.parametrize("chosen", [[], [2], [0, 3], [0, 1, 2, 3, 4]])
+@pytest.mark.parametrize("name", ["contrastive", "sigmoid", "diagonal", "full"])
+def test_to_weigh_with_zero_is_to_leave_out(name: str, chosen: list[int]) -> None:
+    """The loss and its gradients; those of what does not count are zero."""
+    losses = {
+        "contrastive": lambda a, b, valid: contrastive(a, b, ONE * 7, valid),
+        "sigmoid": lambda a, b, valid: sigmoid_loss(a, b, ONE * 7, -ONE, valid),
+        "diagonal": lambda a, b, valid: tsl_diagonal(
+            a, b, None if valid is None else valid.double()
+        ),
+        "full": lambda a, b, valid: tsl_full(a, b, None if valid is None else valid.double()),
+    }
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(2, 5, 4, dtype=torch.float64, generator=generator)
+    weighed, left = rows.clone().requires_grad_(), rows.clone().requires_grad_()
+    valid = torch.zeros(5, dtype=torch.bool)
+    valid[chosen] = True
+    found = losses[name](*weighed, valid)
+    wanted = losses[name](left[0, chosen], left[1, chosen], None)
+    torch.testing.assert_close(found, wanted)
+    found.backward()
+    wanted.backward()
+    torch.testing.assert_close(weighed.grad, left.grad)
 
 
 @pytest.mark.parametrize("loss", [tsl_diagonal, tsl_full])

@@ -16,6 +16,10 @@ from glit.images import Pixels
 
 MAX_ASPECT = 16
 """Longest crop that is resized, as a multiple of its shorter side; see :func:`_middle`."""
+MAX_SHRINKING = 40
+"""How many times its size a crop is shrunk on another device than a CPU. CUDA's kernel keeps its
+weights in 48 KiB and refuses more than about 47 times: a crop of 10,500 pixels at an input of 224,
+one of 3,000 at an input of 64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,8 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     """All crops of one image as the encoder's input.
 
     On a CPU crops are resized as uint8, for which torch has a vectorised kernel; on other devices
-    as float32, then rounded to whole grey levels.
+    as float32, then rounded to whole grey levels. Those that are shrunk very much are resized on
+    the CPU in any case (:data:`MAX_SHRINKING`).
 
     Args:
         image: uint8 RGB [height, width, 3].
@@ -47,7 +52,8 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     """
     import torch
 
-    whole = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0).to(device)
+    here = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
+    whole = here.to(device)
     if whole.device.type != "cpu":
         whole = whole.float()
     shift = torch.tensor(spec.mean, device=whole.device).view(3, 1, 1) * 255
@@ -55,7 +61,8 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     found = torch.empty(len(boxes), 3, spec.side, spec.side, device=whole.device)
     with torch.inference_mode():
         for crop, box in zip(found, whole_pixel_boxes(image, boxes), strict=True):
-            crop.copy_(_resized(whole, box, spec.side)[0]).sub_(shift).mul_(scale)
+            source = here if min(_size(box)) > MAX_SHRINKING * spec.side else whole
+            crop.copy_(_resized(source, box, spec.side)[0]).sub_(shift).mul_(scale)
     return found
 
 
@@ -72,13 +79,18 @@ def whole_pixel_boxes(image: Pixels, boxes: Boxes) -> list[tuple[int, int, int, 
     return result
 
 
+def _size(box: tuple[int, int, int, int]) -> tuple[int, int]:
+    """Width and height."""
+    return box[2] - box[0], box[3] - box[1]
+
+
 def _resized(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
     """The resized crop's middle square, whole grey levels 0 to 255 [1, 3, side, side]."""
     import torch
     from torch.nn import functional
 
-    left, top, right, bottom = _middle(box)
-    height, width = bottom - top, right - left
+    left, top, right, bottom = box = _middle(box)
+    width, height = _size(box)
     if width <= height:
         size = (int(side * height / width), side)
     else:
@@ -101,7 +113,7 @@ def _middle(box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     and time of boxes such as 10 x 4,000 pixels; boxes up to 1:16 are not changed.
     """
     left, top, right, bottom = box
-    width, height = right - left, bottom - top
+    width, height = _size(box)
     most = MAX_ASPECT * min(width, height)
     if width > most:
         left += (width - most) // 2

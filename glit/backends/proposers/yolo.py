@@ -31,7 +31,8 @@ class YoloDetector:
         from ultralytics import YOLO
 
         self._config = config
-        self._device = str(pick_device(config.device))
+        # not as a string: some releases would set CUDA_VISIBLE_DEVICES to it
+        self._device = pick_device(config.device)
         try:
             self._model: Any = YOLO(str(model.path), task="detect")
         except (OSError, RuntimeError, TypeError, ValueError, AttributeError) as error:

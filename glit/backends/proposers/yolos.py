@@ -89,23 +89,26 @@ class YolosDetector:
         with torch.inference_mode():
             pixels = torch.stack([inputs[index] for index in batch]).to(self._dtype)
             outputs = self.model(pixel_values=pixels)
-            outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
-            if not bool(outputs.logits.isfinite().all()):  # NaN would give no detections
+            # all answers in one copy: on a GPU, what follows would wait for it at every step
+            answers = [outputs.logits.float(), outputs.pred_boxes.float()]
+            logits, boxes = (
+                torch.cat(answers, dim=-1).cpu().split([each.shape[-1] for each in answers], dim=-1)
+            )
+            if not bool(logits.isfinite().all()):  # NaN would give no detections
                 raise FloatingPointError("YOLOS answered NaN or infinity")
+            outputs.logits, outputs.pred_boxes = logits, boxes
             return self.processor.post_process_object_detection(
                 outputs,
                 threshold=self._config.score_threshold,
-                target_sizes=torch.tensor(sizes, device=self._device),
+                target_sizes=torch.tensor(sizes),
             )
 
     def _regions(self, detections: dict[str, Any], image: Pixels) -> list[Region]:
-        scores = detections["scores"].cpu().numpy()
-        labels = detections["labels"].cpu().numpy()
-        boxes = detections["boxes"].cpu().numpy()
+        labels = detections["labels"].tolist()
         return make_regions(
-            boxes,
-            scores,
-            [str(self._labels.get(int(label), label)) for label in labels],
+            detections["boxes"].numpy(),
+            detections["scores"].numpy(),
+            [str(self._labels.get(label, label)) for label in labels],
             width=image.shape[1],
             height=image.shape[0],
             source="yolos",

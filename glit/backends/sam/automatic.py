@@ -30,7 +30,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from glit.backends.sam.checks import decoder_agrees, encoder_agrees
-from glit.backends.sam.decoder import PointDecoder, ProjectedImages, published_decoder
+from glit.backends.sam.decoder import (
+    PointDecoder,
+    ProjectedImages,
+    numbers_of,
+    published_decoder,
+)
 from glit.backends.sam.encoder import encode, no_tf32_convolutions, published_encoder
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks
 from glit.backends.sam.model import MaskThresholds
@@ -177,14 +182,17 @@ class AutomaticMasks:
         selected_IPM = self._above_iou_threshold(decoded.predicted_iou_IPM)
         logits = self._decoder.mask_logits(decoded, selected_IPM)
         counts = selected_IPM.sum(dim=(1, 2)).tolist()
-        predicted_iou = decoded.predicted_iou_IPM[selected_IPM].split(counts)
+        numbers = numbers_of(selected_IPM, self._device)
+        predicted_iou = decoded.predicted_iou_IPM.flatten()[numbers].split(counts)
         for image, logits_Khw, iou_K in zip(
             images, logits.split(counts), predicted_iou, strict=True
         ):
             yield self._filter_and_box(image, logits_Khw, iou_K)
 
     def _above_iou_threshold(self, predicted_iou: Tensor) -> Tensor:
-        """Which masks to keep. NaN is above no threshold and would look like "no masks"."""
+        """Which masks to keep, on the CPU: how many there are shapes all that follows, so a GPU is
+        waited for, but only here. NaN is above no threshold and would look like "no masks"."""
+        predicted_iou = predicted_iou.cpu()
         if not bool(predicted_iou.isfinite().all()):
             raise FloatingPointError("SAM answered NaN or infinity")
         return predicted_iou > self._thresholds.pred_iou_thresh
@@ -198,18 +206,18 @@ class AutomaticMasks:
             for points_P2 in image.points_P2.split(_EXACT_POINTS_PER_BATCH):
                 logits_PMhw, predicted_iou_PM = published_decoder(self.model, embedding, points_P2)
                 selected_PM = self._above_iou_threshold(predicted_iou_PM)
-                batches.append(
-                    self._filter_and_box(
-                        image, logits_PMhw[selected_PM], predicted_iou_PM[selected_PM]
-                    )
-                )
+                numbers = numbers_of(selected_PM, self._device)
+                logits_Khw = logits_PMhw.flatten(0, 1)[numbers]
+                iou_K = predicted_iou_PM.flatten()[numbers]
+                batches.append(self._filter_and_box(image, logits_Khw, iou_K))
             masks.append(concatenate(batches))
         return masks
 
     def _filter_and_box(
         self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
     ) -> Masks:
-        """Masks above the stability-score threshold, a few at a time to bound the memory."""
+        """Masks of the image's size, a few at a time to bound the memory; on a CPU only those above
+        the stability-score threshold."""
         limit = _PIXELS_PER_BATCH.get(self._device.type, _PIXELS_PER_BATCH["cuda"])
         mask_px = max(
             image.original_size[0] * image.original_size[1],
@@ -229,8 +237,9 @@ class AutomaticMasks:
         stability_score_K = area_px(logits, threshold + offset) / area_px(
             logits, threshold - offset
         )
-        stable_K = stability_score_K >= self._thresholds.stability_score_thresh
-        if not bool(stable_K.all()):  # else nothing need be copied
+        stable_K = self._is_stable(stability_score_K)
+        # elsewhere to ask is to wait: unstable masks go at the end, all at once
+        if self._device.type == "cpu" and not bool(stable_K.all()):  # else nothing need be copied
             logits = logits[stable_K]
             predicted_iou_K = predicted_iou_K[stable_K]
             stability_score_K = stability_score_K[stable_K]
@@ -242,6 +251,10 @@ class AutomaticMasks:
             stability_score_K=stability_score_K,
             area_px_K=area_px(logits, threshold),
         )
+
+    def _is_stable(self, stability_score_K: Tensor) -> Tensor:
+        """False for NaN as well, the score of a mask without a pixel."""
+        return stability_score_K >= self._thresholds.stability_score_thresh
 
     def _upscale_to_image(self, image: _PreparedImage, logits_Khw: Tensor) -> Tensor:
         """Mask logits [K, height, width] of the original image, by two bilinear interpolations.
@@ -264,18 +277,22 @@ class AutomaticMasks:
         )[0]
 
     def _non_maximum_suppression(self, masks: Masks) -> MaskBoxes:
+        """On the CPU, of the stable masks alone."""
         from torchvision.ops.boxes import batched_nms
 
-        kept = batched_nms(
-            masks.boxes_K4.float(),
-            masks.predicted_iou_K,
-            torch.zeros(len(masks.boxes_K4), device=masks.boxes_K4.device),
-            iou_threshold=self._thresholds.box_nms_thresh,
-        )
-        to_exclusive_ends = torch.tensor([0, 0, 1, 1], device=masks.boxes_K4.device)
+        masks = masks.cpu()
+        masks = masks[self._is_stable(masks.stability_score_K)]
+        masks = masks[
+            batched_nms(
+                masks.boxes_K4.float(),
+                masks.predicted_iou_K,
+                torch.zeros(len(masks.boxes_K4)),
+                iou_threshold=self._thresholds.box_nms_thresh,
+            )
+        ]
         return MaskBoxes(
-            boxes=(masks.boxes_K4[kept] + to_exclusive_ends).cpu().numpy(),
-            predicted_iou=masks.predicted_iou_K[kept].cpu().numpy(),
-            stability_score=masks.stability_score_K[kept].cpu().numpy(),
-            area_px=masks.area_px_K[kept].cpu().numpy(),
+            boxes=(masks.boxes_K4 + torch.tensor([0, 0, 1, 1])).numpy(),
+            predicted_iou=masks.predicted_iou_K.numpy(),
+            stability_score=masks.stability_score_K.numpy(),
+            area_px=masks.area_px_K.numpy(),
         )

@@ -122,11 +122,13 @@ class PointDecoder:
 
         Args:
             decoded: of a batch of points.
-            selected_IPM: bool, K of them true.
+            selected_IPM: bool, K of them true; on the CPU, or a GPU is waited for.
         """
-        selected_BM = selected_IPM.flatten(0, 1)
+        selected_BM = selected_IPM.flatten(0, 1).cpu()
         has_mask_B = selected_BM.any(dim=1)
-        tokens = decoded.tokens_IPTC.flatten(0, 1)[has_mask_B]
+        device = decoded.image_BNC.device
+        points = numbers_of(has_mask_B, device)
+        tokens = decoded.tokens_IPTC.flatten(0, 1)[points]
         # token 0 is the IoU token, token 1 the mask token of the single-mask output
         hyper_in = torch.stack(
             [
@@ -136,24 +138,34 @@ class PointDecoder:
             dim=1,
         )
         image = decoded.image_BNC
-        if not bool(has_mask_B.all()):  # else nothing need be copied
-            image = image[has_mask_B]
+        if len(points) < len(image):  # else nothing need be copied
+            image = image[points]
         logits = self._upscaling(image, hyper_in, self._prompt_encoder.image_embedding_size)
-        return logits[selected_BM[has_mask_B]]
+        return logits.flatten(0, 1)[numbers_of(selected_BM[has_mask_B], device)]
 
     def _prompt_tokens(self, points_IP2: Tensor) -> Tensor:
         """[I, P, T, C]: output tokens, then the sparse prompt embeddings of the point.
 
-        They are the first layer's input and the tokens' positional encoding in every layer.
+        They are the first layer's input and the tokens' positional encoding in every layer. As in
+        ``PromptEncoder``, whose boolean indices would wait for a GPU: a foreground point at the
+        middle of its pixel, and the padding point that stands for a missing box.
         """
         num_images, num_points = points_IP2.shape[:2]
-        labels = torch.ones(num_images * num_points, 1, device=points_IP2.device)
-        sparse, _ = self._prompt_encoder(
-            points=(points_IP2.reshape(-1, 1, 2), labels), boxes=None, masks=None
+        prompt = self._prompt_encoder
+        point = points_IP2.reshape(-1, 1, 2) + 0.5
+        encoded = prompt.pe_layer.forward_with_coords(
+            torch.cat([point, torch.zeros_like(point)], dim=1), prompt.input_image_size
         )
-        sparse = sparse.view(num_images, num_points, 2, -1)
+        foreground = encoded[:, :1] + prompt.point_embeddings[1].weight
+        padding = prompt.not_a_point_embed.weight.expand(len(point), 1, -1)
+        sparse = torch.cat([foreground, padding], dim=1).view(num_images, num_points, 2, -1)
         output_tokens = self._output_tokens_TC.expand(num_images, num_points, -1, -1)
         return torch.cat([output_tokens, sparse], dim=2)
+
+
+def numbers_of(selected: Tensor, device: torch.device) -> Tensor:
+    """Positions of what is true in a flattened tensor of the CPU, on a device; nobody waits."""
+    return selected.flatten().nonzero()[:, 0].to(device, non_blocking=True)
 
 
 class _TokenToImageAttention:

@@ -1,4 +1,4 @@
-"""Masks of one image on the device: boxes, scores and areas, computed from full-size mask logits.
+"""Masks of one image: boxes, scores and areas, computed from full-size mask logits.
 
 Shape suffixes: K masks.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masks:
-    """K masks of one image, on the device."""
+    """K masks of one image; ``masks[some]`` are some of them."""
 
     boxes_K4: Tensor
     """int64 x0, y0, x1, y1 in the image's pixels; ends are the last pixels, as published."""
@@ -22,6 +22,27 @@ class Masks:
     stability_score_K: Tensor
     area_px_K: Tensor
     """int32."""
+
+    def __getitem__(self, some: Tensor) -> Masks:
+        return Masks(
+            boxes_K4=self.boxes_K4[some],
+            predicted_iou_K=self.predicted_iou_K[some],
+            stability_score_K=self.stability_score_K[some],
+            area_px_K=self.area_px_K[some],
+        )
+
+    def cpu(self) -> Masks:
+        """The same on the CPU, in one copy: a GPU is waited for once."""
+        scores = torch.stack([self.predicted_iou_K, self.stability_score_K], dim=1).float()
+        numbers = [self.boxes_K4.int(), self.area_px_K[:, None], scores.view(torch.int32)]
+        copied = torch.cat(numbers, dim=1).cpu()
+        scores = copied[:, 5:].contiguous().view(torch.float32)
+        return Masks(
+            boxes_K4=copied[:, :4].long(),
+            predicted_iou_K=scores[:, 0],
+            stability_score_K=scores[:, 1],
+            area_px_K=copied[:, 4],
+        )
 
 
 def no_masks(device: torch.device) -> Masks:

@@ -65,8 +65,8 @@ class FastGoal(Objective):
 
         whole = global_loss(features, logit_scale)
         local = local_loss(features, logit_scale)
-        tsl_patch = tsl(patch_ND[patch_N], region_ND[patch_N])
-        tsl_token = tsl(token_ND[token_N], sentence_ND[token_N])
+        tsl_patch = tsl(patch_ND, region_ND, patch_N.to(patch_ND.dtype))
+        tsl_token = tsl(token_ND, sentence_ND, token_N.to(token_ND.dtype))
         loss = (
             self.lambda_global * whole
             + self.lambda_local * local

@@ -41,22 +41,20 @@ class HardNegatives(Objective):
         """The mean over images with two pairs or more, and how many there were."""
         valid_NK = features.valid_local_NK & features.valid_N[:, None]
         enough_N = valid_NK.sum(dim=1) >= 2
-        valid_MK = valid_NK[enough_N]
-        image_MKD = features.local_image_NKD[enough_N]
-        text_MKD = features.local_text_NKD[enough_N]
-        if not bool(enough_N.any()):
-            loss = (features.local_image_NKD.sum() + features.local_text_NKD.sum()) * 0
-            return loss + logit_scale * 0, {"images_compared": enough_N.sum().detach()}
-        logits_MKK = logit_scale * image_MKD @ text_MKD.transpose(1, 2)
-        loss = (_rows(logits_MKK, valid_MK) + _rows(logits_MKK.transpose(1, 2), valid_MK)) / 2
-        return loss, {"loss_local": loss.detach(), "images_compared": enough_N.sum().detach()}
+        logits_NKK = (
+            logit_scale * features.local_image_NKD @ features.local_text_NKD.transpose(1, 2)
+        )
+        error_N = (_rows(logits_NKK, valid_NK) + _rows(logits_NKK.transpose(1, 2), valid_NK)) / 2
+        num_images = enough_N.sum()
+        loss = (error_N * enough_N).sum() / num_images.clamp_min(1)
+        return loss, {"loss_local": loss.detach(), "images_compared": num_images}
 
 
-def _rows(logits_MKK: Tensor, valid_MK: Tensor) -> Tensor:
-    """Cross-entropy of every valid row against its own column, mean per image, then over images."""
-    lowest = torch.finfo(logits_MKK.dtype).min
-    logits_MKK = logits_MKK.masked_fill(~valid_MK[:, None, :], lowest)
-    target_MK = torch.arange(valid_MK.shape[1], device=valid_MK.device).expand(valid_MK.shape)
-    error_MK = F.cross_entropy(logits_MKK.transpose(1, 2), target_MK, reduction="none")
-    error_MK = torch.where(valid_MK, error_MK, torch.zeros_like(error_MK))
-    return (error_MK.sum(dim=1) / valid_MK.sum(dim=1)).mean()
+def _rows(logits_NKK: Tensor, valid_NK: Tensor) -> Tensor:
+    """Mean cross-entropy of an image's valid rows against their own columns, [N]."""
+    lowest = torch.finfo(logits_NKK.dtype).min
+    logits_NKK = logits_NKK.masked_fill(~valid_NK[:, None, :], lowest)
+    target_NK = torch.arange(valid_NK.shape[1], device=valid_NK.device).expand(valid_NK.shape)
+    error_NK = F.cross_entropy(logits_NKK.transpose(1, 2), target_NK, reduction="none")
+    error_NK = torch.where(valid_NK, error_NK, torch.zeros_like(error_NK))
+    return error_NK.sum(dim=1) / valid_NK.sum(dim=1).clamp_min(1)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
@@ -63,9 +63,8 @@ class Siglip(Objective):
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The loss, and where scale and bias have got to."""
-        valid_N = features.valid_N
         scale, bias = features.numbers["scale"], features.numbers["bias"]
-        loss = sigmoid_loss(features.image_ND[valid_N], features.text_ND[valid_N], scale, bias)
+        loss = sigmoid_loss(features.image_ND, features.text_ND, scale, bias, features.valid_N)
         # several processes wait for a gradient of every parameter, CLIP's own scale among them
         return loss + 0 * logit_scale, {
             "siglip_scale": scale.detach(),
@@ -78,12 +77,18 @@ def sigmoid_loss(
     text_ND: Float[Tensor, "n d"],
     scale: Float[Tensor, ""],
     bias: Float[Tensor, ""],
+    valid_N: Bool[Tensor, " n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """The pairwise loss; pair i is (image i, text i). With N = 0 it is zero.
+    """The pairwise loss; pair i is (image i, text i). Without any pair it is zero.
+
+    Only the images and texts that ``valid_N`` names count; all of them if it is None.
 
     Worked case: two orthogonal pairs at scale 1 and bias 0 give
     (2 ln(1 + e^-1) + 2 ln 2) / 2 = 1.0064.
     """
     logits_NN = scale * image_ND @ text_ND.T + bias
     sign_NN = 2 * torch.eye(len(logits_NN), device=logits_NN.device) - 1
-    return -F.logsigmoid(sign_NN * logits_NN).sum() / max(1, len(logits_NN))
+    error_NN = -F.logsigmoid(sign_NN * logits_NN)
+    if valid_N is None:
+        return error_NN.sum() / max(1, len(logits_NN))
+    return (error_NN * (valid_N[:, None] & valid_N)).sum() / valid_N.sum().clamp_min(1)

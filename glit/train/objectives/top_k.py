@@ -46,7 +46,7 @@ class Top3Uniform(Objective):
         return Needs(num_local=3, pooled=True)
 
     def weight(self, similarity_M: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-        """w_k of every valid pair."""
+        """w_k of every pair."""
         return torch.ones_like(similarity_M)
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
@@ -85,8 +85,8 @@ class Top3Uniform(Objective):
         valid_NK: Bool[Tensor, "n k"],
         similarity_NK: Float[Tensor, "n k"],
     ) -> Float[Tensor, ""]:
-        weight = self.weight(similarity_NK[valid_NK].clamp_min(0))
-        return tsl_diagonal(pooled_NKD[valid_NK], local_NKD[valid_NK], weight)
+        weight_M = self.weight(similarity_NK.clamp_min(0).flatten()) * valid_NK.flatten()
+        return tsl_diagonal(pooled_NKD.flatten(0, 1), local_NKD.flatten(0, 1), weight_M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,115 @@
+"""Every backend on a pretended GPU answers as on the CPU, and seldom waits for the GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pretend_cuda import counting, pretend_cuda
+
+from glit.backends.captioners import CAPTIONERS
+from glit.backends.matchers.clip import ClipMatcher
+from glit.backends.proposers import PROPOSERS
+from glit.backends.weights import resolve
+from glit.images import decode
+from glit.stages.caption import CaptionConfig
+from glit.stages.propose import ProposeConfig
+from glit.stages.score import ScoreConfig
+
+# How often a GPU is waited for: these numbers may only go down.
+YOLOS_PER_BATCH = 1
+CLIP_PER_BATCH = 1
+SAM_PER_BATCH_OF_POINTS = 1
+SAM_PER_IMAGE = 1
+EXACT_SAM_PER_IMAGE = 19
+CAPTIONER_PER_TOKEN = 1.5
+
+NUM_IMAGES = 4
+BOXES = np.array([[0.0, 0.0, 128.0, 128.0], [10.0, 20.0, 70.0, 100.0]])
+SENTENCES = ["a red circle", "a large blue square left of it", "x", "two green triangles"] * 2
+
+
+@pytest.fixture(scope="module")
+def pictures(scenes):
+    files = sorted((scenes / "images").iterdir())[:NUM_IMAGES]
+    return [decode(path.read_bytes()) for path in files]
+
+
+def proposer(backend, model, device, **changes):
+    config = ProposeConfig(device=device, score_threshold=0.3, **changes)
+    return PROPOSERS[backend].make(config, resolve(model))
+
+
+def test_yolos(pictures):
+    wanted = proposer("yolos", "mini-proposer", "cpu").detect(pictures)
+    with pretend_cuda():
+        yolos = proposer("yolos", "mini-proposer", "cuda", precision="float32", batch_size=2)
+        with counting() as counts:
+            assert yolos.detect(pictures) == wanted
+    assert counts.num_syncs <= YOLOS_PER_BATCH * NUM_IMAGES / 2, counts
+
+
+@pytest.mark.parametrize("precision, allowed", [("float32", 2e-3), ("bfloat16", 2e-2)])
+def test_clip(pictures, precision, allowed):
+    """Crops are resized as float32 on a GPU; see ``cut_crops``."""
+
+    def embedded(device):
+        config = ScoreConfig(device=device, precision=precision, batch_size=4)
+        matcher = ClipMatcher(config, resolve("mini-matcher"))
+        with counting() as counts:
+            regions = matcher.embed_regions(pictures, [BOXES] * NUM_IMAGES)
+            sentences = matcher.embed_sentences(SENTENCES)
+        return np.concatenate(regions), sentences, counts
+
+    wanted_regions, wanted_sentences, _ = embedded("cpu")
+    with pretend_cuda():
+        regions, sentences, counts = embedded("cuda")
+    np.testing.assert_allclose(regions, wanted_regions, atol=allowed)
+    np.testing.assert_allclose(sentences, wanted_sentences, atol=1e-6)
+    batches = NUM_IMAGES * len(BOXES) / 4 + len(set(SENTENCES)) / 4
+    assert counts.num_syncs <= CLIP_PER_BATCH * batches, counts
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"exact_masks": True}, {"precision": "bfloat16"}], ids=["sam", "exact", "half"]
+)
+def test_sam(pictures, changes):
+    wanted = proposer("sam", "mini-segmenter", "cpu", **changes).detect(pictures)
+    with pretend_cuda():
+        sam = proposer("sam", "mini-segmenter", "cuda", batch_size=2, **changes)
+        with counting() as counts:
+            found = sam.detect(pictures)
+    if (
+        "precision" in changes
+    ):  # autocast rounds elsewhere on a GPU, and each image is of 100 points
+        assert [len(each) for each in found] == pytest.approx([len(e) for e in wanted], abs=2)
+    else:
+        assert found == wanted
+    if "exact_masks" in changes:
+        assert counts.num_syncs <= EXACT_SAM_PER_IMAGE * NUM_IMAGES, counts
+    else:
+        num_points = sam.masks._thresholds.points_per_side**2
+        batches = -(-num_points // (128 // 2)) * NUM_IMAGES / 2
+        limit = SAM_PER_BATCH_OF_POINTS * batches + SAM_PER_IMAGE * NUM_IMAGES
+        assert counts.num_syncs <= limit, counts
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_captioner(pictures, precision, temperature):
+    num_tokens = 24
+
+    def captions(device):
+        config = CaptionConfig(
+            backend="transformers", device=device, precision=precision, max_tokens=num_tokens
+        )
+        captioner = CAPTIONERS["transformers"].make(config, resolve("mini-captioner"), "describe")
+        with counting() as counts:
+            seeds = range(NUM_IMAGES)
+            return captioner.caption(pictures, seeds=seeds, temperature=temperature), counts
+
+    wanted, _ = captions("cpu")
+    with pretend_cuda():
+        found, counts = captions("cuda")
+    assert found == wanted
+    batches = NUM_IMAGES if temperature else 1
+    assert counts.num_syncs <= CAPTIONER_PER_TOKEN * num_tokens * batches + 16, counts
