@@ -127,6 +127,10 @@ def test_images_stored_by_path(make_dataset, tmp_path: Path) -> None:
     dataset = Dataset(folder, image_root=str(images))
     assert dataset[1].image == (images / "000001.jpg").read_bytes()
     assert Image.open(io.BytesIO(dataset[1].image)).size == (dataset[1].width, dataset[1].height)
+    other = Image.new("RGB", (dataset[1].width, dataset[1].height))
+    other.save(images / "000001.jpg")
+    with pytest.raises(DatasetError, match=r"000001.jpg is not the one .*its SHA-256"):
+        Dataset(folder, image_root=str(images))[1]
     (images / "000001.jpg").unlink()
     with pytest.raises(DatasetError, match=r"000001.jpg is stored by path .*train.image_root"):
         Dataset(folder, image_root=str(images))[1]

@@ -84,6 +84,8 @@ def test_a_truncated_file(built_copy):
         (lambda rows: rows[0]["sentences"][0].update(in_window=False), "in_window is wrong"),
         (lambda rows: rows[0]["sentences"][0].update(token_end=0), "empty token span"),
         (lambda rows: rows[0]["image"].update(bytes=b"no"), "cannot be decoded"),
+        (lambda rows: rows[0]["image"].update(bytes=rows[1]["image"]["bytes"]), "not the one its sample_id names"),
+        (lambda rows: rows[0]["pairs"][0].update(probability=0.5), "pair 0"),
         (lambda rows: rows[1].update(sample_id=rows[0]["sample_id"]), "the same sample as"),
         (lambda rows: rows[0].update(regions=[]), "at least one of each"),
         (lambda rows: rows[0].update(similarity=[2.0] * len(rows[0]["similarity"])), "no cosines"),
@@ -119,6 +121,16 @@ def test_no_dataset_and_an_unfinished_one(tmp_path, built_copy):
 def test_a_manifest_of_another_version(built_copy):
     edit_manifest(built_copy, lambda m: m.update(schema_version=99))
     with pytest.raises(DatasetError, match="schema version 99"):
+        list(verify(str(built_copy)))
+
+
+@pytest.mark.parametrize("key", ["recipe", "fingerprints", "models", "counts", "files"])
+def test_a_manifest_without_what_it_must_say(built_copy, key):
+    edit_manifest(built_copy, lambda m: m.pop(key))
+    with pytest.raises(DatasetError, match=f"'{key}' is missing or damaged"):
+        list(verify(str(built_copy)))
+    (built_copy / "manifest.json").write_text("[]")
+    with pytest.raises(DatasetError, match="no manifest of glit"):
         list(verify(str(built_copy)))
 
 

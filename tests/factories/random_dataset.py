@@ -192,7 +192,7 @@ def _rows(
         texts = random_sentences(generator, shape.num_sentences, shape.words)
         regions = [_region(generator, shape) for _ in range(3)]
         yield {
-            "sample_id": hashlib.sha256(f"{seed}-{index}".encode()).hexdigest(),
+            "sample_id": hashlib.sha256(picture).hexdigest(),
             "image": {"bytes": picture, "path": None},
             "source_path": f"{index:06d}.jpg",
             "width": shape.width,

@@ -79,3 +79,14 @@ def test_a_calibration_of_another_matcher_is_refused_by_name(tmp_path):
     recipe = load_recipe("glit-mini", overrides=[f"pair.calibration={tmp_path}/other.json"])
     with pytest.raises(RecipeError, match="for scores of the matcher 'clip-vit-b-16'.*not for"):
         make_plan(recipe, device="cpu")
+
+
+def test_a_rule_of_another_version_pairs_anew(monkeypatch):
+    from glit.rules.centred import Centred
+
+    recipe = load_recipe("mini", overrides=["pair.rule=centred"])
+    before = make_plan(recipe, device="cpu").fingerprints
+    monkeypatch.setattr(Centred, "version", 2, raising=False)
+    after = make_plan(recipe, device="cpu").fingerprints
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"pair", "pack"}
