@@ -207,9 +207,7 @@ def local_folder(output: str | os.PathLike[str]) -> Path:
             "and copy it there"
         )
     if Path(output).is_file():
-        raise UserError(
-            f"{output}: cannot write there (a file, want a folder); choose another folder with -o"
-        )
+        raise UserError(f"{output}: cannot write there; it is a file, want a folder")
     return Path(output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -44,6 +45,11 @@ class CaptionerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         need(self.max_tokens >= 1, f"[caption] max_tokens: found {self.max_tokens}, want >= 1")
+        need(self.retries >= 0, f"[caption] retries: found {self.retries}, want >= 0")
+        need(
+            0 < self.timeout_s < math.inf,
+            f"[caption] timeout_s: found {self.timeout_s}, want a number above 0",
+        )
         need(self.batch_size >= 1, f"[caption] batch_size: found {self.batch_size}, want >= 1")
 
 

@@ -30,7 +30,7 @@ from glit.rules.pairing import Pairing
 from glit.schema import PAIR, SCHEMA_VERSION, dataset_schema
 from glit.stages.pack import Pack, PackConfig, writer_options
 from glit.stages.pair import PairConfig, PairStage
-from glit.storage import to_json
+from glit.storage import Store, to_json
 
 Report = Callable[[int], None]
 
@@ -41,7 +41,7 @@ def pair_again(
     *,
     recipe: str | None = None,
     settings: Sequence[str] = (),
-    processes: int = 0,
+    processes: int = 1,
     report: Report = lambda rows: None,
 ) -> dict[str, Any]:
     """Write the dataset with other pairs; the new manifest.
@@ -51,7 +51,7 @@ def pair_again(
         output: a folder that does not exist yet; it appears when everything is written.
         recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
         settings: ``pair.key=value``.
-        processes: workers; 0 is one a core.
+        processes: how many write files; more than one want a main module that can be imported.
         report: called with the rows of every finished file.
 
     Raises:
@@ -75,7 +75,7 @@ def pair_again(
         (partial / "data").mkdir(parents=True)
         described = _write_files(dataset, partial, pairing, processes, report)
         for name in ("drops.parquet", "duplicates.parquet"):
-            shutil.copyfile(Path(dataset.path) / name, partial / name)
+            (partial / name).write_bytes(Store(dataset.path).read(name))
         manifest["files"] |= described
         manifest["recipe"]["pair"] = as_table(config)
         kept = pairing.calibration
@@ -127,9 +127,13 @@ def _write_files(
     dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
 ) -> dict[str, dict[str, Any]]:
     described: dict[str, dict[str, Any]] = {}
-    workers = min(processes or os.cpu_count() or 1, len(dataset.files))
+    if processes == 1:
+        for name in dataset.files:
+            described[name] = _write_file(dataset.path, name, str(folder), pairing)
+            report(described[name]["rows"])
+        return described
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(min(processes, len(dataset.files)), mp_context=context) as pool:
         waiting = {
             pool.submit(_write_file, dataset.path, name, str(folder), pairing): name
             for name in dataset.files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from itertools import islice
 from typing import Annotated
@@ -122,7 +123,7 @@ def pair_command(
         progress.begin("pair", total=len(opened), done=0)
         pair_again(
             opened, folder, recipe=recipe, settings=overrides or (),
-            report=lambda rows: progress.advance(rows, 0),
+            processes=os.cpu_count() or 1, report=lambda rows: progress.advance(rows, 0),
         )  # fmt: skip
     print(f"{len(opened)} images: {folder}")
 

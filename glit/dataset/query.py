@@ -6,27 +6,27 @@ from typing import Any
 
 import duckdb
 
-from glit.dataset.manifest import read_manifest
+from glit.dataset.reader import Dataset
 from glit.errors import UserError
-from glit.storage import Store
 
 
-def query(output: str, sql: str) -> duckdb.DuckDBPyRelation:
+def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
     """A relation over the views ``samples``, ``drops`` and ``duplicates``.
 
     Raises:
         UserError: no finished dataset, or DuckDB does not accept the statement.
+        DatasetError: a file of the dataset is missing or damaged.
     """
-    dataset = Store(output)
-    files = [dataset.full(name) for name in sorted(read_manifest(dataset)["files"])]
+    dataset = Dataset(path)
     connection = duckdb.connect()
     views = {
-        "samples": [name for name in files if "/data/train-" in name],
-        "drops": [name for name in files if name.endswith("/drops.parquet")],
-        "duplicates": [name for name in files if name.endswith("/duplicates.parquet")],
+        "samples": dataset.files,
+        "drops": ("drops.parquet",),
+        "duplicates": ("duplicates.parquet",),
     }
     try:
-        for view, paths in views.items():
+        for view, names in views.items():
+            paths = [dataset.full(name) for name in names]
             connection.read_parquet(paths, hive_partitioning=False).create_view(view)
         found: Any = connection.sql(sql)
         if found is not None:

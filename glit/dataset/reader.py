@@ -152,6 +152,10 @@ class Dataset:
         """Every image that repeats another, and which."""
         return self._read("duplicates.parquet", None, None)
 
+    def full(self, name: str) -> str:
+        """Path or address of a file of the dataset."""
+        return self._store.full(name)
+
     @property
     def schema(self) -> pa.Schema:
         """Columns and metadata of the data files."""

@@ -1,4 +1,7 @@
-"""Every promise of the data format, checked on the files; one line per breach."""
+"""Every promise of the data format, checked on the files; one line per breach.
+
+Rows are read as plain values: the reader refuses what is to be reported here.
+"""
 
 from __future__ import annotations
 

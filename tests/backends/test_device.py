@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import cpu_only
 import pytest
 import torch
 from torch import nn
@@ -99,7 +100,8 @@ def only(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: name == "cuda")
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: name == "mps")
 
-    return set_device
+    with cpu_only.as_it_is():
+        yield set_device
 
 
 @pytest.mark.parametrize("name", ["cuda", "mps", "cpu"])

@@ -81,7 +81,4 @@ def test_a_file_is_no_run_folder(tmp_path, run_glit) -> None:
     (tmp_path / "run").touch()
     done = run_glit("train", "nowhere", "-o", tmp_path / "run", "-r", "mini")
     assert done.code == 2
-    assert (
-        done.errors
-        == f"glit: {tmp_path}/run: cannot write there (a file, want a folder); choose another folder with -o\n"
-    )
+    assert done.errors == f"glit: {tmp_path}/run: cannot write there; it is a file, want a folder\n"

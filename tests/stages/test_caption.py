@@ -5,6 +5,7 @@ import pytest
 from building import json_lines
 
 from glit.backends.protocols import RawCaption
+from glit.errors import RecipeError
 from glit.records import Drop, Sample
 from glit.sentences import make_splitter
 from glit.stages.caption import (
@@ -141,3 +142,11 @@ def test_writing_without_spaces_is_no_loop_unless_it_repeats():
     varied = "".join(chr(0x4E00 + (index * 37) % 5000) for index in range(280))
     assert caption_fault(varied) is None
     assert caption_fault("猫狗" * 150) == "looping"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("retries", -1), ("timeout_s", float("nan")), ("timeout_s", 0.0)]
+)
+def test_options_of_the_endpoint_that_cannot_be(key, value):
+    with pytest.raises(RecipeError, match=rf"\[caption\] {key}: found"):
+        CaptionConfig(**{key: value})
