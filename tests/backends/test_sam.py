@@ -81,4 +81,4 @@ def test_the_whole_of_lism_on_scenes(scenes, tmp_path):
     assert any(wins) and not all(wins)
     assert {r["source"] for row in rows for r in row["regions"]} == {"sam"}
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["recipe"]["pair"] == {"rule": "lism"}
+    assert manifest["recipe"]["pair"]["rule"] == "lism"
