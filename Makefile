@@ -18,6 +18,8 @@ EXTRAS := models,ray,sam,yolo,punkt,phrases,train,$(VLLM)
 
 # nothing here needs a model hub; say so, so that no library waits for one
 export HF_HUB_OFFLINE ?= 1
+# or every process of the tests compiles torch and transformers anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test check bench mini-report lint docs clean
 
