@@ -9,13 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# First the folders, then the functions of the same names: the import system binds a folder's name
-# once, so glit.build stays the function, and `from glit.build import run` still finds the folder.
-import glit.build
-import glit.evaluate
-import glit.export
-import glit.train  # noqa: F401 - see above
-from glit.api import build, evaluate, export, open_dataset, pair, train, verify
+from glit import api
 from glit.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -28,6 +22,19 @@ if TYPE_CHECKING:
     from glit.records import Pair as Pair
     from glit.records import Region as Region
     from glit.records import Sentence as Sentence
+
+# First the folders, then the functions of the same names: the import system binds a folder's name
+# once, so glit.build stays the function, and `from glit.build import run` still finds the folder.
+for _folder in ("build", "evaluate", "export", "train"):
+    importlib.import_module(f"glit.{_folder}")
+
+build = api.build
+evaluate = api.evaluate
+export = api.export
+open_dataset = api.open_dataset
+pair = api.pair
+train = api.train
+verify = api.verify
 
 _LATER = {
     "Dataset": "glit.dataset.reader",

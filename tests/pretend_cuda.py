@@ -53,15 +53,15 @@ class OnCuda(torch.Tensor):
         return made
 
     @property
-    def device(self) -> torch.device:  # pyright: ignore
+    def device(self) -> torch.device:
         return CUDA
 
     @property
-    def is_cuda(self) -> bool:  # pyright: ignore
+    def is_cuda(self) -> bool:
         return True
 
     @property
-    def is_meta(self) -> bool:  # pyright: ignore
+    def is_meta(self) -> bool:
         return False
 
     def tolist(self) -> Any:

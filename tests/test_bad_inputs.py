@@ -102,12 +102,12 @@ def test_the_odd_name_is_in_the_dataset_as_it_is(dataset):
     assert "quo\"te\nline's.jpg" in paths
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without permissions")
 def test_files_and_folders_without_permission(photographs, tmp_path_factory):
     """As an ordinary user: an unreadable file is a drop, an unwritable output one line."""
     root = tmp_path_factory.mktemp("locked")
-    for parent in (root, *root.parents[:2]):
-        parent.chmod(0o755)
+    for parent in root.parents[:2]:
+        if parent.owner() == root.owner() and parent != Path("/tmp"):
+            parent.chmod(0o755)
     images = root / "images"
     images.mkdir()
     for path in sorted(photographs.glob("*.jpg"))[:2]:
@@ -120,16 +120,13 @@ def test_files_and_folders_without_permission(photographs, tmp_path_factory):
         "m = run_build(sys.argv[2], sys.argv[3], overrides=['caption.backend=sidecar', "
         "'propose.backend=grid']); print(m['counts']['drops'])"
     )
-    done = subprocess.run(
-        ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "true"],
-        capture_output=True,
-    )
-    if done.returncode:
-        pytest.skip("setpriv cannot change the user here")
     writable = root / "writable"
     writable.mkdir()
     writable.chmod(0o777)
-    as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    root.chmod(0o555)
+    # root may read everything, so root runs it as nobody; anybody else as himself
+    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    as_user = nobody if os.geteuid() == 0 else []
     environment = {**os.environ, "HOME": str(writable)}
     here = str(Path(__file__).parent)
     for output, expected in (
@@ -137,18 +134,17 @@ def test_files_and_folders_without_permission(photographs, tmp_path_factory):
         (root / "out", "cannot write there"),
     ):
         done = subprocess.run(
-            [*as_nobody, sys.executable, "-c", code, here, images, output],
+            [*as_user, sys.executable, "-c", code, here, images, output],
             env=environment, capture_output=True, text=True,
         )  # fmt: skip
         assert expected in done.stdout + done.stderr, done.stderr[-2000:]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_disk_that_fills_up(scenes, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", small]).returncode:
-        pytest.skip("mounting is not allowed here")
+        pytest.skip("no right to mount a small disk")
     try:
         arguments = [
             "build", scenes / "images", "-o", small / "out", "-r", "mini", "--executor", "local",

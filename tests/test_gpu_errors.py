@@ -34,13 +34,10 @@ def caused_by(cause: Exception) -> Exception:
 
 
 def in_the_course_of(context: Exception) -> Exception:
-    try:
-        try:
-            raise context
-        except RuntimeError:
-            raise KeyError("cleaning up")  # noqa: B904
-    except KeyError as error:
-        return error
+    """An error that was raised while the other one was handled."""
+    error = KeyError("cleaning up")
+    error.__context__ = context
+    return error
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def run(words: list[str]) -> tuple[int, str]:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
             return code, errors.getvalue()
-        except BaseException:  # noqa: BLE001 - whatever comes here would be a user's stack trace
+        except Exception:  # noqa: BLE001 - a user would see its stack trace, so it is the result
             return -1, traceback.format_exc()
     return 0, errors.getvalue()
 

@@ -246,8 +246,11 @@ class RowGroupCache:
         if mine:
             try:
                 future.set_result(self._dataset.row_group(number, columns=self._columns))
-            except BaseException as error:  # noqa: BLE001 (whoever waits gets it)
+            except BaseException as error:
+                with self._lock:  # who asks later tries again
+                    self._groups.pop(number, None)
                 future.set_exception(error)
+                raise
         return future.result()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -54,7 +54,7 @@ def _exchange(tensors: dict[str, Tensor], *, with_gradients: bool) -> dict[str, 
     num_samples = next(iter(tensors.values())).shape[0]
     joined = torch.cat([t.reshape(num_samples, -1).float() for t in tensors.values()], dim=1)
     if with_gradients:
-        gathered: Tensor = _Gather.apply(joined)  # pyright: ignore[reportAssignmentType]
+        gathered = cast(Tensor, _Gather.apply(joined))
     else:
         parts = [torch.empty_like(joined) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, joined)

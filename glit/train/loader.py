@@ -223,7 +223,7 @@ class _Pipeline:
                     next_batch += 1
                 futures, fillers = pending.pop(0)
                 self._put(self.of.parts([future.result() for future in futures], fillers))
-        except BaseException as error:  # noqa: BLE001 (raised again in the training thread)
+        except BaseException as error:  # noqa: BLE001 - the training thread raises it
             self._put(error)
 
     def _put(self, item: Any) -> None:

@@ -66,9 +66,15 @@ def raising(*_):
 def test_with_another_torch_the_layers_stay(monkeypatch, fresh_verdicts, name, change):
     real = getattr(torch.ops.mkldnn, name)
     if name == "_linear_pointwise":
-        others = lambda *arguments: real(*arguments) * 1.001  # noqa: E731
+
+        def others(*arguments):
+            return real(*arguments) * 1.001
+
     else:
-        others = lambda weight: real(weight * 1.001)  # noqa: E731
+
+        def others(weight):
+            return real(weight * 1.001)
+
     if change == "is gone":
         namespace = types.SimpleNamespace(_linear_pointwise=real, _reorder_linear_weight=real)
         delattr(namespace, name)

@@ -80,7 +80,8 @@ def test_parameters_are_those_of_the_models(mini):
 
     def stored(name: str) -> int:
         with safe_open(resolve(name).path / "model.safetensors", "pt") as file:
-            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118 (no dict)
+            names = file.keys()
+            shapes = {name: file.get_slice(name).get_shape() for name in names}
         buffers = ("positional_encoding_gaussian_matrix", "pixel_mean", "pixel_std", "position_ids")
         return sum(int(np.prod(s)) for key, s in shapes.items() if not key.endswith(buffers))
 

@@ -193,3 +193,21 @@ def test_a_dataset_in_another_file_system(built) -> None:
         assert there[5].image == here[5].image
     finally:
         memory.rm("/reader", recursive=True)
+
+
+def test_a_read_that_failed_is_tried_again(make_dataset, monkeypatch) -> None:
+    """Ctrl-C in a notebook, or a network that is back: the next one to ask gets the row."""
+    dataset = Dataset(make_dataset(2))
+    real, interrupts = dataset.row_group, [KeyboardInterrupt(), OSError("gone for a moment")]
+
+    def row_group(*arguments, **options):
+        if interrupts:
+            raise interrupts.pop(0)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(dataset, "row_group", row_group)
+    with pytest.raises(KeyboardInterrupt):
+        dataset[0]
+    with pytest.raises(OSError, match="for a moment"):
+        dataset[0]
+    assert dataset[0].source_path == "000000.jpg"

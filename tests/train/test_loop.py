@@ -266,9 +266,6 @@ def test_options_that_change_how_and_not_what(
         assert found == pytest.approx(wanted, rel=tolerance)
 
 
-without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-
-
 class ScaledOnCpu(accelerate.Accelerator):
     """Multiplies losses by a factor as it does for fp16 on a GPU, but computes in float32."""
 
@@ -285,7 +282,6 @@ class ScaledOnCpu(accelerate.Accelerator):
         return contextlib.nullcontext()
 
 
-@without_gpu
 @pytest.mark.parametrize("max_grad_norm", [0.0, 1e9])
 def test_the_gradient_norm_of_fp16_is_logged_without_its_loss_scale(
     tiny_clip, make_dataset, tmp_path, monkeypatch, max_grad_norm
@@ -304,7 +300,6 @@ def test_the_gradient_norm_of_fp16_is_logged_without_its_loss_scale(
     )
 
 
-@without_gpu
 def test_fp16_without_a_gpu_is_refused(tiny_clip, make_dataset, tmp_path) -> None:
     """accelerate would train in float32 without a word."""
     with pytest.raises(UserError, match="train.precision = 'fp16': wants a GPU"):

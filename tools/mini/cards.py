@@ -109,7 +109,8 @@ def write_cards(models: Path, figures: dict[str, dict[str, float]], date: str) -
     for name, card in CARDS.items():
         weights = models / name / "model.safetensors"
         with safe_open(weights, framework="pt") as opened:
-            shapes = [opened.get_slice(key).get_shape() for key in opened.keys()]  # noqa: SIM118 (no dict)
+            names = opened.keys()
+            shapes = [opened.get_slice(name).get_shape() for name in names]
         rows = [
             f"| {title} | {f'≥ {wanted:.2f}' if wanted else ''} | {figures[name][key]:.3f} |"
             for model, key, title, wanted in WANTED

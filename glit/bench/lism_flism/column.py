@@ -48,7 +48,7 @@ def column_main(job: Job, connection: Connection) -> None:
             connection.send(("failed", (str(error), error.exit_code)))
         except (EOFError, BrokenPipeError):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it was, the parent names the column
+        except Exception as error:  # noqa: BLE001 - sent to the parent process, which raises it
             connection.send(("failed", (f"{type(error).__name__}: {error}", 1)))
 
 
