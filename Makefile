@@ -5,6 +5,7 @@
 #   make demo IMAGES=folder  the same on your own images
 #   make test                all tests
 #   make check               format, lint, types, docs in sync, extras, wheel, and the tests
+#   make browser             a Chromium for the tests of pages (Debian, as root)
 #   make bench               the measurements of docs/experiments.md
 #   make mini-report         what the embedded models can do, on test scenes
 
@@ -21,7 +22,8 @@ export HF_HUB_OFFLINE ?= 1
 # or every process of the tests compiles torch and transformers anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check bench mini-report lint docs clean
+
+.PHONY: setup demo test check browser bench mini-report lint docs clean
 
 setup: $(STAMP)
 
@@ -39,6 +41,12 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
+
+# without one, the tests of pages say that they are skipped
+browser:
+	@command -v chromium-headless-shell chromium google-chrome >/dev/null || { \
+		apt-get update -qq && apt-get install -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core >/dev/null; \
+	} || echo "no Chromium on this machine, and apt-get cannot install one: pages stay untested"
 
 check: lint docs-in-sync extras wheel test
 

@@ -201,13 +201,28 @@ def local_folder(output: str | os.PathLike[str]) -> Path:
     Raises:
         UserError: it is an address, which ``Path`` would make a folder of that name, or a file.
     """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
-        raise UserError(
-            f"{output}: an address, but glit writes to local folders only so far; name a folder, "
-            "and copy it there"
-        )
     if Path(output).is_file():
         raise UserError(f"{output}: cannot write there; it is a file, want a folder")
+    return _here(output, "folder")
+
+
+def local_file(output: str | os.PathLike[str]) -> Path:
+    """A file to write, from the words of a user; one that exists is replaced.
+
+    Raises:
+        UserError: it is an address, or a folder.
+    """
+    if Path(output).is_dir():
+        raise UserError(f"{output}: cannot write there; it is a folder, want the name of a file")
+    return _here(output, "file")
+
+
+def _here(output: str | os.PathLike[str], what: str) -> Path:
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
+        raise UserError(
+            f"{output}: an address, but glit writes to local folders only so far; name a "
+            f"{what}, and copy it there"
+        )
     return Path(output)
 
 

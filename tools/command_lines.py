@@ -84,6 +84,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "kind": ["glit", *READERS],
         "limit": ["2"],
         "model": ["mini-matcher"],
+        "most": ["2"],
         "num": ["2"],
         "num_images": ["1"],
         "num_scenes": ["2"],
@@ -101,6 +102,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "sql": ["SELECT count(*) FROM samples"],
         "stage": ["ingest"],
         "to": list(EXPORTERS),
+        "where": ["len(pairs) > 0"],
     }
     if parameter.name not in known:
         raise LookupError(

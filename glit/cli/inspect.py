@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.options import JsonOption, SetOption
+from glit.cli.options import ImageRootOption, JsonOption, SetOption
 from glit.export import EXPORTERS
 from glit.storage import local_folder
 
@@ -72,7 +72,10 @@ def verify_command(dataset: DatasetArgument, as_json: JsonOption = False) -> Non
 
 def query_command(
     dataset: DatasetArgument,
-    sql: Annotated[str, typer.Argument(help="SQL over samples, drops and duplicates.")],
+    sql: Annotated[
+        str,
+        typer.Argument(help="A SELECT over samples, sentences, regions, pairs, drops, duplicates."),
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """DuckDB over the dataset's files."""
@@ -90,9 +93,7 @@ def export_command(
     dataset: DatasetArgument,
     to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(EXPORTERS)}.")],
     output: Annotated[str, typer.Option("-o", "--output", help="A folder that is made.")],
-    image_root: Annotated[
-        str, typer.Option("--image-root", help="The ingested folder, if images are not inside.")
-    ] = "",
+    image_root: ImageRootOption = "",
 ) -> None:
     """Write the dataset in a format that others read."""
     from glit.dataset.reader import Dataset

@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from glit.cli import bench, build, evaluate, inspect, scenes, train
+from glit.cli import bench, build, evaluate, inspect, look, scenes, train
 from glit.errors import GlitError, MissingExtraError
 from glit.extras import extra_with
 from glit.version import __version__
@@ -24,6 +24,7 @@ app.command("status")(inspect.status_command)
 app.command("retry")(build.retry_command)
 app.command("lock")(build.lock_command)
 app.command("verify")(inspect.verify_command)
+app.command("view")(look.view_command)
 app.command("query")(inspect.query_command)
 app.command("export")(inspect.export_command)
 app.command("pair")(inspect.pair_command)

@@ -13,3 +13,6 @@ RecipeOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="table.key=value, as often as you like.")
 ]
+ImageRootOption = Annotated[
+    str, typer.Option("--image-root", help="The ingested folder, if images are not inside.")
+]

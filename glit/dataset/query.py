@@ -1,40 +1,115 @@
-"""SQL over a dataset's files, by DuckDB."""
+"""SQL over a dataset by DuckDB: one row a thing, joined by ``sample_id``, nothing else in reach.
+
+Statements may come from anywhere, so a connection reads the dataset's Parquet files and no other
+file, writes nothing, and its settings cannot be changed back.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import duckdb
 
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 
+VIEWS: dict[str, str] = {
+    "samples": "SELECT * FROM read_parquet({data}, hive_partitioning = false)",
+    "sentences": """
+        SELECT sample_id, source_path, sentence, s.*, image_similarity
+        FROM (SELECT sample_id, source_path,
+                     (generate_subscripts(sentences, 1) - 1)::INTEGER AS sentence,
+                     unnest(sentences) AS s, unnest({image_similarity}) AS image_similarity
+              FROM samples)""",
+    "regions": """
+        SELECT sample_id, source_path, region, r.*,
+               (r.x1 - r.x0) * (r.y1 - r.y0) / (width::DOUBLE * height) AS area_ratio
+        FROM (SELECT sample_id, source_path, width, height,
+                     (generate_subscripts(regions, 1) - 1)::INTEGER AS region,
+                     unnest(regions) AS r
+              FROM samples)""",
+    "pairs": """
+        SELECT sample_id, source_path, rank, p.sentence, p.region, p.similarity, p.global_wins,
+               {probability} AS probability, sentences[p.sentence + 1].text AS text,
+               regions[p.region + 1].x0 AS x0, regions[p.region + 1].y0 AS y0,
+               regions[p.region + 1].x1 AS x1, regions[p.region + 1].y1 AS y1,
+               regions[p.region + 1].score AS score, regions[p.region + 1].label AS label,
+               regions[p.region + 1].source AS source
+        FROM (SELECT sample_id, source_path, sentences, regions,
+                     (generate_subscripts(pairs, 1) - 1)::INTEGER AS rank, unnest(pairs) AS p
+              FROM samples)""",
+    "drops": "SELECT * FROM read_parquet({drops})",
+    "duplicates": "SELECT * FROM read_parquet({duplicates})",
+}
+"""The views in order; ``pairs.rank`` is 0 for a sample's best pair."""
 
-def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
-    """A relation over the views ``samples``, ``drops`` and ``duplicates``.
+_LOCKS = (
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def connect(dataset: Dataset) -> duckdb.DuckDBPyConnection:
+    """A connection that holds :data:`VIEWS` and reaches the dataset's Parquet files alone.
 
     Raises:
-        UserError: no finished dataset, or DuckDB does not accept the statement.
+        UserError: the dataset is not on this machine's disks.
+        DatasetError: a file of the dataset is damaged.
+    """
+    if not dataset.is_local:
+        raise UserError(f"{dataset.path}: SQL reads local folders only so far; copy the dataset")
+    connection = duckdb.connect(config={"python_enable_replacements": "false"})
+    data = [dataset.full(name) for name in dataset.files]
+    drops, duplicates = dataset.full("drops.parquet"), dataset.full("duplicates.parquet")
+    connection.execute(f"SET allowed_paths = {_texts([*data, drops, duplicates])}")
+    new = dataset.manifest["schema_version"] > 1
+    parts = {
+        "data": _texts(data),
+        "drops": _texts([drops]),
+        "duplicates": _texts([duplicates]),
+        "image_similarity": "image_similarity" if new else "NULL::FLOAT[]",
+        "probability": "p.probability" if new else "NULL::FLOAT",
+    }
+    for name, sql in VIEWS.items():
+        connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
+    for lock in _LOCKS:
+        connection.execute(lock)
+    return connection
+
+
+def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
+    """A relation over :data:`VIEWS`.
+
+    Raises:
+        UserError: no finished dataset, or not a SELECT that DuckDB accepts.
         DatasetError: a file of the dataset is missing or damaged.
     """
     dataset = Dataset(path)
-    connection = duckdb.connect()
-    views = {
-        "samples": dataset.files,
-        "drops": ("drops.parquet",),
-        "duplicates": ("duplicates.parquet",),
-    }
     try:
-        for view, names in views.items():
-            paths = [dataset.full(name) for name in names]
-            connection.read_parquet(paths, hive_partitioning=False).create_view(view)
-        found: Any = connection.sql(sql)
-        if found is not None:
-            found = found.materialize()  # mistakes in the data show now, not when it is printed
+        connection = connect(dataset)
+        check_select(sql)
+        # mistakes in the data show now, not when it is printed
+        return connection.sql(sql).materialize()
     except duckdb.Error as error:
-        raise UserError(
-            f"query: {str(error).splitlines()[0]} (views: samples, drops, duplicates)"
-        ) from error
-    if found is None:
-        raise UserError("query: the statement gives no rows; want a SELECT")
-    return found
+        raise UserError(f"query: {first_line(error)} (views: {', '.join(VIEWS)})") from error
+
+
+def check_select(sql: str) -> None:
+    """See that the words are one SELECT and nothing besides.
+
+    Raises:
+        UserError: they are not.
+        duckdb.Error: DuckDB cannot read them.
+    """
+    kinds = [each.type for each in duckdb.extract_statements(sql)]
+    if kinds != [duckdb.StatementType.SELECT]:
+        found = ", ".join(kind.name for kind in kinds) or "nothing"
+        raise UserError(f"query: found {found}; want one SELECT, which reads and writes nothing")
+
+
+def first_line(error: duckdb.Error) -> str:
+    """What DuckDB complains about, without the picture of the place."""
+    return str(error).strip().splitlines()[0]
+
+
+def _texts(values: list[str]) -> str:
+    """A list of texts in SQL."""
+    return "[" + ", ".join("'" + value.replace("'", "''") + "'" for value in values) + "]"

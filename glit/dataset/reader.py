@@ -152,9 +152,19 @@ class Dataset:
         """Every image that repeats another, and which."""
         return self._read("duplicates.parquet", None, None)
 
+    def first_rows(self) -> dict[str, int]:
+        """The number of every data file's first row."""
+        sizes = [self._metadata[name].num_rows for name in self.files]
+        return dict(zip(self.files, accumulate(sizes, initial=0), strict=False))
+
     def full(self, name: str) -> str:
         """Path or address of a file of the dataset."""
         return self._store.full(name)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies in a folder of this machine."""
+        return self._store.is_local
 
     @property
     def schema(self) -> pa.Schema:

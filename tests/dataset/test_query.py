@@ -11,5 +11,7 @@ from glit.errors import UserError
 def test_query_and_its_mistakes(built):
     assert query(str(built), "select count(*) from samples").fetchall() == [(24,)]
     assert query(str(built), "select count(*) from drops").fetchall() == [(0,)]
-    with pytest.raises(UserError, match="views: samples, drops, duplicates"):
+    with pytest.raises(
+        UserError, match="views: samples, sentences, regions, pairs, drops, duplicates"
+    ):
         query(str(built), "select * from nothing")

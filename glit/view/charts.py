@@ -1,0 +1,100 @@
+"""What is counted over the whole dataset, by SQL, images unread."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from glit.view.histogram import histogram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A distribution of one number."""
+
+    name: str
+    title: str
+    thing: str
+    """What is counted, in the plural."""
+    sql: str
+    """Gives the numbers, one a row, in a column ``value``."""
+    step: float = 1
+    """To which the numbers are rounded."""
+    percent: bool = False
+    note: str = ""
+
+
+CHARTS = (
+    Chart(
+        name="words", title="Words in a caption", thing="captions",
+        sql=r"SELECT len(regexp_split_to_array(trim(caption), '\s+')) AS value FROM samples",
+    ),
+    Chart(
+        name="sentences", title="Sentences in a caption", thing="captions",
+        sql="SELECT len(sentences) AS value FROM samples",
+    ),
+    Chart(
+        name="regions", title="Regions in an image", thing="images",
+        sql="SELECT len(regions) AS value FROM samples",
+    ),
+    Chart(
+        name="similarity", title="Similarity of the pairs", thing="pairs", step=0.005,
+        sql="SELECT similarity AS value FROM pairs WHERE NOT global_wins",
+        note="CLIP cosine of a sentence and the region it was given",
+    ),
+    Chart(
+        name="probability", title="Probability of the pairs", thing="sentences", step=0.01,
+        sql="SELECT probability AS value FROM pairs WHERE probability IS NOT NULL", percent=True,
+        note="that the sentence tells of the region, by the rule's calibration",
+    ),
+    Chart(
+        name="area", title="Area of the regions in pairs", thing="pairs", step=0.01,
+        sql="""SELECT (p.x1 - p.x0) * (p.y1 - p.y0) / (s.width::DOUBLE * s.height) AS value
+               FROM pairs p JOIN samples s USING (sample_id) WHERE NOT p.global_wins""",
+        percent=True, note="share of the image's area",
+    ),
+)  # fmt: skip
+
+
+def charts(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Every distribution that the dataset has numbers for."""
+    found = []
+    for chart in CHARTS:
+        counted = connection.execute(
+            f"""SELECT round(value / {chart.step})::BIGINT AS bin, count(*) FROM ({chart.sql})
+                WHERE isfinite(value::DOUBLE) GROUP BY bin ORDER BY bin"""
+        ).fetchall()
+        values = [(number * chart.step, count) for number, count in counted]
+        made = histogram(values, smallest_step=chart.step)
+        if made is not None:
+            about = {"name": chart.name, "title": chart.title, "thing": chart.thing,
+                     "percent": chart.percent, "note": chart.note}  # fmt: skip
+            found.append(about | dataclasses.asdict(made))
+    return found
+
+
+def sources(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """How many regions each proposer gave, and how many pairs they are in."""
+    rows = connection.execute(
+        """SELECT source, sum(regions)::BIGINT, sum(pairs)::BIGINT FROM (
+               SELECT source, 1 AS regions, 0 AS pairs FROM regions
+               UNION ALL SELECT source, 0, 1 FROM pairs WHERE NOT global_wins)
+           GROUP BY source ORDER BY 2 DESC, source"""
+    ).fetchall()
+    return [{"source": name, "regions": regions, "pairs": pairs} for name, regions, pairs in rows]
+
+
+def totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Images, sentences, regions, pairs, and sentences without a region."""
+    row = connection.execute(
+        """SELECT count(*), sum(len(sentences))::BIGINT, sum(len(regions))::BIGINT,
+                  sum(len(list_filter(pairs, lambda p: NOT p.global_wins)))::BIGINT
+           FROM samples"""
+    ).fetchone()
+    assert row is not None
+    images, sentences, regions, pairs = row
+    return {"images": images, "sentences": sentences, "regions": regions, "pairs": pairs,
+            "without": sentences - pairs}  # fmt: skip

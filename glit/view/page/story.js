@@ -1,0 +1,69 @@
+/* The head of the page, how the dataset came to be, and what was left out. */
+
+function hero(data, featured) {
+  const { totals, story } = data;
+  const figures = [
+    [totals.images, 'images'], [totals.sentences, 'sentences'], [totals.regions, 'regions'],
+    [totals.pairs, 'pairs'],
+  ].map(([number, name]) => h('div', {}, h('dt', {}, name), h('dd', {}, count(number))));
+  const share = totals.sentences ? totals.pairs / totals.sentences : 0;
+  figures.push(h('div', {}, h('dt', {}, 'sentences with a region'), h('dd', {}, percent(share))));
+  figures.push(h('div', {}, h('dt', {}, `on disk, ${counted(story.files, 'files')}`), h('dd', {}, bytes(story.bytes))));
+  return h('section', { class: 'hero', id: 'top' },
+    h('div', { class: 'intro' },
+      h('p', { class: 'kicker' }, 'Region-grounded captions'),
+      h('h1', {}, data.name),
+      h('p', { class: 'lead' }, summary(data)),
+      h('dl', { class: 'figures' }, figures)),
+    featured ? h('div', { class: 'exhibit' }, featured) : null, origin(data));
+}
+
+/** Two sentences for somebody who has never heard of it. */
+function summary({ totals }) {
+  const share = totals.without
+    ? `Of the ${count(totals.sentences)} sentences, ${count(totals.pairs)} have` : 'All of them have';
+  const perImage = totals.images ? totals.sentences / totals.images : 0;
+  return `${counted(totals.images, 'images')}, each with a long caption of about `
+    + `${perImage.toFixed(perImage < 10 ? 1 : 0)} sentences. ${share} been given the part of the `
+    + 'picture that they speak of. Point at a sentence, or at a box.';
+}
+
+function origin(data) {
+  const { story } = data;
+  const steps = story.steps.map((step) => h('li', {},
+    h('h3', {}, step.title), step.model ? h('code', {}, step.model) : null,
+    h('p', {}, [step.how, step.model && step.revision ? `revision ${step.revision.slice(0, 12)}` : step.revision,
+      step.licence].filter(Boolean).join(' · '))));
+  return h('div', { class: 'origin', id: 'origin' },
+    h('h2', {}, 'How it came to be'),
+    h('p', { class: 'lead' }, 'Recipe ', h('code', {}, story.recipe), '. ', story.about || ''),
+    h('ol', { class: 'steps' }, steps));
+}
+
+function leftOut(data) {
+  const { counts, left_out: out } = data;
+  const parts = ['shipped', 'dropped', 'duplicates'];
+  const strip = h('div', { class: 'balance', 'aria-hidden': 'true' }, parts.filter((part) => counts[part]).map((part) => {
+    const piece = h('i', { class: part });
+    piece.style.flexGrow = counts[part];
+    return piece;
+  }));
+  const key = h('ul', { class: 'key' }, parts.map((part) => h('li', { class: part }, h('b', {}, count(counts[part])), ` ${part}`)));
+  const groups = out.drops.map((drop) => reason(`${drop.stage} / ${drop.reason}`, drop.meaning, drop))
+    .concat(out.duplicates.map((kind) => reason(`${kind.kind} duplicate`,
+      kind.kind === 'exact' ? 'the same bytes as another image' : 'looks the same as another image', kind)));
+  return h('section', { id: 'left-out', 'aria-labelledby': 'left-out-title' },
+    h('h2', { id: 'left-out-title' }, groups.length ? 'What was left out' : 'Nothing was left out'),
+    h('p', { class: 'lead' }, `Of ${counted(counts.ingested, 'images')} that were found, every one is accounted for.`),
+    strip, key, groups.length ? h('div', { class: 'reasons' }, groups) : null);
+}
+
+function reason(name, meaning, group) {
+  const examples = group.examples.map((example) => h('li', {}, h('code', {}, example.path), example.message || ''));
+  if (group.number > group.examples.length) {
+    examples.push(h('li', {}, `and ${count(group.number - group.examples.length)} more`));
+  }
+  return h('details', {},
+    h('summary', {}, h('b', {}, name), h('span', { class: 'meaning' }, meaning), h('span', { class: 'number' }, count(group.number))),
+    h('ul', {}, examples));
+}

@@ -1,0 +1,70 @@
+"""One HTML file out of templates, styles, scripts and data; it needs no network and runs no word.
+
+Everything that is not glit's own goes in as JSON, in which no character is left that HTML reads,
+and the scripts put it on the page as text. The page's policy lets run only the script that was
+hashed here, and loads nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).resolve().parent / "page"
+_STYLES = ("page.css", "card.css", "print.css")
+_SCRIPTS = ("dom.js", "story.js", "charts.js", "heatmap.js", "card.js", "gallery.js", "main.js")
+_UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+
+
+def report_html(data: dict[str, Any]) -> str:
+    """The whole page.
+
+    Args:
+        data: what the scripts show; see :func:`glit.view.report.report_data`.
+    """
+    return page_html(json_for_html(data), images="data:", connect="'none'")
+
+
+def page_html(data: str, *, images: str, connect: str) -> str:
+    """The page with its policy.
+
+    Args:
+        data: safe JSON.
+        images: where images may come from.
+        connect: what the script may ask.
+    """
+    style = "\n".join(_read(name) for name in _STYLES)
+    script = "(() => {\n'use strict';\n" + "\n".join(_read(name) for name in _SCRIPTS) + "\n})();"
+    policy = (
+        f"default-src 'none'; img-src {images}; connect-src {connect}; "
+        f"style-src {_hash(style)}; script-src {_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    html = _read("page.html")
+    for mark, text in (("POLICY", policy), ("STYLE", style), ("SCRIPT", script), ("DATA", data)):
+        before, found, after = html.partition(f"{{{{{mark}}}}}")
+        assert found, mark
+        html = before + text + after
+    return html
+
+
+def json_for_html(data: Any) -> str:
+    """JSON that can stand inside a script element: no ``<``, ``>``, ``&`` or line separator.
+
+    >>> json_for_html({"a": "</script>"})
+    '{"a":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.translate(_UNSAFE).encode("utf-8", "replace").decode()
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8").rstrip("\n")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,107 @@
+"""``glit view DATASET -o report.html``: gather, then write one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from glit.ahead import map_ahead
+from glit.dataset.query import connect
+from glit.dataset.reader import Dataset
+from glit.errors import InputError
+from glit.images import ImageError
+from glit.version import __version__
+from glit.view.charts import charts, sources, totals
+from glit.view.page_file import report_html
+from glit.view.samples import sample
+from glit.view.select import Selection, select
+from glit.view.story import left_out, story
+from glit.view.thumbnails import data_url, thumbnail
+
+
+def write_report(
+    dataset: Dataset, output: Path, *, most: int = 200, seed: int = 0, where: str = ""
+) -> dict[str, Any]:
+    """Write the page.
+
+    Args:
+        dataset: a finished one.
+        output: the file; one that exists is replaced.
+        most: samples on the page.
+        seed: of their choice.
+        where: a condition on them in SQL.
+
+    Returns:
+        The page's data.
+
+    Raises:
+        UserError: the condition is wrong, or the file cannot be written.
+        DatasetError: a file of the dataset, or an image stored by path, cannot be read.
+    """
+    data = report_data(dataset, most=most, seed=seed, where=where)
+    write_page(output, report_html(data))
+    return data
+
+
+def write_page(output: Path, html: str) -> None:
+    """Write a page beside its place, then put it there.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    beside = output.with_name(f".{output.name}.partial")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(html, encoding="utf-8")
+        os.replace(beside, output)
+    except OSError as error:
+        raise InputError(f"-o {output}: cannot write there ({error.strerror or error})") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def report_data(dataset: Dataset, *, most: int, seed: int, where: str) -> dict[str, Any]:
+    """What the page shows, as JSON."""
+    with connect(dataset) as connection:
+        chosen = select(dataset, connection, most=most, seed=seed, where=where)
+        return {
+            **overview(dataset),
+            "totals": totals(connection),
+            "left_out": left_out(connection),
+            "charts": charts(connection),
+            "sources": sources(connection),
+            "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,
+                          "all": len(dataset), "seed": seed, "where": where},
+            "samples": list(_samples(dataset, chosen)),
+        }  # fmt: skip
+
+
+def overview(dataset: Dataset) -> dict[str, Any]:
+    """What the manifest alone says."""
+    return {
+        "kind": "report",
+        "name": Path(os.path.abspath(dataset.path)).name,
+        "glit": __version__,
+        "story": story(dataset.manifest),
+        "counts": dataset.manifest["counts"],
+    }
+
+
+def _samples(dataset: Dataset, chosen: Selection) -> Iterator[dict[str, Any]]:
+    """Rows with their thumbnails, some threads ahead."""
+    workers = os.cpu_count() or 1
+    with ThreadPoolExecutor(max_workers=workers) as threads:
+        yield from map_ahead(threads, partial(_sample, dataset), chosen.numbers, most=2 * workers)
+
+
+def _sample(dataset: Dataset, number: int) -> dict[str, Any]:
+    row = dataset[number]
+    try:
+        image = data_url(thumbnail(row.encoded()))
+    except ImageError:
+        image = ""  # the page says that it cannot be shown; glit verify says why
+    return sample(row, number=number, image=image)

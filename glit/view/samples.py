@@ -1,0 +1,104 @@
+"""Rows as the page shows them.
+
+A caption goes over in parts, each with the number of its sentence, because a browser counts
+characters otherwise than Python.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from glit.dataset.row import Row
+from glit.records import Pair, Region
+
+MOST_REGIONS = 100
+"""Of an image; those in pairs come first, then those that some sentence is most similar to."""
+
+
+def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
+    """A row as JSON.
+
+    Args:
+        row: with or without its image.
+        number: of the row in the dataset.
+        image: address of the picture.
+    """
+    shown = _shown(row)
+    place = {region: index for index, region in enumerate(shown)}
+    whole = row.image_similarity
+    return {
+        "n": number,
+        "id": row.sample_id,
+        "path": row.source_path,
+        "w": row.width,
+        "h": row.height,
+        "image": image,
+        "source": {"kind": row.caption.kind, "model": row.caption.model,
+                   "trimmed": row.caption.trimmed},
+        "parts": _parts(row),
+        "flags": [
+            {"in_window": s.in_window, "truncated": s.truncated,
+             "tokens": [s.token_start, s.token_end]}
+            for s in row.sentences
+        ],
+        "regions": [_region(row.regions[index]) for index in shown],
+        "numbers": shown,
+        "hidden": len(row.regions) - len(shown),
+        "pairs": [_pair(pair, place) for pair in row.pairs],
+        "matrix": [_numbers(row.similarity[s, shown]) for s in range(len(row.sentences))],
+        "whole": None if whole is None else _numbers(whole),
+    }  # fmt: skip
+
+
+def _shown(row: Row) -> list[int]:
+    """Numbers of the regions that the page holds, rising."""
+    if len(row.regions) <= MOST_REGIONS:
+        return list(range(len(row.regions)))
+    chosen = list(dict.fromkeys(pair.region for pair in row.pairs))
+    best = np.argsort(-row.similarity.max(axis=0), kind="stable")
+    return sorted(list(dict.fromkeys([*chosen, *best.tolist()]))[: max(MOST_REGIONS, len(chosen))])
+
+
+def _parts(row: Row) -> list[list[Any]]:
+    """The caption in pieces: text, and the number of the sentence it is or -1."""
+    text, at, parts = row.caption.text, 0, []
+    for number, sentence in enumerate(row.sentences):
+        if sentence.char_start > at:
+            parts.append([text[at : sentence.char_start], -1])
+        parts.append([text[sentence.char_start : sentence.char_end], number])
+        at = sentence.char_end
+    if at < len(text):
+        parts.append([text[at:], -1])
+    return parts
+
+
+def _region(region: Region) -> dict[str, Any]:
+    return {
+        "box": [round(value, 2) for value in region.box.xyxy],
+        "score": _number(region.score),
+        "label": region.label,
+        "source": region.source,
+    }
+
+
+def _pair(pair: Pair, place: dict[int, int]) -> dict[str, Any]:
+    return {
+        "s": pair.sentence,
+        "r": place[pair.region],
+        "sim": _number(pair.similarity),
+        "p": None if pair.probability is None else _number(pair.probability),
+        "none": pair.global_wins,
+    }
+
+
+def _numbers(values: Iterable[float] | Sequence[float]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _number(value: float) -> float | None:
+    """Four decimals; null where it is no number, which JSON has no other word for."""
+    return round(float(value), 4) if math.isfinite(value) else None

@@ -1,0 +1,62 @@
+"""Which rows a page shows: all, or some by a seed, of those that a condition lets through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+
+from glit.dataset.query import check_select, first_line
+from glit.dataset.reader import Dataset
+from glit.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Rows, and out of how many they are."""
+
+    numbers: tuple[int, ...]
+    """Rising."""
+    matching: int
+    """How many rows the condition lets through."""
+
+
+def select(
+    dataset: Dataset,
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    most: int,
+    seed: int,
+    where: str,
+) -> Selection:
+    """Rows by chance, the same for the same seed.
+
+    Args:
+        dataset: whose rows.
+        connection: of :func:`glit.dataset.query.connect`.
+        most: how many at most.
+        seed: another one gives others.
+        where: a condition in SQL on the columns of ``samples``; empty takes all.
+
+    Raises:
+        UserError: DuckDB does not accept the condition, or nothing fulfils it.
+    """
+    files = ", ".join("'" + dataset.full(name).replace("'", "''") + "'" for name in dataset.files)
+    rows = f"read_parquet([{files}], filename = true, file_row_number = true) AS samples"
+    condition = f"WHERE (\n{where}\n)" if where.strip() else ""
+    chosen = f"""SELECT filename, file_row_number FROM {rows} {condition}
+                 ORDER BY md5(sample_id || '{seed}'), sample_id LIMIT {most}"""
+    count = f"SELECT count(*) FROM {rows} {condition}"
+    try:
+        for sql in (chosen, count):
+            check_select(sql)
+        found = connection.execute(chosen).fetchall()
+        matching = connection.execute(count).fetchall()[0][0]
+    except duckdb.Error as error:
+        raise UserError(f"--where: {first_line(error)}") from error
+    if not found:
+        raise UserError(f"--where {where}: none of {len(dataset)} samples is so")
+    first = dataset.first_rows()
+    names = {dataset.full(name): name for name in dataset.files}
+    numbers = sorted(first[names[file]] + row for file, row in found)
+    return Selection(numbers=tuple(numbers), matching=matching)

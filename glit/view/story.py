@@ -1,0 +1,100 @@
+"""How a dataset came to be, from its manifest, and what was left out, with examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from glit.dataset.manifest import pairing_of
+from glit.records import REASONS
+
+_EXAMPLES = 6
+"""Of every reason."""
+_STEPS = (
+    ("captioner", "Captions", "caption", "backend"),
+    ("", "Sentences", "split", "splitter"),
+    ("proposer", "Regions", "propose", "backend"),
+    ("matcher", "Similarity", "score", "backend"),
+)
+"""Role of the model, title, table of the recipe, key that says how."""
+_NAMES = {"split": "match", "score": "match"}
+
+
+def story(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Recipe, steps and models.
+
+    Args:
+        manifest: of a finished dataset, version 1 included.
+    """
+    recipe, models = manifest["recipe"], manifest["models"]
+    steps = []
+    for role, title, table, key in _STEPS:
+        options = recipe.get(table) or recipe.get(_NAMES.get(table, ""), {})
+        model = models.get(role, {})
+        steps.append(
+            {
+                "title": title,
+                "how": str(options.get(key, "")),
+                "model": model.get("name", ""),
+                "revision": model.get("revision", ""),
+                "licence": model.get("licence", ""),
+            }
+        )
+    pairing = pairing_of(manifest)
+    calibration = manifest.get("calibration")
+    steps.append(
+        {
+            "title": "Pairs",
+            "how": f"rule {_rule(manifest)}",
+            "model": "",
+            "revision": "calibrated probabilities" if calibration else "no calibration",
+            "licence": "",
+        }
+    )
+    return {
+        "recipe": recipe["name"],
+        "about": recipe.get("about", ""),
+        "steps": steps,
+        "tokenizer": manifest["tokenizer"],
+        "min_probability": pairing.min_probability,
+        "glit": manifest["glit_version"],
+        "schema": manifest["schema_version"],
+        "bytes": sum(file["bytes"] for file in manifest["files"].values()),
+        "files": len(manifest["files"]),
+        "packages": manifest.get("packages", {}),
+    }
+
+
+def _rule(manifest: dict[str, Any]) -> str:
+    """The name of the rule; version 1 knew two, by a key of the matcher."""
+    if manifest["schema_version"] > 1:
+        return str(manifest["recipe"]["pair"]["rule"])
+    return "lism" if manifest["recipe"]["match"]["global_competes"] else "argmax"
+
+
+def left_out(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """Drops by stage and reason, duplicates by kind, each with examples."""
+    drops = connection.execute(
+        f"""SELECT stage, reason, count(*) AS number,
+                   list({{'path': source_path, 'message': message}} ORDER BY source_path)
+                       [:{_EXAMPLES}] AS examples
+            FROM drops GROUP BY stage, reason ORDER BY number DESC, stage, reason"""
+    ).fetchall()
+    duplicates = connection.execute(
+        f"""SELECT kind, count(*) AS number,
+                   list({{'path': source_path, 'message': kept_path}} ORDER BY source_path)
+                       [:{_EXAMPLES}] AS examples
+            FROM duplicates GROUP BY kind ORDER BY kind"""
+    ).fetchall()
+    return {
+        "drops": [
+            {"stage": stage, "reason": reason, "meaning": REASONS.get(reason, ""),
+             "number": number, "examples": examples}
+            for stage, reason, number, examples in drops
+        ],
+        "duplicates": [
+            {"kind": kind, "number": number, "examples": examples}
+            for kind, number, examples in duplicates
+        ],
+    }  # fmt: skip

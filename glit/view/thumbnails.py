@@ -1,0 +1,45 @@
+"""Images small enough that hundreds of them fit in one page."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+from PIL import Image
+
+from glit.images import decode
+
+MAX_SIDE = 640
+"""Pixels of the longer side; smaller images stay as they are."""
+MAX_BYTES = 46 << 10
+"""200 of them, in base64, stay under 12.5 MB."""
+
+_QUALITIES = (82, 68, 50)
+_SMALLEST = 64
+
+
+def thumbnail(encoded: bytes) -> bytes:
+    """WebP of at most :data:`MAX_SIDE` pixels and :data:`MAX_BYTES` bytes, upright.
+
+    Args:
+        encoded: the image file.
+
+    Raises:
+        ImageError: the file is damaged.
+    """
+    image = Image.fromarray(decode(encoded))
+    side = min(MAX_SIDE, max(image.size))
+    while True:
+        small = image.copy()
+        small.thumbnail((side, side), Image.Resampling.LANCZOS)
+        for quality in _QUALITIES:
+            buffer = io.BytesIO()
+            small.save(buffer, "WEBP", quality=quality)
+            if buffer.tell() <= MAX_BYTES or side <= _SMALLEST:
+                return buffer.getvalue()
+        side = side * 3 // 4
+
+
+def data_url(webp: bytes) -> str:
+    """The address of an image that is inside the page."""
+    return f"data:image/webp;base64,{base64.b64encode(webp).decode()}"

@@ -1,0 +1,178 @@
+"""The page in a real browser: it opens from disk, answers mouse and keyboard, and runs no caption."""
+
+from __future__ import annotations
+
+import pytest
+from browser import Page, violations
+
+from glit.dataset.reader import Dataset
+from glit.view.report import write_report
+
+READY = ".cards .card"
+ON = "[...document.querySelectorAll('.cards .card')].map(card => [[...card.querySelectorAll('.sentence.on')].map(s => +s.dataset.s), [...card.querySelectorAll('.box.on')].map(b => +b.dataset.r)])"
+
+
+@pytest.fixture(scope="module")
+def report(hostile, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    return path, write_report(Dataset(hostile), path)
+
+
+@pytest.fixture
+def page(browser, report):
+    opened = Page(browser, report[0].as_uri(), viewport={"width": 1280, "height": 900})
+    opened.wait_for_selector(READY)
+    yield opened
+    assert opened.faults == []
+    assert opened.from_network == []
+    assert opened.evaluate("window.hacked") is None
+    opened.close()
+
+
+def paired(report):
+    """A sample's place and one of its pairs: the first sample in which a region is a sentence's."""
+    return next(
+        (place, pair)
+        for place, sample in enumerate(report[1]["samples"])
+        for pair in sample["pairs"]
+        if not pair["none"]
+    )
+
+
+def test_what_captions_say_is_shown_and_not_run(page, report):
+    words = page.locator(".cards .card").first.locator(".caption").text_content()
+    assert "<script>window.hacked=1</script>" in words and "onerror=" in words
+    assert page.locator(".caption img, .caption script, .reasons img").count() == 0
+    page.locator(".reasons summary").first.click()
+    assert "<img src=x onerror=window.hacked=1>.png" in page.locator(".reasons").inner_text()
+    loaded = "[...document.images].filter(image => !image.complete || !image.naturalWidth).length"
+    page.evaluate("document.querySelectorAll('img').forEach(i => i.loading = 'eager')")
+    page.wait_for_function(f"{loaded} === 0")
+
+
+def test_the_policy_stops_what_would_get_in(browser, report):
+    opened = Page(browser, report[0].as_uri())
+    opened.wait_for_selector(READY)
+    opened.evaluate(
+        "() => { const d = document.createElement('div'); d.innerHTML = "
+        '\'<img src="data:,x" onerror="window.hacked=1">\'; document.body.append(d); '
+        "const s = document.createElement('script'); s.textContent = 'window.hacked=2'; document.body.append(s); }"
+    )
+    opened.wait_for_timeout(50)
+    assert opened.evaluate("window.hacked") is None
+    assert any("Content Security Policy" in fault for fault in opened.faults)
+    opened.close()
+
+
+def test_a_sentence_lights_its_region_and_the_reverse(page, report):
+    place, pair = paired(report)
+    card = page.locator(READY).nth(place)
+    card.locator(f".sentence[data-s='{pair['s']}']").hover()
+    lit = page.evaluate(ON)
+    assert lit[place] == [[pair["s"]], [pair["r"]]]
+    assert all(each == [[], []] for at, each in enumerate(lit) if at != place)
+    assert f"{pair['sim']:.3f}" in card.locator(".readout").inner_text()
+    page.mouse.move(0, 0)
+    assert page.evaluate(ON)[place] == [[], []]
+    sample = report[1]["samples"][place]
+    both = sorted(p["s"] for p in sample["pairs"] if not p["none"] and p["r"] == pair["r"])
+    card.locator(f".box[data-r='{pair['r']}']").focus()
+    assert page.evaluate(ON)[place] == [both, [pair["r"]]]
+
+
+def test_a_sentence_without_a_region_looks_and_says_so(page):
+    alone = page.locator(f"{READY} .sentence.alone").first
+    alone.hover()
+    assert "no region of its own" in page.locator(f"{READY} .readout.on").inner_text()
+    assert page.locator(f"{READY} .box.on").count() == 0
+
+
+def test_by_keyboard_alone(page, report):
+    place, pair = paired(report)
+    for _ in range(place + 1):
+        page.keyboard.press("j")
+    sentences = page.locator(READY).nth(place).locator(".sentence")
+    focused = "document.activeElement.dataset.s"
+    assert page.evaluate(focused) == "0"
+    for _ in range(pair["s"]):
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate(focused) == str(pair["s"])
+    page.keyboard.press("Enter")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    assert page.evaluate(ON)[place] == [[pair["s"]], [pair["r"]]]  # held, although focus went on
+    sentences.first.focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "1"
+
+
+def test_search_sort_and_filters(page, report):
+    def names():
+        page.wait_for_timeout(50)
+        return page.locator(f"{READY} h3").all_text_contents()
+
+    everything = names()
+    assert everything == [sample["path"] for sample in report[1]["samples"]]
+    page.get_by_label("Search").fill("DOG")
+    assert names() == ["000000.png"]
+    assert page.locator("mark").text_content() == "dog"
+    page.get_by_label("Search").fill("no such words")
+    assert names() == [] and "0 of 7" in page.locator(".tally").inner_text()
+    page.get_by_label("Search").fill("")
+    page.get_by_label("Order").select_option("worst")
+    worst = names()
+    page.get_by_label("Order").select_option("best")
+    assert sorted(worst) == sorted(everything) == sorted(names())
+    best = [
+        max((p["sim"] for p in s["pairs"] if not p["none"]), default=-2)
+        for s in report[1]["samples"]
+    ]
+    by_name = dict(zip(everything, best, strict=True))
+    assert [by_name[name] for name in names()] == sorted(best, reverse=True)
+    page.get_by_label("Best cosine ≥").fill("0.5")
+    page.get_by_label("Best cosine ≥").blur()
+    assert sorted(names()) == sorted(name for name in everything if by_name[name] >= 0.5)
+    page.get_by_label("Best cosine ≥").fill("")
+    page.get_by_label("Best cosine ≥").blur()
+    page.get_by_label("Regions from").select_option("yolos")
+    assert 0 < len(names()) <= 7
+
+
+def test_the_address_of_a_sample(browser, report):
+    sample = report[1]["samples"][3]
+    opened = Page(browser, f"{report[0].as_uri()}#{sample['id'][:16]}")
+    opened.wait_for_function(f"document.querySelectorAll('{READY}').length === 1")
+    assert opened.locator(f"{READY} h3").text_content() == sample["path"]
+    assert opened.faults == []
+    opened.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_readable_by_everybody_at_every_width(browser, report, scheme, width):
+    opened = Page(
+        browser, report[0].as_uri(), viewport={"width": width, "height": 800},
+        color_scheme=scheme, bypass_csp=True,
+    )  # fmt: skip
+    opened.wait_for_selector(READY)
+    assert violations(opened) == []
+    assert opened.evaluate("document.documentElement.scrollWidth") == width
+    assert opened.faults == [] and opened.from_network == []
+    opened.close()
+
+
+def test_on_paper_it_holds_every_sample(browser, built, tmp_path):
+    """More than the screen's first page holds."""
+    write_report(Dataset(built), tmp_path / "report.html")
+    opened = Page(browser, (tmp_path / "report.html").as_uri())
+    opened.wait_for_selector(READY)
+    assert opened.locator(READY).count() == 20
+    opened.emulate_media(media="print")
+    opened.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert opened.locator(READY).count() == 24
+    assert opened.locator(".tools").is_hidden() and opened.locator(".bar").is_hidden()
+    assert (
+        opened.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    )
+    opened.close()
