@@ -101,11 +101,15 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
     """
     if not data:
         raise ImageError("empty_file", "the file has no bytes")
+    size = _size_of_simple_jpeg(data)
+    if size is not None:
+        _check_size(*size, max_pixels)
+        pixels = _decode_jpeg(data)
+        if pixels is not None:
+            return pixels
     with _PILLOW.as_wanted_here():
         image = _open(data)
-        width, height = image.size
-        if max_pixels is not None and width * height > max_pixels:
-            raise ImageError("too_large", f"{width}x{height} pixels, at most {max_pixels} allowed")
+        _check_size(*image.size, max_pixels)
         if image.format == "PNG":
             _check_png(data)
         orientation = _orientation(image)
@@ -113,6 +117,39 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
         if pixels is None:
             pixels = _decode_pillow(image)
     return np.ascontiguousarray(_upright(pixels, orientation))
+
+
+def _check_size(width: int, height: int, most: int | None) -> None:
+    if most is not None and width * height > most:
+        raise ImageError("too_large", f"{width}x{height} pixels, at most {most} allowed")
+
+
+def _size_of_simple_jpeg(data: bytes) -> tuple[int, int] | None:
+    """Width and height of a JPEG of which nothing has to be known but its pixels: grey or YCbCr, 8
+    bits, without EXIF, XMP, further images or Adobe's remark. None leaves it to Pillow.
+
+    Pillow takes 0.1 ms for a header, all of it under the interpreter's lock; this 0.01 ms.
+    """
+    size, at = None, 2
+    if data[:2] != b"\xff\xd8":
+        return None
+    while at + 10 <= len(data) and data[at] == 0xFF:
+        marker, length = data[at + 1], data[at + 2] << 8 | data[at + 3]
+        if marker == 0xDA:  # the pixels begin
+            return size
+        if marker in (0xC0, 0xC1, 0xC2):  # ITU T.81, B.2.2: bits, height, width, components
+            bits, height, width, components = struct.unpack_from(">BHHB", data, at + 4)
+            if bits != 8 or components not in (1, 3) or not (height and width):
+                return None
+            size = (width, height)
+        elif marker not in _HARMLESS_MARKERS or length < 2:
+            return None
+        at += 2 + length
+    return None
+
+
+_HARMLESS_MARKERS = {0xE0, 0xDB, 0xC4, 0xDD, 0xFE}
+"""JFIF, quantisation, Huffman codes, restart interval, comment."""
 
 
 def _open(data: bytes) -> Image.Image:

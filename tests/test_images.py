@@ -28,6 +28,34 @@ def test_every_format_gives_what_pillow_gives(kind):
     assert np.array_equal(decode(data), wanted)
 
 
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("RGB", {}),
+        ("RGB", {"progressive": True}),
+        ("RGB", {"subsampling": 0, "comment": b"x" * 300}),
+        ("L", {}),
+        ("CMYK", {}),
+        ("RGB", {"keep_rgb": True}),
+        ("RGB", {"xmp": b'<x xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/>'}),
+    ],
+)
+def test_jpegs_of_every_kind(mode, options):
+    data = encode(gradient(mode, size=(50, 30)), "JPEG", **options)
+    wanted = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    assert np.array_equal(decode(data), np.asarray(wanted))
+    with pytest.raises(ImageError, match=r"(50x30|30x50) pixels, at most 1499 allowed"):
+        decode(data, max_pixels=1499)
+
+
+@pytest.mark.parametrize("kept", [3, 11, 30, 170, 600])
+def test_a_jpeg_that_is_cut_short_is_refused(kept):
+    data = encode(gradient(), "JPEG")
+    assert len(data) > 700
+    with pytest.raises(ImageError):
+        decode(data[:kept])
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_applied(kind, orientation):

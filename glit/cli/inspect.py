@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from itertools import islice
 from typing import Annotated
@@ -116,6 +115,7 @@ def pair_command(
 ) -> None:
     """Write the dataset with the pairs of another rule; no model, no pixels."""
     from glit.build.pair_again import pair_again
+    from glit.cores import usable_cores
     from glit.dataset.reader import Dataset
     from glit.progress import StageProgress
 
@@ -124,7 +124,7 @@ def pair_command(
         progress.begin("pair", total=len(opened), done=0)
         pair_again(
             opened, folder, recipe=recipe, settings=overrides or (),
-            processes=os.cpu_count() or 1, report=lambda rows: progress.advance(rows, 0),
+            processes=usable_cores(), report=lambda rows: progress.advance(rows, 0),
         )  # fmt: skip
     print(f"{len(opened)} images: {folder}")
 

@@ -6,6 +6,7 @@ CLIP was trained with, and about ten times faster. Pixels are normalised later, 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,17 @@ def fit_image(
         )[0]
     top, left = (height - side) // 2, (width - side) // 2
     return pixels_CHW[:, top : top + side, left : left + side]
+
+
+def write_fitted(
+    image_HWC: UInt8[np.ndarray, "h w 3"], out_3SS: UInt8[Tensor, "3 side side"], *, fit: ImageFit
+) -> None:
+    """:func:`fit_image` into memory that is there already, such as a batch's.
+
+    NumPy copies, since torch would start a team of threads in each of the caller's.
+    """
+    fitted = fit_image(image_HWC, side=out_3SS.shape[-1], fit=fit)
+    np.copyto(out_3SS.numpy(), fitted.numpy())
 
 
 def fitted_size(width: int, height: int, *, side: int, fit: ImageFit) -> tuple[int, int]:
@@ -71,10 +83,11 @@ def crop(
 ) -> UInt8[np.ndarray, "ch cw 3"]:
     """The pixels that a box touches, at least 1 x 1: a view of the image."""
     height, width = image_HWC.shape[:2]
-    x0 = int(np.clip(np.floor(box_xyxy[0]), 0, width - 1))
-    y0 = int(np.clip(np.floor(box_xyxy[1]), 0, height - 1))
-    x1 = int(np.clip(np.ceil(box_xyxy[2]), x0 + 1, width))
-    y1 = int(np.clip(np.ceil(box_xyxy[3]), y0 + 1, height))
+    low_x, low_y, high_x, high_y = box_xyxy.tolist()
+    x0 = min(max(math.floor(low_x), 0), width - 1)
+    y0 = min(max(math.floor(low_y), 0), height - 1)
+    x1 = min(max(math.ceil(high_x), x0 + 1), width)
+    y1 = min(max(math.ceil(high_y), y0 + 1), height)
     return image_HWC[y0:y1, x0:x1]
 
 

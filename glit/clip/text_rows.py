@@ -7,8 +7,11 @@ sentence of 20 then cost 220 token slots, instead of 248 each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -47,62 +50,56 @@ class TextRows:
         causal_WW = torch.ones(width, width, dtype=torch.bool, device=device).tril()
         return (same_RWW & causal_WW)[:, None]
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> TextRows:
+        """The same rows with every tensor changed."""
+        return TextRows(**{each.name: change(getattr(self, each.name)) for each in fields(self)})
+
     def to(self, device: torch.device) -> TextRows:
         """The same rows on another device."""
-        return TextRows(
-            input_ids_RW=self.input_ids_RW.to(device, non_blocking=True),
-            position_ids_RW=self.position_ids_RW.to(device, non_blocking=True),
-            text_id_RW=self.text_id_RW.to(device, non_blocking=True),
-            offset_T=self.offset_T.to(device, non_blocking=True),
-            length_T=self.length_T.to(device, non_blocking=True),
-        )
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
 
-def assign_rows(lengths: list[int], width: int) -> list[list[int]]:
-    """First-fit decreasing: the indices of each row's texts, which sum up to ``width`` at most.
+def assign_rows(lengths: Sequence[int], width: int) -> Int[np.ndarray, "t 2"]:
+    """First-fit decreasing: row and first slot in it of each text; a row holds ``width`` slots.
 
-    >>> assign_rows([5, 3, 2, 4], 7)
-    [[0, 2], [3, 1]]
+    >>> assign_rows([5, 3, 2, 4], 7).tolist()
+    [[0, 0], [1, 4], [0, 5], [1, 0]]
     """
-    rows: list[list[int]] = []
-    space: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        row = next((r for r, free in enumerate(space) if free >= lengths[index]), None)
-        if row is None:
-            rows.append([])
-            space.append(width)
-            row = len(rows) - 1
-        rows[row].append(index)
-        space[row] -= lengths[index]
-    return rows
+    places = np.zeros((len(lengths), 2), dtype=np.int64)
+    free = np.full(len(lengths), width, dtype=np.int64)
+    for text in np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable"):
+        length = lengths[text]
+        row = int((free >= length).argmax())
+        places[text] = row, width - free[row]
+        free[row] -= length
+    return places
 
 
-def lay_out(token_ids: list[list[int]], *, pad_id: int) -> TextRows:
+def lay_out(token_ids: Sequence[Sequence[int]], *, pad_id: int) -> TextRows:
     """Lay out the token ids of T texts in rows as wide as the longest one, rounded up to 8.
 
-    Takes O(T * R) in Python: 6 ms for 256 texts.
+    Takes O(T * T) in NumPy: 4 ms for 512 texts.
     """
-    lengths = [len(ids) for ids in token_ids]
-    longest = max(lengths, default=1)
+    lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
+    longest = int(lengths.max(initial=1))
     width = -(-longest // ROW_MULTIPLE) * ROW_MULTIPLE
-    rows = assign_rows(lengths, width)
-    input_ids = torch.full((len(rows), width), pad_id, dtype=torch.long)
-    position_ids = torch.zeros((len(rows), width), dtype=torch.long)
-    text_id = torch.full((len(rows), width), -1, dtype=torch.long)
-    offset = torch.zeros(len(token_ids), dtype=torch.long)
-    for row, texts in enumerate(rows):
-        slot = 0
-        for text in texts:
-            end = slot + lengths[text]
-            input_ids[row, slot:end] = torch.tensor(token_ids[text])
-            position_ids[row, slot:end] = torch.arange(lengths[text])
-            text_id[row, slot:end] = text
-            offset[text] = row * width + slot
-            slot = end
+    places = assign_rows(lengths.tolist(), width)
+    num_rows = int(places[:, 0].max(initial=-1)) + 1
+    offset = places[:, 0] * width + places[:, 1]
+    text = np.repeat(np.arange(len(lengths)), lengths)
+    position = np.arange(len(text)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    slot = offset[text] + position
+    input_ids = np.full(num_rows * width, pad_id, dtype=np.int64)
+    position_ids = np.zeros(num_rows * width, dtype=np.int64)
+    text_id = np.full(num_rows * width, -1, dtype=np.int64)
+    input_ids[slot] = np.fromiter(chain.from_iterable(token_ids), np.int64, len(text))
+    position_ids[slot] = position
+    text_id[slot] = text
+    shape = (num_rows, width)
     return TextRows(
-        input_ids_RW=input_ids,
-        position_ids_RW=position_ids,
-        text_id_RW=text_id,
-        offset_T=offset,
-        length_T=torch.tensor(lengths, dtype=torch.long),
+        input_ids_RW=torch.from_numpy(input_ids).view(shape),
+        position_ids_RW=torch.from_numpy(position_ids).view(shape),
+        text_id_RW=torch.from_numpy(text_id).view(shape),
+        offset_T=torch.from_numpy(offset),
+        length_T=torch.from_numpy(lengths),
     )

@@ -33,6 +33,7 @@ class NestedColumn:
         """Row i's values are those from ``start[i]`` to ``start[i + 1]``."""
         self._values = merged.values
         self._fields: dict[str, Any] = {}
+        self._lists: dict[str, list[Any]] = {}
 
     def __getitem__(self, field: str) -> Any:
         """All values of a field: a NumPy array, of texts a list."""
@@ -44,10 +45,20 @@ class NestedColumn:
             )
         return self._fields[field]
 
+    def as_list(self, field: str) -> list[Any]:
+        """The same as Python's own values, which are quicker to look at one by one."""
+        if field not in self._lists:
+            values = self[field]
+            self._lists[field] = values if isinstance(values, list) else values.tolist()
+        return self._lists[field]
+
+    def has(self, field: str) -> bool:
+        """Whether the dataset is new enough for a field."""
+        return self._values.type.get_field_index(field) >= 0
+
     def optional(self, field: str, at: int) -> float | None:
         """A number, None where it is null or the dataset is older than the field."""
-        known = {each.name for each in self._values.type}
-        value = float(self[field][at]) if field in known else np.nan
+        value = float(self[field][at]) if self.has(field) else np.nan
         return None if np.isnan(value) else value
 
     def span(self, row: int) -> range:
@@ -58,8 +69,10 @@ class NestedColumn:
 class RowGroup:
     """Some consecutive rows of a dataset, with the columns that were asked for."""
 
-    def __init__(self, table: pa.Table, stored_image: StoredImage) -> None:
+    def __init__(self, table: pa.Table, stored_image: StoredImage, *, name: str) -> None:
         self.table = table.combine_chunks()
+        self.name = name
+        """File and row group, for messages."""
         self._stored_image = stored_image
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from glit.dataset.columns import RowGroup
@@ -29,26 +30,28 @@ class LocalPair:
 def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
     """The usable pairs of a row, best first: those of sentences that have a region."""
     sentences, regions, pairs = group.sentences, group.regions, group.pairs
-    first_sentence, first_region = sentences.start[row], regions.start[row]
+    span = slice(int(pairs.start[row]), int(pairs.start[row + 1]))
+    wins, sentence_of, region_of, cosines = (
+        pairs.as_list(name)[span] for name in ("global_wins", "sentence", "region", "similarity")
+    )
+    known = pairs.has("probability")
+    probable = pairs.as_list("probability")[span] if known else [math.nan] * len(wins)
+    first_sentence, first_region = int(sentences.start[row]), int(regions.start[row])
+    text, in_window = sentences.as_list("text"), sentences.as_list("in_window")
+    token_start, token_end = sentences.as_list("token_start"), sentences.as_list("token_end")
+    x0, y0, x1, y1 = (regions.as_list(name) for name in ("x0", "y0", "x1", "y1"))
     found = []
-    for at in pairs.span(row):
-        if pairs["global_wins"][at]:
+    for number, global_wins in enumerate(wins):
+        if global_wins:
             continue
-        sentence = first_sentence + int(pairs["sentence"][at])
-        region = first_region + int(pairs["region"][at])
-        span = (int(sentences["token_start"][sentence]), int(sentences["token_end"][sentence]))
+        s, r = first_sentence + sentence_of[number], first_region + region_of[number]
         found.append(
             LocalPair(
-                sentence=sentences["text"][sentence],
-                token_span=span if sentences["in_window"][sentence] else (0, 0),
-                box_xyxy=(
-                    float(regions["x0"][region]),
-                    float(regions["y0"][region]),
-                    float(regions["x1"][region]),
-                    float(regions["y1"][region]),
-                ),
-                similarity=float(pairs["similarity"][at]),
-                probability=pairs.optional("probability", at),
+                sentence=text[s],
+                token_span=(token_start[s], token_end[s]) if in_window[s] else (0, 0),
+                box_xyxy=(x0[r], y0[r], x1[r], y1[r]),
+                similarity=cosines[number],
+                probability=None if math.isnan(probable[number]) else probable[number],
             )
         )
     return tuple(found)

@@ -117,7 +117,12 @@ class Dataset:
         """
         names = self.schema.names if columns is None else columns
         wanted = [name for name in names if images or name != "image"]
-        return RowGroup(self.table(wanted, row_group=number), self.stored_image)
+        place = self.places[number]
+        return RowGroup(
+            self.table(wanted, row_group=number),
+            self.stored_image,
+            name=f"{place.path}, row group {place.index}",
+        )
 
     def table(
         self,

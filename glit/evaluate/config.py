@@ -74,8 +74,9 @@ class EvaluateConfig:
     chunk_size: int = 4096
     """Side of the similarity blocks; memory grows with its square, results do not change."""
 
-    num_workers: int = 4
-    """Threads that read and decode images."""
+    num_workers: int = -1
+    """Threads that read and decode images; -1 takes one for every core that this process may use,
+    0 does it in the measuring thread."""
 
     device: DeviceChoice = "auto"
     """Where the model runs; ``auto`` takes a GPU when there is one."""
@@ -98,9 +99,11 @@ class EvaluateConfig:
         for name in ("context", "precision_at", "batch_size", "chunk_size"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"evaluate.{name} = {getattr(self, name)}: wanted 1 or more")
-        for name in ("limit", "quality_samples", "num_workers"):
-            if getattr(self, name) < 0:
-                raise RecipeError(f"evaluate.{name} = {getattr(self, name)}: wanted 0 or more")
+        for name, least in (("limit", 0), ("quality_samples", 0), ("num_workers", -1)):
+            if getattr(self, name) < least:
+                raise RecipeError(
+                    f"evaluate.{name} = {getattr(self, name)}: wanted {least} or more"
+                )
         for name in ("recall_at", "localize_at"):
             values = getattr(self, name)
             if not values or min(values) < 1:

@@ -21,6 +21,7 @@ from glit.clip.folder import load_clip, read_preprocessing
 from glit.clip.preprocess import crop, fit_boxes, fit_image
 from glit.clip.text_rows import lay_out
 from glit.clip.text_window import stretch_model
+from glit.cores import num_threads
 from glit.dataset.local_pairs import LocalPair
 from glit.errors import GlitError, InputError, RunError
 from glit.evaluate.collection import Collection
@@ -167,7 +168,7 @@ def load_embedder(
         fit=preprocessing.fit if config.image_fit == "model" else config.image_fit,
         context=config.context,
         batch_size=config.batch_size,
-        num_workers=config.num_workers,
+        num_workers=num_threads(config.num_workers),
         device=device,
     )
 

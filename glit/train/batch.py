@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from glit.clip.text_rows import TextRows, lay_out
 from glit.train.objective import Needs
-from glit.train.sample import Decoded
+from glit.train.sample import PlannedSample
 
 Tokenize = Callable[[list[str]], list[list[int]]]
 """Token ids of texts with start and end token, cut to the text window; one call a batch."""
@@ -31,6 +33,8 @@ class Batch:
     """G + M + E texts."""
     num_global: int
     """G."""
+    num_valid: int
+    """Samples that are no fillers."""
     slot_M: Int[Tensor, " m"]
     """Slot (sample * K + k) of every crop and sentence."""
     slot_E: Int[Tensor, " e"]
@@ -48,74 +52,97 @@ class Batch:
     similarity_BK: Float[Tensor, "b k"]
     """The matcher's cosine of the pair."""
 
-    def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
-        moved = {}
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The same batch with every tensor changed."""
+        changed = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Tensor):
-                moved[field.name] = value.to(device, non_blocking=True)
+                changed[field.name] = change(value)
             elif isinstance(value, TextRows):
-                moved[field.name] = value.to(device)
-        return replace(self, **moved)
+                changed[field.name] = value.map(change)
+        return replace(self, **changed)
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PixelPlace:
+    """Where the pixels of a sample go: parts of its batch's own memory."""
+
+    whole: UInt8[Tensor, "3 side side"] | None
+    """None where whole images are not needed."""
+    crops: UInt8[Tensor, "m 3 side side"]
+    """One for each of its pairs."""
 
 
 def collate(
-    samples: Sequence[Decoded],
+    samples: Sequence[PlannedSample],
     tokenize: Tokenize,
     needs: Needs,
     *,
     side: int,
     pad_id: int,
     pin_memory: bool = False,
-) -> Batch:
-    """Put samples into one batch: pixels in one block, texts tokenised in one call.
+) -> tuple[Batch, list[PixelPlace]]:
+    """A batch whose pixels are still to be written, and where those of each sample go.
+
+    Takes 10 ms for 256 samples, beside tokenising.
 
     Args:
-        samples: decoded for the same needs.
+        samples: planned for the same needs.
         tokenize: see :data:`Tokenize`.
         needs: of the objective.
         side: of the model's input square, pixels.
         pad_id: token id of empty slots.
-        pin_memory: put pixels in page-locked memory for fast copies to a GPU.
+        pin_memory: use page-locked memory, for copies to a GPU that nobody waits for.
     """
     num_samples, num_slots, num_texts = len(samples), needs.num_local, needs.num_texts
-    images = [s.global_image for s in samples if s.global_image is not None]
+    pairs = [pair for sample in samples for pair in sample.pairs]
     texts = [s.caption for s in samples] if needs.whole else []
-    num_global = len(images)
-    boxes = torch.zeros(num_samples, num_slots, 4)
-    spans = torch.zeros(num_samples, num_slots, 2, dtype=torch.long)
-    valid_local = torch.zeros(num_samples, num_slots, dtype=torch.bool)
-    valid_further = torch.zeros(num_samples, num_texts, dtype=torch.bool)
-    similarity = torch.zeros(num_samples, num_slots)
-    slots: list[int] = []
-    for index, sample in enumerate(samples):
-        images += sample.local_images
-        for k, pair in enumerate(sample.pairs):
-            texts.append(pair.sentence)
-            slots.append(index * num_slots + k)
-            boxes[index, k] = torch.from_numpy(sample.boxes_K4[k])
-            spans[index, k] = torch.tensor(pair.token_span)
-            valid_local[index, k] = True
-            similarity[index, k] = pair.similarity
-    further: list[int] = []
-    for index, sample in enumerate(samples):
-        texts += sample.texts
-        further += range(index * num_texts, index * num_texts + len(sample.texts))
-        valid_further[index, : len(sample.texts)] = True
-    pixels = torch.empty((len(images), 3, side, side), dtype=torch.uint8, pin_memory=pin_memory)
-    for index, image in enumerate(images):
-        pixels[index] = image
-    return Batch(
+    texts += [pair.sentence for pair in pairs]
+    texts += [text for sample in samples for text in sample.texts]
+    valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
+    valid_further, slot_E = _filled([len(s.texts) for s in samples], num_texts)
+    boxes = np.zeros((num_samples * num_slots, 4), dtype=np.float32)
+    spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
+    similarity = np.zeros(num_samples * num_slots, dtype=np.float32)
+    if pairs:
+        boxes[slot_M] = np.concatenate([sample.boxes_K4 for sample in samples])
+        spans[slot_M] = [pair.token_span for pair in pairs]
+        similarity[slot_M] = [pair.similarity for pair in pairs]
+    num_global = num_samples if needs.whole else 0
+    valid = np.array([not sample.filler for sample in samples])
+    pixels = torch.empty(
+        (num_global + len(pairs), 3, side, side), dtype=torch.uint8, pin_memory=pin_memory
+    )
+    batch = Batch(
         pixels_V3SS=pixels,
         texts=lay_out(tokenize(texts) if texts else [], pad_id=pad_id),
         num_global=num_global,
-        slot_M=torch.tensor(slots, dtype=torch.long),
-        slot_E=torch.tensor(further, dtype=torch.long),
-        boxes_BK4=boxes,
-        spans_BK2=spans,
-        valid_B=torch.tensor([not s.filler for s in samples]),
-        valid_local_BK=valid_local,
-        valid_further_BS=valid_further,
-        similarity_BK=similarity,
+        num_valid=int(valid.sum()),
+        slot_M=torch.from_numpy(slot_M),
+        slot_E=torch.from_numpy(slot_E),
+        boxes_BK4=torch.from_numpy(boxes).view(num_samples, num_slots, 4),
+        spans_BK2=torch.from_numpy(spans).view(num_samples, num_slots, 2),
+        valid_B=torch.from_numpy(valid),
+        valid_local_BK=torch.from_numpy(valid_local),
+        valid_further_BS=torch.from_numpy(valid_further),
+        similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
     )
+    if pin_memory:
+        batch = batch.map(lambda each: each if each is pixels else each.pin_memory())
+    ends = np.cumsum([0, *(len(sample.pairs) for sample in samples)]) + num_global
+    return batch, [
+        PixelPlace(whole=pixels[index] if needs.whole else None, crops=pixels[start:end])
+        for index, (start, end) in enumerate(pairwise(ends.tolist()))
+    ]
+
+
+def _filled(numbers: list[int], width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which slots of [samples, width] are filled when each sample fills its first ones; bool of
+    that shape, and the filled slots' numbers in order."""
+    filled = np.arange(width) < np.array(numbers, dtype=np.int64)[:, None]
+    return filled, np.flatnonzero(filled)

@@ -105,11 +105,12 @@ class TrainConfig:
     seed: int = 0
     """Decides the order of the samples, and everything else that is random."""
 
-    num_workers: int = 4
-    """Threads that read and decode images; 0 does it in the training thread."""
+    num_workers: int = -1
+    """Threads that read and decode images; -1 takes one for every core that this process may use,
+    0 does it in the training thread."""
 
     prefetch_batches: int = 4
-    """Batches prepared ahead of the model."""
+    """Batches that are prepared ahead of the model, all at once."""
 
     shuffle_row_groups: int = 16
     """Row groups mixed together by the shuffle buffer; they are in memory (encoded) meanwhile."""
@@ -133,8 +134,9 @@ class TrainConfig:
             _at_least(name, getattr(self, name), 1)
         for name in ("prefetch_batches", "shuffle_row_groups"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("max_steps", "micro_batch_size", "warmup_steps", "num_workers"):
+        for name in ("max_steps", "micro_batch_size", "warmup_steps"):
             _at_least(name, getattr(self, name), 0)
+        _at_least("num_workers", self.num_workers, -1)
         _at_least("checkpoint_every", self.checkpoint_every, 0)
         for name in ("min_lr", "weight_decay"):
             _at_least(name, getattr(self, name), 0.0)

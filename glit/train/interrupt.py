@@ -1,4 +1,4 @@
-"""Ctrl-C between steps, not within one."""
+"""Ctrl-C between steps, not within one, and between the same steps on every process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from glit.train.gather import num_ranks
 
 
 @contextlib.contextmanager
@@ -27,3 +32,28 @@ def interrupt_flag() -> Iterator[threading.Event]:
         yield flag
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Vote:
+    """Whether any process wants to stop: one answer a step, the same on all of them.
+
+    With several processes the answer is to the question of the step before, which has travelled
+    over the network meanwhile, from memory to memory: nobody waits for it, and no GPU is asked.
+    """
+
+    def __init__(self) -> None:
+        self._group = dist.new_group(backend="gloo") if num_ranks() > 1 else None
+        self._asked: tuple[torch.Tensor, dist.Work] | None = None
+
+    def __call__(self, stop: bool) -> bool:
+        """Give this process's vote, get the answer; every process must ask equally often."""
+        if self._group is None:
+            return stop
+        before, flag = self._asked, torch.tensor([int(stop)])
+        work = dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+        assert work is not None
+        self._asked = flag, work
+        if before is None:
+            return False
+        before[1].wait()
+        return bool(before[0])

@@ -1,4 +1,7 @@
-"""Batches from the shards: read, decoded and fitted by threads, tokenised once a batch, in order.
+"""Batches from the shards, in order: read, decoded and fitted by threads straight into the batch.
+
+A batch is laid out first (which pairs, which texts in which rows, where every pixel goes), then its
+images are decoded, each into its place. Several batches are at work at a time.
 
 Threads rather than processes: reading, JPEG decoding, resizing and tokenising all release the
 interpreter lock, row groups are shared instead of being read once per process, and pixels are
@@ -7,22 +10,33 @@ never pickled. Row groups in memory are bounded by two shuffle windows, batches 
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from glit.ahead import map_ahead
 from glit.clip import ImageFit
+from glit.cores import num_threads
+from glit.dataset.columns import RowGroup
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import DatasetError, GlitError
-from glit.train.batch import Batch, Tokenize, collate
+from glit.train.batch import Batch, PixelPlace, Tokenize, collate
 from glit.train.objective import Objective
 from glit.train.order import BatchPlan, epoch_order
-from glit.train.sample import BEST_PAIRS, READ_COLUMNS, ChosenPairs, Decoded, decode_sample
+from glit.train.sample import (
+    BEST_PAIRS,
+    READ_COLUMNS,
+    ChosenPairs,
+    PlannedSample,
+    plan_sample,
+)
+
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+"""What ``map`` is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +67,17 @@ class LoaderConfig:
     window: int = 16
     """Row groups shuffled together."""
 
-    num_workers: int = 4
-    """Threads; 0 loads in the calling thread."""
+    num_workers: int = -1
+    """Threads; -1 for one a core, 0 loads in the calling thread."""
 
     prefetch: int = 4
-    """Batches prepared ahead."""
+    """Batches that are at work or ready."""
 
     chosen: ChosenPairs = BEST_PAIRS
     """Which local pairs are learned from."""
 
     pin_memory: bool = False
-    """Put pixels in page-locked memory for fast copies to a GPU."""
+    """Put batches in page-locked memory, for copies to a GPU that nobody waits for."""
 
 
 class BatchLoader:
@@ -108,12 +122,30 @@ class BatchLoader:
         )
         groups = RowGroupCache(self.dataset, capacity=2 * self.config.window, columns=READ_COLUMNS)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
+        numbers = range(start, len(self))
         if self.config.num_workers == 0:
-            for batch in range(start, len(self)):
-                places, fillers = pass_.places(batch)
-                yield pass_.parts([pass_.load(*place) for place in places], fillers)
-            return
-        yield from _Pipeline(pass_, start=start)
+            yield from (pass_.batch(number, map) for number in numbers)
+        else:
+            yield from self._ahead(pass_, numbers)
+
+    def _ahead(self, pass_: _Pass, numbers: range) -> Iterator[list[Batch]]:
+        """The same by threads: some that put batches together, and those that they all share for
+        reading and decoding."""
+        config = self.config
+        decoders = ThreadPoolExecutor(
+            num_threads(config.num_workers), thread_name_prefix="glit-decode"
+        )
+        collators = ThreadPoolExecutor(config.prefetch, thread_name_prefix="glit-collate")
+
+        def made(number: int) -> list[Batch]:
+            return pass_.batch(number, decoders.map)
+
+        try:
+            yield from map_ahead(collators, made, numbers, most=config.prefetch)
+        finally:
+            decoders.shutdown(wait=False, cancel_futures=True)
+            collators.shutdown(wait=True, cancel_futures=True)
+            decoders.shutdown(wait=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,111 +157,72 @@ class _Pass:
     order: np.ndarray
     epoch: int
 
-    def places(self, batch: int) -> tuple[list[tuple[int, int]], int]:
-        """Row group and row of each of this rank's samples, and how many fillers follow."""
-        positions, fillers = self.loader.plan.part(batch, self.loader.rank)
-        return [(int(self.order[i, 0]), int(self.order[i, 1])) for i in positions], fillers
+    def batch(self, number: int, each: Map) -> list[Batch]:
+        """A batch, in parts of the micro-batch size.
 
-    def load(self, group: int, row: int) -> Decoded:
-        """A sample, decoded."""
-        config, dataset = self.loader.config, self.loader.dataset
-        samples = self.groups.get(group)
-        try:
-            return decode_sample(
-                samples,
-                row,
-                self.loader.objective,
-                side=config.side,
-                fit=config.fit,
-                chosen=config.chosen,
-                draw=np.random.default_rng([config.seed, self.epoch, group, row]),
-            )
-        except GlitError as error:
-            place = dataset.places[group]
-            raise DatasetError(
-                f"{dataset.path}/{place.path}: sample {samples.value('sample_id', row)} in row "
-                f"group {place.index} cannot be decoded ({error}); run 'glit verify' and rebuild it"
-            ) from error
-
-    def parts(self, samples: list[Decoded], num_fillers: int) -> list[Batch]:
-        """The batch, in parts of the micro-batch size."""
-        loader, config = self.loader, self.loader.config
-        samples = samples + self._fillers(samples, num_fillers)
+        Args:
+            number: of the batch in its epoch.
+            each: ``map`` by this thread or by others.
+        """
+        config, loader = self.loader.config, self.loader
+        positions, num_fillers = loader.plan.part(number, loader.rank)
+        places = self.order[positions.start : positions.stop]
+        numbers = np.unique(places[:, 0]).tolist()
+        groups = dict(zip(numbers, each(self.groups.get, numbers), strict=True))
+        samples = [self._planned(groups[g], g, row) for g, row in places.tolist()]
+        if num_fillers:
+            samples += self._fillers(samples, num_fillers)
         size = config.micro_batch_size or len(samples)
-        return [
-            collate(
-                samples[start : start + size],
+        parts: list[Batch] = []
+        jobs: list[tuple[PlannedSample, PixelPlace]] = []
+        for start in range(0, len(samples), size):
+            part = samples[start : start + size]
+            batch, pixels = collate(
+                part,
                 loader.tokenize,
                 loader.objective.needs,
                 side=config.side,
                 pad_id=config.pad_id,
                 pin_memory=config.pin_memory,
             )
-            for start in range(0, len(samples), size)
-        ]
+            parts.append(batch)
+            jobs += zip(part, pixels, strict=True)
+        for _ in each(self._write_pixels, jobs):
+            pass
+        return parts
 
-    def _fillers(self, samples: list[Decoded], number: int) -> list[Decoded]:
+    def _planned(self, group: RowGroup, number: int, row: int) -> PlannedSample:
+        config = self.loader.config
+        with self._named(group, row):
+            return plan_sample(
+                group,
+                row,
+                self.loader.objective,
+                side=config.side,
+                fit=config.fit,
+                chosen=config.chosen,
+                draw=np.random.default_rng([config.seed, self.epoch, number, row]),
+            )
+
+    def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
+        sample, place = job
+        with self._named(sample.group, sample.row):
+            sample.write_pixels(place.whole, place.crops, fit=self.loader.config.fit)
+
+    @contextlib.contextmanager
+    def _named(self, group: RowGroup, row: int) -> Iterator[None]:
+        """Errors say which sample it was."""
+        try:
+            yield
+        except GlitError as error:
+            raise DatasetError(
+                f"{self.loader.dataset.path}: sample {group.value('sample_id', row)} in "
+                f"{group.name} cannot be decoded ({error}); run 'glit verify' and rebuild it"
+            ) from error
+
+    def _fillers(self, samples: list[PlannedSample], number: int) -> list[PlannedSample]:
         """Stand-ins that make all ranks' parts equally long; masked out of every loss."""
-        if number == 0:
-            return []
-        first = (int(self.order[0, 0]), int(self.order[0, 1]))
-        pattern = samples[0] if samples else self.load(*first)
-        filler = Decoded(
-            caption=pattern.caption,
-            global_image=pattern.global_image,
-            local_images=[],
-            pairs=(),
-            boxes_K4=np.zeros((0, 4)),
-            filler=True,
-        )
+        first, row = self.order[0].tolist()
+        pattern = samples[0] if samples else self._planned(self.groups.get(first), first, row)
+        filler = replace(pattern, pairs=(), boxes_K4=np.zeros((0, 4)), texts=(), filler=True)
         return [filler] * number
-
-
-@dataclass(slots=True)
-class _Pipeline:
-    """Decoding threads, and one thread that puts finished samples into batches, in order."""
-
-    of: _Pass
-    start: int
-    _ready: queue.Queue[Any] = field(init=False)
-    _stop: threading.Event = field(init=False, default_factory=threading.Event)
-
-    def __iter__(self) -> Iterator[list[Batch]]:
-        config = self.of.loader.config
-        self._ready = queue.Queue(maxsize=config.prefetch)
-        pool = ThreadPoolExecutor(config.num_workers, thread_name_prefix="glit-decode")
-        feeder = threading.Thread(target=self._feed, args=(pool,), name="glit-collate", daemon=True)
-        feeder.start()
-        try:
-            for _ in range(self.start, len(self.of.loader)):
-                item = self._ready.get()
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            self._stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            feeder.join()
-
-    def _feed(self, pool: ThreadPoolExecutor) -> None:
-        loader = self.of.loader
-        pending: list[tuple[list[Future[Decoded]], int]] = []
-        next_batch = self.start
-        try:
-            while (pending or next_batch < len(loader)) and not self._stop.is_set():
-                while next_batch < len(loader) and len(pending) < loader.config.prefetch:
-                    places, fillers = self.of.places(next_batch)
-                    pending.append(([pool.submit(self.of.load, *p) for p in places], fillers))
-                    next_batch += 1
-                futures, fillers = pending.pop(0)
-                self._put(self.of.parts([future.result() for future in futures], fillers))
-        except BaseException as error:  # noqa: BLE001 - the training thread raises it
-            self._put(error)
-
-    def _put(self, item: Any) -> None:
-        while not self._stop.is_set():
-            try:
-                self._ready.put(item, timeout=0.2)
-                return
-            except queue.Full:
-                continue

@@ -26,7 +26,7 @@ from glit.train.checkpoint import (
 )
 from glit.train.config import TrainConfig
 from glit.train.gather import num_ranks
-from glit.train.interrupt import interrupt_flag
+from glit.train.interrupt import Vote, interrupt_flag
 from glit.train.log import METRICS, JsonLines, flat_config
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
@@ -93,7 +93,11 @@ def _train(
 ) -> TrainResult:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
-    from accelerate.utils import parse_flag_from_env, set_seed
+    from accelerate.utils import (
+        DistributedDataParallelKwargs,
+        parse_flag_from_env,
+        set_seed,
+    )
 
     checkpoint = checkpoint_to_start_from(run, resume=resume)
     AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
@@ -103,6 +107,8 @@ def _train(
         mixed_precision=config.precision,
         log_with=list(config.trackers) or None,
         project_dir=str(run),
+        # no buffer of CLIP ever changes, so none is sent around before every step
+        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
     )
     if config.precision == "fp16" and accelerator.scaler is None:
         raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
@@ -141,7 +147,8 @@ class _Run:
         self.total_steps = total_steps(config, len(self.loader))
         self.report = report
         groups = parameter_groups(ingredients.model, self.objective, config)
-        optimizer = torch.optim.AdamW(groups, lr=config.lr)
+        fused = accelerator.device.type == "cuda"  # one kernel; elsewhere other numbers
+        optimizer = torch.optim.AdamW(groups, lr=config.lr, fused=fused)
         self.rates = [group["lr"] for group in groups]
         self.model, self.optimizer = accelerator.prepare(ingredients.model, optimizer)
         if config.compile:
@@ -150,6 +157,8 @@ class _Run:
             clip.text_model.encoder.compile(dynamic=True)
         if checkpoint:
             state = read_optimizer(checkpoint)
+            for group in state["optimizer"]["param_groups"]:
+                group["fused"] = fused  # the run may have begun on another device
             self.optimizer.load_state_dict(state["optimizer"])
             if accelerator.scaler is not None and state["scaler"]:
                 accelerator.scaler.load_state_dict(state["scaler"])
@@ -166,7 +175,7 @@ class _Run:
     def train(self, interrupted: threading.Event) -> TrainResult:
         """Train until the schedule ends or the user interrupts."""
         self.model.train()
-        stopped = False
+        stopped, vote = False, Vote()
         while not stopped and self.position.step < self.total_steps:
             epoch = self.position.epoch
             for group, next_batch in self._steps_of_epoch():
@@ -174,7 +183,7 @@ class _Run:
                 self.position = replace(
                     self.position, step=self.position.step + 1, batch=next_batch
                 )
-                stopped = self._any_rank(interrupted.is_set())
+                stopped = vote(interrupted.is_set())
                 if next_batch >= len(self.loader):
                     break  # the end of the epoch saves
                 every = self.config.checkpoint_every
@@ -232,7 +241,7 @@ class _Run:
                 last=index == len(group) - 1,
             )
             self.unseen.append(("loss", metrics["loss"], self.position))
-            self.samples += sum(int(part.valid_B.sum()) for part in parts) * num_ranks()
+            self.samples += sum(part.num_valid for part in parts) * num_ranks()
         metrics["grad_norm"] = self._clip_gradients()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -342,13 +351,6 @@ class _Run:
         self.accelerator.log(
             {k: v for k, v in line.items() if k != "step"}, step=self.position.step + 1
         )
-
-    def _any_rank(self, flag: bool) -> bool:
-        """Whether the flag is up on any process; all of them get the same answer."""
-        if self.accelerator.num_processes == 1:
-            return flag
-        flags = self.accelerator.gather(torch.tensor([flag], device=self.accelerator.device))
-        return bool(torch.as_tensor(flags).any())
 
 
 def numbers(scalars: Sequence[torch.Tensor]) -> list[float]:

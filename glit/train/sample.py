@@ -1,4 +1,4 @@
-"""One sample on its way into a batch: which pairs, decoded and fitted, with its texts."""
+"""One sample on its way into a batch: which of its pairs and texts, then its pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from glit.clip import ImageFit
-from glit.clip.preprocess import crop, fit_boxes, fit_image
+from glit.clip.preprocess import crop, fit_boxes, write_fitted
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs
 from glit.images import decode
@@ -31,14 +31,13 @@ READ_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """One sample ready to be put into a batch."""
+class PlannedSample:
+    """What one sample brings to a batch; nothing of its image is decoded yet."""
 
+    group: RowGroup
+    row: int
+    """Its number in the group."""
     caption: str
-    global_image: UInt8[Tensor, "3 s s"] | None
-    """None where whole images are not needed."""
-    local_images: list[Tensor]
-    """The crop of every pair, uint8 [3, side, side]."""
     pairs: tuple[LocalPair, ...]
     boxes_K4: Float[np.ndarray, "k 4"]
     """The pairs' regions in pixels of the model's square."""
@@ -46,6 +45,31 @@ class Decoded:
     """Further texts that the objective picked."""
     filler: bool = False
     """Whether it only fills up a batch."""
+
+    def write_pixels(
+        self,
+        whole: UInt8[Tensor, "3 s s"] | None,
+        crops: UInt8[Tensor, "k 3 s s"],
+        *,
+        fit: ImageFit,
+    ) -> None:
+        """Decode the image once; fit it and the crops of the pairs into the memory given.
+
+        Args:
+            whole: for the whole image, None where it is not needed.
+            crops: for the crop of every pair.
+            fit: how an image becomes the square.
+
+        Raises:
+            ImageError: the image is damaged.
+        """
+        if whole is None and not self.pairs:
+            return
+        image = decode(self.group.image(self.row))
+        if whole is not None:
+            write_fitted(image, whole, fit=fit)
+        for pair, out in zip(self.pairs, crops, strict=True):
+            write_fitted(crop(image, np.array(pair.box_xyxy)), out, fit=fit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +98,7 @@ class ChosenPairs:
 BEST_PAIRS = ChosenPairs()
 
 
-def decode_sample(
+def plan_sample(
     group: RowGroup,
     row: int,
     objective: Objective,
@@ -83,8 +107,8 @@ def decode_sample(
     fit: ImageFit,
     chosen: ChosenPairs = BEST_PAIRS,
     draw: np.random.Generator,
-) -> Decoded:
-    """Decode a sample once; fit the whole image and the crops of its pairs, move its boxes.
+) -> PlannedSample:
+    """Choose a sample's pairs and texts, and move its boxes into the model's square.
 
     Args:
         group: with the columns of READ_COLUMNS.
@@ -94,28 +118,20 @@ def decode_sample(
         fit: how an image becomes that square.
         chosen: which of its pairs.
         draw: randomness of this sample.
-
-    Raises:
-        ImageError: the image is damaged.
     """
     needs = objective.needs
     pairs = best_pairs(
-        chosen.of(local_pairs(group, row), draw),
+        chosen.of(local_pairs(group, row), draw) if needs.num_local else (),
         most=needs.num_local,
         distinct_regions=needs.distinct_regions,
     )
     caption = group.value("caption", row)
-    need_pixels = needs.whole or pairs
-    image = decode(group.image(row)) if need_pixels else np.zeros((1, 1, 3), dtype=np.uint8)
     boxes = np.array([pair.box_xyxy for pair in pairs], dtype=np.float64).reshape(-1, 4)
     size = {"width": group.value("width", row), "height": group.value("height", row)}
-    whole = fit_image(image, side=side, fit=fit).contiguous() if needs.whole else None
-    return Decoded(
+    return PlannedSample(
+        group=group,
+        row=row,
         caption=caption,
-        global_image=whole,
-        local_images=[
-            fit_image(crop(image, box), side=side, fit=fit).contiguous() for box in boxes
-        ],
         pairs=pairs,
         boxes_K4=fit_boxes(boxes, side=side, fit=fit, **size),
         texts=_texts(group, row, caption, objective, draw) if needs.num_texts else (),

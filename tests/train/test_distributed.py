@@ -11,6 +11,7 @@ import torch
 import torch.multiprocessing
 
 from glit.train.config import TrainConfig
+from glit.train.interrupt import Vote
 
 CASES = {
     "fast-goal": {"objective": "fast-goal"},
@@ -71,6 +72,8 @@ def one_of_two(rank: int, port: int, model: str, dataset: str, out: str) -> None
     )
     results = measure(model, dataset)
     assert torch.distributed.get_world_size() == 2
+    vote = Vote()
+    results["votes"] = {"stop": [vote(step == 2 and rank == 1) for step in range(5)]}
     torch.save(results, f"{out}/rank-{rank}.pt")
     torch.distributed.destroy_process_group()
 
@@ -111,3 +114,13 @@ def test_two_processes_equal_one(both, case: str) -> None:
         for name, wanted in one[case].items():
             found = two[rank][case][name]
             torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-5, msg=f"{name}: {found}")
+
+
+def test_all_processes_stop_after_the_same_step(both) -> None:
+    """Rank 1 is interrupted in step 2; both hear of it a step later."""
+    assert [rank["votes"]["stop"] for rank in both[1]] == [[False, False, False, True, False]] * 2
+
+
+def test_one_process_is_answered_at_once() -> None:
+    vote = Vote()
+    assert [vote(False), vote(True)] == [False, True]

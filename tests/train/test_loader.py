@@ -137,5 +137,8 @@ def test_an_image_that_does_not_decode_is_named(make_dataset, tokenizer) -> None
         row["image"]["bytes"] = b"not an image"
 
     dataset = make_dataset(8, change=damage)
-    with pytest.raises(DatasetError, match=r"sample [0-9a-f]{64} in row group 0 cannot be decoded"):
+    with pytest.raises(
+        DatasetError,
+        match=r"sample [0-9a-f]{64} in data/train-00000\S+, row group 0 cannot be decoded",
+    ):
         list(loader(dataset, tokenizer, num_workers=1).epoch(0))

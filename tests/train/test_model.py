@@ -12,13 +12,15 @@ from transformers import CLIPModel
 
 from glit.clip.encoder import ClipEncoder
 from glit.clip.pooling import patch_mask
+from glit.clip.preprocess import crop, fit_image
 from glit.clip.text_window import stretch_model
 from glit.dataset.reader import Dataset
+from glit.images import decode
 from glit.train.batch import Batch, collate
 from glit.train.model import TrainedModel
 from glit.train.objective import Needs
 from glit.train.objectives.fast_goal import FastGoal
-from glit.train.sample import Decoded, decode_sample
+from glit.train.sample import PlannedSample, plan_sample
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 
@@ -39,22 +41,32 @@ def trained(model: CLIPModel, *, num_local: int) -> TrainedModel:
     return TrainedModel(encoder, Pooling(num_local=num_local).needs)
 
 
-def first_samples(folder, tokenizer, *, num_local, context) -> tuple[list[Decoded], Batch]:
-    """All samples of the first row group, decoded and as a batch."""
+def first_samples(folder, tokenizer, *, num_local, context) -> tuple[list[PlannedSample], Batch]:
+    """All samples of the first row group, alone and as a batch."""
     objective = Pooling(num_local=num_local)
     group = Dataset(folder).row_group(0)
     samples = [
-        decode_sample(group, row, objective, side=32, fit="resize", draw=np.random.default_rng(0))
+        plan_sample(group, row, objective, side=32, fit="resize", draw=np.random.default_rng(0))
         for row in range(len(group))
     ]
-    batch = collate(
+    batch, places = collate(
         samples,
         lambda texts: tokenizer.encode_closed(texts, context=context),
         objective.needs,
         side=32,
         pad_id=tokenizer.end_id,
     )
+    for sample, place in zip(samples, places, strict=True):
+        sample.write_pixels(place.whole, place.crops, fit="resize")
     return samples, batch
+
+
+def pixels_of(sample: PlannedSample) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """The whole image and the crops, fitted one by one."""
+    image = decode(sample.group.image(sample.row))
+    cut = [crop(image, np.array(pair.box_xyxy)) for pair in sample.pairs]
+    whole, *crops = (fit_image(each, side=32, fit="resize") for each in (image, *cut))
+    return whole, crops
 
 
 @pytest.fixture()
@@ -75,15 +87,14 @@ def test_embeddings_are_those_of_the_model(setting, tokenizer) -> None:
     model, encoder, batch, samples = setting
     features, scale = encoder(batch)
     for i, sample in enumerate(samples):
-        whole = model.get_image_features(pixel_values=normalised(sample.global_image)[None])
+        image, crops = pixels_of(sample)
+        whole = model.get_image_features(pixel_values=normalised(image)[None])
         torch.testing.assert_close(features.image_ND[i], F.normalize(whole.pooler_output)[0])
         ids = torch.tensor(tokenizer.encode_closed([sample.caption], context=248))
         text = model.get_text_features(input_ids=ids).pooler_output
         torch.testing.assert_close(features.text_ND[i], F.normalize(text)[0], rtol=1e-4, atol=1e-5)
         for k, pair in enumerate(sample.pairs):
-            local = model.get_image_features(
-                pixel_values=normalised(sample.local_images[k])[None]
-            ).pooler_output
+            local = model.get_image_features(pixel_values=normalised(crops[k])[None]).pooler_output
             torch.testing.assert_close(features.local_image_NKD[i, k], F.normalize(local)[0])
             ids = torch.tensor(tokenizer.encode_closed([pair.sentence], context=248))
             text = model.get_text_features(input_ids=ids).pooler_output
@@ -98,7 +109,7 @@ def test_pooled_tokens_are_pooled_normed_and_projected(setting, tokenizer) -> No
     model, encoder, batch, samples = setting
     features, _ = encoder(batch)
     for i, sample in enumerate(samples):
-        pixels = normalised(sample.global_image)[None]
+        pixels = normalised(pixels_of(sample)[0])[None]
         patches = model.vision_model(pixel_values=pixels).last_hidden_state[0, 1:]
         ids = torch.tensor(tokenizer.encode_closed([sample.caption], context=248))
         tokens = model.text_model(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]

@@ -14,7 +14,7 @@ from glit.train.batch import collate
 from glit.train.config import TrainConfig
 from glit.train.objective import Needs
 from glit.train.objectives.clip import Clip
-from glit.train.sample import ChosenPairs, best_pairs, decode_sample
+from glit.train.sample import ChosenPairs, best_pairs, plan_sample
 from glit.train.setup import prepare
 
 
@@ -46,23 +46,23 @@ def test_an_objective_picks_further_texts(make_dataset, tokenizer) -> None:
     group = Dataset(make_dataset(3)).row_group(0)
     objective = WithSentences()
 
-    def decoded(seed: int):
+    def planned(seed: int):
         return [
-            decode_sample(
+            plan_sample(
                 group, row, objective, side=32, fit="resize",
                 draw=np.random.default_rng([seed, row]),
             )
             for row in range(3)
         ]  # fmt: skip
 
-    samples = decoded(0)
+    samples = planned(0)
     for row, sample in enumerate(samples):
         whole = [s.text for s in group.sentences_of(row)]
         assert sample.texts[0] == whole[0] and sample.texts[1] in whole[1:]
-    assert [s.texts for s in decoded(0)] == [s.texts for s in samples]
-    assert [s.texts for s in decoded(1)] != [s.texts for s in samples]
+    assert [s.texts for s in planned(0)] == [s.texts for s in samples]
+    assert [s.texts for s in planned(1)] != [s.texts for s in samples]
 
-    batch = collate(
+    batch, _ = collate(
         samples,
         lambda texts: tokenizer.encode_closed(texts, context=248),
         objective.needs,

@@ -19,7 +19,8 @@ from transformers import CLIPModel
 
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip.preprocess import vision_side
-from glit.train.sample import Decoded
+from glit.train.batch import Batch
+from glit.train.sample import PlannedSample
 
 CONTEXT = 248
 
@@ -43,19 +44,29 @@ class PaddedBatch:
 
 
 def padded_batch(
-    samples: Sequence[Decoded], tokenizer: TextTokenizer, *, mean: Tensor, std: Tensor
+    batch: Batch,
+    samples: Sequence[PlannedSample],
+    tokenizer: TextTokenizer,
+    *,
+    mean: Tensor,
+    std: Tensor,
 ) -> PaddedBatch:
-    """Normalise every image and pad every text to 248 tokens."""
+    """Normalise every image and pad every text to 248 tokens.
 
-    def normalised(image: Tensor) -> Tensor:
-        return (image.float() - mean[:, None, None]) / std[:, None, None]
+    Args:
+        batch: of the samples, one pair each; its pixels are taken.
+        samples: their texts and boxes.
+        tokenizer: of the model.
+        mean: of its input, grey levels.
+        std: likewise.
+    """
 
     captions = [sample.caption for sample in samples]
     sentences = [sample.pairs[0].sentence for sample in samples]
-    wholes = [s.global_image for s in samples if s.global_image is not None]
+    pixels = (batch.pixels_V3SS.float() - mean[:, None, None]) / std[:, None, None]
     return PaddedBatch(
-        global_pixels=torch.stack([normalised(image) for image in wholes]),
-        local_pixels=torch.stack([normalised(s.local_images[0]) for s in samples]),
+        global_pixels=pixels[: batch.num_global],
+        local_pixels=pixels[batch.num_global :],
         captions=captions,
         sentences=sentences,
         caption_ids=_padded(tokenizer, captions),

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ import torch
 from glit.backends.tokenizer import TextTokenizer
 from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
-from glit.train.batch import Batch, collate
+from glit.train.batch import Batch, PixelPlace, collate
 from glit.train.config import TrainConfig
 from glit.train.loop import parameter_groups
-from glit.train.sample import Decoded
+from glit.train.sample import PlannedSample
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
 from tests.factories.random_dataset import DatasetShape
@@ -40,7 +41,7 @@ from tools.measure.train_setup import (
     Timing,
     clip_folder,
     dataset_folder,
-    decoded_samples,
+    planned_samples,
     resident_mb,
     timed,
 )
@@ -113,7 +114,7 @@ def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     accelerator = Accelerator(mixed_precision="bf16" if torch.cuda.is_available() else "no")
     device, shape = accelerator.device, SHAPES[arguments.model]
     made, samples = _made(shape, arguments.batch, scratch)
-    batch = _collated(made, samples).to(device)
+    batch = _collated(made, samples, _pixels(made, samples)).to(device)
     optimizer = torch.optim.AdamW(
         parameter_groups(made.model, made.objective, TrainConfig()), lr=5e-6
     )
@@ -190,12 +191,19 @@ def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callab
     optimizer = torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
     accelerator = Accelerator(cpu=True)
     encoder, tokenizer = made.model.encoder, TextTokenizer(made.start)
-    padded = padded_batch(samples, tokenizer, mean=encoder.mean_3, std=encoder.std_3)
+    pixels = _pixels(made, samples)
+    padded = padded_batch(
+        _collated(made, samples, pixels),
+        samples,
+        tokenizer,
+        mean=encoder.mean_3,
+        std=encoder.std_3,
+    )
     made.model.train()
 
     def ours() -> float:
         metrics = run_step(
-            [_collated(made, samples)],
+            [_collated(made, samples, pixels)],
             model=made.model,
             objective=made.objective,
             accelerator=accelerator,
@@ -214,24 +222,37 @@ def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callab
     return {"published": theirs, "glit": ours}
 
 
-def _made(shape: ClipShape, batch: int, scratch: Path) -> tuple[Ingredients, list[Decoded]]:
-    """Model, objective and the decoded samples of one batch."""
+def _made(shape: ClipShape, batch: int, scratch: Path) -> tuple[Ingredients, list[PlannedSample]]:
+    """Model, objective and the samples of one batch."""
     clip, dataset = scratch / "clip", scratch / "dataset"
     if not dataset.exists():
         data = DatasetShape(num_samples=batch, width=320, height=240, **CAPTION)
         dataset = dataset_folder(clip_folder(shape, scratch), dataset, data)
     made = prepare(TrainConfig(model=str(clip), batch_size=batch, num_workers=0), str(dataset))
-    return made, decoded_samples(made.loader)
+    return made, planned_samples(made.loader)
 
 
-def _collated(made: Ingredients, samples: list[Decoded]) -> Batch:
-    loader = made.loader
+def _pixels(made: Ingredients, samples: list[PlannedSample]) -> torch.Tensor:
+    """The pixels of a batch of these samples."""
+    batch, places = _with_places(made, samples)
+    for sample, place in zip(samples, places, strict=True):
+        sample.write_pixels(place.whole, place.crops, fit=made.loader.config.fit)
+    return batch.pixels_V3SS
+
+
+def _collated(made: Ingredients, samples: list[PlannedSample], pixels: torch.Tensor) -> Batch:
+    """A batch of samples whose pixels are there already."""
+    return replace(_with_places(made, samples)[0], pixels_V3SS=pixels)
+
+
+def _with_places(made: Ingredients, samples: list[PlannedSample]) -> tuple[Batch, list[PixelPlace]]:
+    config = made.loader.config
     return collate(
         samples,
-        loader.tokenize,
+        made.loader.tokenize,
         made.objective.needs,
-        side=loader.config.side,
-        pad_id=loader.config.pad_id,
+        side=config.side,
+        pad_id=config.pad_id,
     )
 
 

@@ -9,16 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from glit.bench.random_clip import TINY
 from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader
+from glit.train.sample import PlannedSample
 from glit.train.setup import Ingredients, prepare
 from tests.factories.random_dataset import DatasetShape
 from tools.measure.train_setup import (
     Timing,
     clip_folder,
     dataset_folder,
-    decoded,
+    planned_samples,
     resident_mb,
     timed,
 )
@@ -102,12 +105,15 @@ def _with_side(made: Ingredients, side: int) -> BatchLoader:
 
 def _bare(loader: BatchLoader, threads: int) -> Timing:
     """Time to decode and resize every image and crop of the dataset, bytes in memory."""
-    groups = [loader.dataset.row_group(n) for n in range(len(loader.dataset.places))]
-    places = [(group, row) for group in groups for row in range(len(group))]
+    samples, side = planned_samples(loader), loader.config.side
+
+    def decoded(sample: PlannedSample) -> None:
+        pixels = torch.empty(1 + len(sample.pairs), 3, side, side, dtype=torch.uint8)
+        sample.write_pixels(pixels[0], pixels[1:], fit=loader.config.fit)
 
     def work() -> None:
         with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(lambda place: decoded(loader, *place), places):
+            for _ in pool.map(decoded, samples):
                 pass
 
     return timed(work)

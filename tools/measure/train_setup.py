@@ -13,10 +13,9 @@ import psutil
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
-from glit.dataset.columns import RowGroup
 from glit.images import decode, encode_smaller
 from glit.train.loader import BatchLoader
-from glit.train.sample import Decoded, decode_sample
+from glit.train.sample import PlannedSample, plan_sample
 from tests.factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 CLIP_VOCABULARY = 49_408
@@ -76,20 +75,19 @@ def resident_mb() -> float:
     return psutil.Process().memory_info().rss / 2**20
 
 
-def decoded(loader: BatchLoader, group: RowGroup, row: int) -> Decoded:
-    """A sample as the loader decodes it."""
-    config = loader.config
-    return decode_sample(
-        group,
-        row,
-        loader.objective,
-        side=config.side,
-        fit=config.fit,
-        draw=np.random.default_rng(0),
-    )
-
-
-def decoded_samples(loader: BatchLoader) -> list[Decoded]:
+def planned_samples(loader: BatchLoader) -> list[PlannedSample]:
     """Every sample of the loader's dataset, in order."""
+    config = loader.config
     groups = [loader.dataset.row_group(number) for number in range(len(loader.dataset.places))]
-    return [decoded(loader, group, row) for group in groups for row in range(len(group))]
+    return [
+        plan_sample(
+            group,
+            row,
+            loader.objective,
+            side=config.side,
+            fit=config.fit,
+            draw=np.random.default_rng(0),
+        )
+        for group in groups
+        for row in range(len(group))
+    ]

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import resource
 from pathlib import Path
 
 import psutil
 
+from glit.cores import usable_cores
 from glit.dataset.manifest import installed_packages
 from glit.version import __version__
 
 _PACKAGES = ("torch", "transformers", "segment-anything", "numpy", "pillow", "simplejpeg")
 
 
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def describe_machine(device: str) -> dict[str, str]:
     """Processor, cores, memory and, if it is used, the GPU."""
     found = {
         "cpu": _cpu_name(),
-        "cores": str(num_cores()),
+        "cores": str(usable_cores()),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
     }
     if device == "cuda":

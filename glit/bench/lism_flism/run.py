@@ -11,7 +11,7 @@ from pathlib import Path
 from glit.backends.device import pick_device
 from glit.bench.lism_flism.inputs import Images, photographs, scenes, with_sentences
 from glit.bench.lism_flism.job import COLUMNS, FULL, Batch, Facts, Job, Order, Pass, Sizes, Weights
-from glit.bench.lism_flism.machine import describe_machine, num_cores, versions
+from glit.bench.lism_flism.machine import describe_machine, versions
 from glit.bench.lism_flism.models import Models, find_models, make_random
 from glit.bench.lism_flism.processes import Columns
 from glit.bench.lism_flism.quality import Quality, judge
@@ -23,6 +23,7 @@ from glit.bench.lism_flism.report import (
     project,
     ratios,
 )
+from glit.cores import usable_cores
 from glit.errors import InputError, StoppedError
 from glit.extras import require
 from glit.images import ImageError, decode
@@ -171,7 +172,7 @@ def _job(
         matcher=models.matcher,
         batch=batch,
         device=device,
-        threads=request.threads or num_cores(),
+        threads=request.threads or usable_cores(),
         num_fixed=number if request.weights == "random" else None,
         matrix_side=request.sizes.matrix_side,
         scratch=scratch / column.key,

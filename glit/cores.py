@@ -1,0 +1,40 @@
+"""How many processor cores this process may use."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """Cores that the scheduler and a container's limit leave to this process; 1 or more."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    quota = _quota()
+    return max(1, min(cores or 1, math.ceil(quota) if quota else cores or 1))
+
+
+def cores_of_this_rank() -> int:
+    """The share of one process where torchrun or Ray Train started several on this machine."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, usable_cores() // max(1, int(ranks) if ranks.isdecimal() else 1))
+
+
+def num_threads(wanted: int) -> int:
+    """What ``num_workers`` of a recipe means: so many threads, -1 for one on every core."""
+    return cores_of_this_rank() if wanted < 0 else wanted
+
+
+def _quota() -> float | None:
+    """CPU seconds a second that the container allows (cgroup v2's cpu.max, v1's cfs files)."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            words = " ".join((_CGROUP / name).read_text() for name in names).split()
+            limit, period = float(words[0]), float(words[1])
+        except (OSError, ValueError, IndexError):  # no such file, or "max"
+            continue
+        if limit > 0 and period > 0:
+            return limit / period
+    return None
