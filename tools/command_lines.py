@@ -27,6 +27,9 @@ SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
 line may spoil, a path where nothing is yet. ``--locked`` wants the lock of the recipe mini in the
 current folder."""
 
+ENDLESS = {"--serve"}
+"""Options with which a command does not end by itself; they have tests of their own."""
+
 
 def command_lines() -> Iterator[list[str]]:
     """Every command plain, then once with each value of each of its options."""
@@ -48,8 +51,12 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
             plain += [option.opts[0], _values(words, option)[0]]
         elif option.name == "executor":
             plain += ["--executor", "local"]  # what else is missing shows without Ray alone
+    if words == ["view"]:
+        plain += ["-o", NEW]
     yield plain
     for option in options:
+        if set(option.opts) & ENDLESS:
+            continue
         if option.is_flag:
             yield [*plain, option.opts[0]]
             continue
@@ -94,8 +101,10 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "overrides": list(_settings()),
         "ray_workers": ["1"],
         "reason": ["corrupt"],
+        "port": ["0"],
         "recipe": list(builtin_recipes()),
         "repeats": ["1"],
+        "sample": ["000000.png"],
         "seed": ["1"],
         "size": ["64"],
         "split": ["test"],

@@ -1,33 +1,103 @@
-"""``glit view``: a dataset as a page for people."""
+"""``glit view`` and ``explain``: datasets for people to look at."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from glit.cli.inspect import DatasetArgument
-from glit.cli.options import ImageRootOption
+from glit.cli.options import ImageRootOption, JsonOption
+from glit.errors import UserError
 from glit.storage import local_file
+
+PORT = 8470
 
 
 def view_command(
     dataset: DatasetArgument,
-    output: Annotated[str, typer.Option("-o", "--output", help="An HTML file that is made.")],
+    other: Annotated[
+        str | None, typer.Argument(help="A second dataset of the same images, to compare.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="An HTML file that is made.")
+    ] = None,
     most: Annotated[int, typer.Option("--sample", min=1, help="Samples on the page.")] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which samples, if not all.")] = 0,
     where: Annotated[
         str, typer.Option("--where", help="Only samples for which this SQL condition holds.")
     ] = "",
+    serve: Annotated[
+        bool, typer.Option("--serve", help="All of the dataset, from a server for this machine.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve.")] = PORT,
     image_root: ImageRootOption = "",
 ) -> None:
-    """One page of the dataset: how it came to be, its numbers, every pair; it needs no network."""
+    """A page of the dataset: how it came to be, its numbers, every pair; it needs no network."""
     from glit.dataset.reader import Dataset
     from glit.view.report import write_report
 
-    page = local_file(output)
+    if serve == (output is not None):
+        raise UserError("glit view: want either -o report.html, for one page, or --serve, for all")
+    if other is not None and (serve or where):
+        raise UserError("glit view A B: writes one page (-o), and takes no --where and no --serve")
     opened = Dataset(dataset, image_root=image_root)
-    data = write_report(opened, page, most=most, seed=seed, where=where)
+    if serve:
+        _serve(opened, port=port, where=where)
+        return
+    page = local_file(output or "")
+    if other is not None:
+        data = _compare(opened, Dataset(other, image_root=image_root), page, most, seed)
+    else:
+        data = write_report(opened, page, most=most, seed=seed, where=where)
     megabytes = page.stat().st_size / 1e6
-    print(f"{data['selection']['shown']} of {len(opened)} samples, {megabytes:.1f} MB: ", end="")
+    print(f"{len(data['samples'])} of {len(opened)} samples, {megabytes:.1f} MB: ", end="")
     print(page.resolve().as_uri())
+
+
+def _compare(a: Any, b: Any, page: Path, most: int, seed: int) -> dict[str, Any]:
+    from glit.view.compare import compare_data
+    from glit.view.page_file import report_html
+    from glit.view.report import write_page
+
+    data = compare_data(a, b, most=most, seed=seed)
+    write_page(page, report_html(data))
+    return data
+
+
+def _serve(dataset: Any, *, port: int, where: str) -> None:
+    from glit.view.server import PageServer
+
+    with PageServer(dataset, port=port, where=where) as server:
+        print(f"{len(dataset)} samples: {server.address}  (Ctrl-C ends it)", flush=True)
+        try:
+            server.serve()
+        except KeyboardInterrupt:
+            print()
+
+
+def explain_command(
+    dataset: DatasetArgument,
+    sample: Annotated[str, typer.Argument(help="A path, a sample_id, or the beginning of one.")],
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="An HTML file that is made.")
+    ] = None,
+    as_json: JsonOption = False,
+    image_root: ImageRootOption = "",
+) -> None:
+    """One image from file to pair: its parts and why this pair; or what dropped it."""
+    from glit.dataset.reader import Dataset
+    from glit.view.explain import as_text, explain, explain_page
+    from glit.view.page_file import report_html
+    from glit.view.report import write_page
+
+    page = None if output is None else local_file(output)
+    opened = Dataset(dataset, image_root=image_root)
+    found = explain(opened, sample)
+    print(json.dumps(found) if as_json else as_text(found))
+    if page is not None:
+        write_page(page, report_html(explain_page(opened, found)))
+        if not as_json:
+            print(f"\n{page.resolve().as_uri()}")

@@ -41,6 +41,9 @@ VIEWS: dict[str, str] = {
 }
 """The views in order; ``pairs.rank`` is 0 for a sample's best pair."""
 
+NUMBER = "row_number_in_dataset"
+"""See :func:`numbered`."""
+
 _LOCKS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
@@ -90,6 +93,15 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
         return connection.sql(sql).materialize()
     except duckdb.Error as error:
         raise UserError(f"query: {first_line(error)} (views: {', '.join(VIEWS)})") from error
+
+
+def numbered(dataset: Dataset) -> str:
+    """What SQL reads instead of the view ``samples`` for the number of a row, :data:`NUMBER`."""
+    files = [dataset.full(name) for name in dataset.files]
+    firsts = [str(first) for first in dataset.first_rows().values()]
+    rows = f"read_parquet({_texts(files)}, filename = true, file_row_number = true)"
+    place = f"[{', '.join(firsts)}][list_position({_texts(files)}, filename)]"
+    return f"(SELECT *, {place} + file_row_number AS {NUMBER} FROM {rows}) AS samples"
 
 
 def check_select(sql: str) -> None:

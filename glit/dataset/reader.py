@@ -89,10 +89,13 @@ class Dataset:
         """
         if not -len(self) <= number < len(self):
             raise IndexError(f"row {number} of a dataset of {len(self)}")
-        number %= len(self)
+        group, row = self.locate(number % len(self))
+        return self._recent.get(group)[row]
+
+    def locate(self, number: int) -> tuple[int, int]:
+        """The row group in which a row is, and its place there."""
         group = bisect.bisect_right(self._ends, number)
-        first = self._ends[group] - self.places[group].num_rows
-        return self._recent.get(group)[number - first]
+        return group, number - (self._ends[group] - self.places[group].num_rows)
 
     def __iter__(self) -> Iterator[Row]:
         return self.rows()

@@ -15,7 +15,10 @@ from typing import Any
 
 _FOLDER = Path(__file__).resolve().parent / "page"
 _STYLES = ("page.css", "card.css", "print.css")
-_SCRIPTS = ("dom.js", "story.js", "charts.js", "heatmap.js", "card.js", "gallery.js", "main.js")
+_SCRIPTS = (
+    "dom.js", "story.js", "charts.js", "heatmap.js", "card.js", "gallery.js", "compare.js",
+    "explain.js", "main.js",
+)  # fmt: skip
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from glit.ahead import map_ahead
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
+from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.version import __version__
@@ -100,8 +101,15 @@ def _samples(dataset: Dataset, chosen: Selection) -> Iterator[dict[str, Any]]:
 
 def _sample(dataset: Dataset, number: int) -> dict[str, Any]:
     row = dataset[number]
+    return sample(row, number=number, image=thumbnail_url(row))
+
+
+def thumbnail_url(row: Row) -> str:
+    """A row's picture as an address, empty where the file is damaged.
+
+    The page says that it cannot be shown; ``glit verify`` says why.
+    """
     try:
-        image = data_url(thumbnail(row.encoded()))
+        return data_url(thumbnail(row.encoded()))
     except ImageError:
-        image = ""  # the page says that it cannot be shown; glit verify says why
-    return sample(row, number=number, image=image)
+        return ""

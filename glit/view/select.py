@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from glit.dataset.query import check_select, first_line
+from glit.dataset.query import NUMBER, check_select, first_line, numbered
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 
@@ -41,10 +41,9 @@ def select(
     Raises:
         UserError: DuckDB does not accept the condition, or nothing fulfils it.
     """
-    files = ", ".join("'" + dataset.full(name).replace("'", "''") + "'" for name in dataset.files)
-    rows = f"read_parquet([{files}], filename = true, file_row_number = true) AS samples"
+    rows = numbered(dataset)
     condition = f"WHERE (\n{where}\n)" if where.strip() else ""
-    chosen = f"""SELECT filename, file_row_number FROM {rows} {condition}
+    chosen = f"""SELECT {NUMBER} FROM {rows} {condition}
                  ORDER BY md5(sample_id || '{seed}'), sample_id LIMIT {most}"""
     count = f"SELECT count(*) FROM {rows} {condition}"
     try:
@@ -56,7 +55,4 @@ def select(
         raise UserError(f"--where: {first_line(error)}") from error
     if not found:
         raise UserError(f"--where {where}: none of {len(dataset)} samples is so")
-    first = dataset.first_rows()
-    names = {dataset.full(name): name for name in dataset.files}
-    numbers = sorted(first[names[file]] + row for file, row in found)
-    return Selection(numbers=tuple(numbers), matching=matching)
+    return Selection(numbers=tuple(sorted(number for (number,) in found)), matching=matching)

@@ -54,6 +54,7 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
     )
     return {
         "recipe": recipe["name"],
+        "rule": _rule(manifest),
         "about": recipe.get("about", ""),
         "steps": steps,
         "tokenizer": manifest["tokenizer"],

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 from browser import Page, violations
+from playwright.sync_api import expect
 
 from glit.dataset.reader import Dataset
+from glit.view.compare import compare_data
+from glit.view.explain import explain, explain_page
+from glit.view.page_file import report_html
 from glit.view.report import write_report
 
+HOSTILE_NAME = "<img src=x onerror=window.hacked=1>.png"
 READY = ".cards .card"
 ON = "[...document.querySelectorAll('.cards .card')].map(card => [[...card.querySelectorAll('.sentence.on')].map(s => +s.dataset.s), [...card.querySelectorAll('.box.on')].map(b => +b.dataset.r)])"
 
@@ -45,9 +50,8 @@ def test_what_captions_say_is_shown_and_not_run(page, report):
     assert page.locator(".caption img, .caption script, .reasons img").count() == 0
     page.locator(".reasons summary").first.click()
     assert "<img src=x onerror=window.hacked=1>.png" in page.locator(".reasons").inner_text()
-    loaded = "[...document.images].filter(image => !image.complete || !image.naturalWidth).length"
     page.evaluate("document.querySelectorAll('img').forEach(i => i.loading = 'eager')")
-    page.wait_for_function(f"{loaded} === 0")
+    page.evaluate("Promise.all([...document.images].map(image => image.decode()))")  # or it raises
 
 
 def test_the_policy_stops_what_would_get_in(browser, report):
@@ -142,7 +146,7 @@ def test_search_sort_and_filters(page, report):
 def test_the_address_of_a_sample(browser, report):
     sample = report[1]["samples"][3]
     opened = Page(browser, f"{report[0].as_uri()}#{sample['id'][:16]}")
-    opened.wait_for_function(f"document.querySelectorAll('{READY}').length === 1")
+    expect(opened.locator(READY)).to_have_count(1)
     assert opened.locator(f"{READY} h3").text_content() == sample["path"]
     assert opened.faults == []
     opened.close()
@@ -176,3 +180,29 @@ def test_on_paper_it_holds_every_sample(browser, built, tmp_path):
         opened.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     )
     opened.close()
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_pages_of_two_datasets_and_of_one_image(browser, hostile, built, tmp_path, width):
+    a, b = Dataset(hostile), Dataset(built)
+    pages = {
+        "compare": compare_data(a, b, most=10, seed=0),
+        "shipped": explain_page(a, explain(a, "000000.png")),
+        "dropped": explain_page(a, explain(a, HOSTILE_NAME)),
+    }
+    for name, data in pages.items():
+        path = tmp_path / f"{name}.html"
+        path.write_text(report_html(data), encoding="utf-8")
+        opened = Page(
+            browser, path.as_uri(), viewport={"width": width, "height": 800}, bypass_csp=True
+        )
+        opened.wait_for_selector("main section")
+        assert violations(opened) == [], name
+        assert opened.evaluate("document.documentElement.scrollWidth") == width
+        assert opened.evaluate("window.hacked") is None
+        assert opened.faults == [] and opened.from_network == []
+        words = opened.locator("main").text_content()
+        assert {"compare": "≠", "shipped": "Why these pairs", "dropped": "empty_file"}[
+            name
+        ] in words
+        opened.close()

@@ -42,25 +42,49 @@ function inPage(samples) {
   };
 }
 
-function gallery(data, ask) {
+/** All samples are with the server. */
+async function withServer(asked, from) {
+  const words = new URLSearchParams({ first: from });
+  const names = { text: 'text', sort: 'sort', source: 'source', from: 'at_least', upTo: 'at_most', kind: 'kind' };
+  for (const [key, name] of Object.entries(names)) {
+    if (asked[key] !== '' && asked[key] !== null) words.set(name, asked[key]);
+  }
+  const answer = await fetch(`samples?${words}`);
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.json();
+}
+
+function gallery(data, ask, onFirst = null) {
   const asked = { text: '', sort: 'order', source: '', from: null, upTo: null, kind: '', boxes: 'chosen' };
   const cards = h('div', { class: 'cards' });
   const tally = h('p', { class: 'tally', role: 'status' });
   const more = h('button', { class: 'more', type: 'button', onclick: () => load(false) }, 'Show more');
   let shown = 0;
   let turn = 0;
+  let busy = false;
 
   const load = async (anew) => {
     const mine = anew ? ++turn : turn;
     const from = anew ? 0 : shown;
-    const { total, samples } = await ask(asked, from);
+    busy = true;
+    let found;
+    try {
+      found = await ask({ ...asked }, from);
+    } catch (error) {
+      tally.textContent = error.message;
+      return;
+    } finally {
+      busy = false;
+    }
     if (mine !== turn || (!anew && from !== shown)) return;
+    const { total, samples } = found;
     if (anew) cards.replaceChildren();
     cards.append(...samples.map((sample) => card(sample, { boxes: asked.boxes, query: asked.text })));
     shown = from + samples.length;
     if (!total) cards.append(h('p', { class: 'nothing' }, 'No sample is like that.'));
     more.hidden = shown >= total;
-    tally.textContent = `${count(total)} of ${counted(data.selection.shown, 'samples')}${selectionWords(data.selection)}`;
+    tally.textContent = `${count(total)} of ${counted(data.selection.shown ?? data.selection.all, 'samples')}${selectionWords(data.selection)}`;
+    if (anew && onFirst) { onFirst(samples); onFirst = null; }
   };
   const change = (key, value) => { asked[key] = value; load(true); };
   const number = (key) => (event) => {
@@ -69,12 +93,20 @@ function gallery(data, ask) {
   };
   const choice = (label, key, options) => h('label', {}, label, h('select', { onchange: (event) => change(key, event.target.value) },
     options.map(([value, words]) => h('option', { value }, words))));
-  const search = h('input', { type: 'search', placeholder: 'words, a file name', oninput: (event) => change('text', event.target.value.trim().toLowerCase()) });
-  const sources = data.sources.filter((each) => each.pairs).map((each) => [each.source, each.source]);
+  let wait = 0;
+  const search = h('input', {
+    type: 'search', placeholder: 'words, a file name',
+    oninput: (event) => { clearTimeout(wait); wait = setTimeout(() => change('text', event.target.value.trim().toLowerCase()), data.sources ? 0 : 250); },
+  });
+  const from = choice('Regions from', 'source', [['', 'anywhere']]);
+  const offer = (sources) => from.querySelector('select').append(...sources.filter((each) => each.pairs)
+    .map((each) => h('option', { value: each.source }, each.source)));
+  if (data.sources) offer(data.sources);
+  else document.addEventListener('glit-numbers', (event) => offer(event.detail.sources));
   const tools = h('div', { class: 'tools', role: 'search', 'aria-label': 'Samples' },
     h('label', { class: 'search' }, 'Search', search),
     choice('Order', 'sort', Object.entries(SORTS).map(([value, [words]]) => [value, words])),
-    choice('Regions from', 'source', [['', 'anywhere'], ...sources]),
+    from,
     choice('Sentences', 'kind', [['', 'all'], ['all', 'all have a region'], ['alone', 'some have none']]),
     h('label', { class: 'short' }, 'Best cosine ≥', h('input', { type: 'number', step: '0.01', onchange: number('from') })),
     h('label', { class: 'short' }, 'and ≤', h('input', { type: 'number', step: '0.01', onchange: number('upTo') })),
@@ -82,10 +114,10 @@ function gallery(data, ask) {
 
   document.addEventListener('keydown', (event) => galleryKey(event, search, cards, () => (more.hidden ? null : load(false))));
   new IntersectionObserver((seen) => {
-    if (seen.some((each) => each.isIntersecting) && !more.hidden && shown) load(false);
+    if (seen.some((each) => each.isIntersecting) && !more.hidden && shown && !busy) load(false);
   }, { rootMargin: '900px' }).observe(more);
   window.addEventListener('beforeprint', async () => {
-    while (!more.hidden && data.selection.shown <= MOST_PRINTED) await load(false);
+    while (!more.hidden && !busy && shown < MOST_PRINTED) await load(false);
     document.querySelectorAll('.card img').forEach((image) => image.setAttribute('loading', 'eager'));
   });
   const open = () => {
@@ -105,6 +137,7 @@ function gallery(data, ask) {
 }
 
 function selectionWords({ shown, matching, all, seed, where }) {
+  if (shown === undefined) return where ? `, of those for which ${where}` : '';
   if (shown === all) return '';
   const of = where ? `${count(matching)} (of ${count(all)}) for which ${where}` : count(all);
   return shown === matching ? `, all of the ${of}` : `, chosen by chance (seed ${seed}) out of ${of}`;

@@ -47,6 +47,43 @@ function report() {
   navigation([['origin', 'How it came to be'], ['left-out', 'Left out'], ['numbers', 'In numbers'], ['samples', 'Samples']]);
 }
 
+/** The first samples at once; what is counted over everything follows. */
+async function serve() {
+  document.title = `${data.name} · glit`;
+  const head = h('div', {}, hero(data, null));
+  const counted = h('div', {}, leftOutSoon());
+  let best = null;
+  let numbers = {};
+  const draw = () => head.replaceChildren(hero({ ...data, ...numbers }, best));
+  main.append(head, counted, gallery(data, withServer, (samples) => {
+    const chosen = exemplar(samples);
+    best = chosen && card(chosen, { featured: true, heading: 'h2' });
+    draw();
+  }));
+  navigation([['origin', 'How it came to be'], ['left-out', 'Left out'], ['numbers', 'In numbers'], ['samples', 'Samples']]);
+  const answer = await fetch('numbers');
+  if (!answer.ok) { counted.replaceChildren(h('p', { class: 'lead' }, await answer.text())); return; }
+  numbers = await answer.json();
+  document.dispatchEvent(new CustomEvent('glit-numbers', { detail: numbers }));
+  draw();
+  counted.replaceChildren(leftOut({ ...data, ...numbers }), distributions({ ...data, ...numbers }));
+}
+
+function leftOutSoon() {
+  return h('section', { id: 'left-out' }, h('p', { class: 'lead', role: 'status' }, 'Counting sentences, regions and pairs …'));
+}
+
+function compare() {
+  document.title = `${data.sides[0].name} against ${data.sides[1].name} · glit`;
+  main.append(comparison(data), duels(data));
+  navigation([['top', 'Overview'], ['samples', 'Side by side']]);
+}
+
+function explain() {
+  document.title = `${data.name} · glit`;
+  main.append(...explanation(data));
+}
+
 themes();
-report();
+({ report, serve, compare, explain })[data.kind]();
 footer();

@@ -2,13 +2,12 @@
 
 function hero(data, featured) {
   const { totals, story } = data;
-  const figures = [
-    [totals.images, 'images'], [totals.sentences, 'sentences'], [totals.regions, 'regions'],
-    [totals.pairs, 'pairs'],
-  ].map(([number, name]) => h('div', {}, h('dt', {}, name), h('dd', {}, count(number))));
-  const share = totals.sentences ? totals.pairs / totals.sentences : 0;
-  figures.push(h('div', {}, h('dt', {}, 'sentences with a region'), h('dd', {}, percent(share))));
-  figures.push(h('div', {}, h('dt', {}, `on disk, ${counted(story.files, 'files')}`), h('dd', {}, bytes(story.bytes))));
+  const rows = totals
+    ? [[count(totals.images), 'images'], [count(totals.sentences), 'sentences'], [count(totals.regions), 'regions'],
+      [count(totals.pairs), 'pairs'], [percent(totals.sentences ? totals.pairs / totals.sentences : 0), 'sentences with a region']]
+    : [[count(data.counts.shipped), 'images']];
+  rows.push([bytes(story.bytes), `on disk, ${counted(story.files, 'files')}`]);
+  const figures = rows.map(([number, name]) => h('div', {}, h('dt', {}, name), h('dd', {}, number)));
   return h('section', { class: 'hero', id: 'top' },
     h('div', { class: 'intro' },
       h('p', { class: 'kicker' }, 'Region-grounded captions'),
@@ -18,11 +17,12 @@ function hero(data, featured) {
     featured ? h('div', { class: 'exhibit' }, featured) : null, origin(data));
 }
 
-/** Two sentences for somebody who has never heard of it. */
-function summary({ totals }) {
+/** A few sentences for somebody who has never heard of it. */
+function summary({ totals, counts }) {
+  if (!totals) return `${counted(counts.shipped, 'images')}, each with a long caption. Point at a sentence, or at a box.`;
+  const perImage = totals.images ? totals.sentences / totals.images : 0;
   const share = totals.without
     ? `Of the ${count(totals.sentences)} sentences, ${count(totals.pairs)} have` : 'All of them have';
-  const perImage = totals.images ? totals.sentences / totals.images : 0;
   return `${counted(totals.images, 'images')}, each with a long caption of about `
     + `${perImage.toFixed(perImage < 10 ? 1 : 0)} sentences. ${share} been given the part of the `
     + 'picture that they speak of. Point at a sentence, or at a box.';

@@ -1,0 +1,168 @@
+"""Two datasets of the same images side by side, where their pairs differ first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glit.dataset.query import NUMBER, connect, numbered
+from glit.dataset.reader import Dataset
+from glit.dataset.row import Row
+from glit.errors import InputError
+from glit.geometry import iou
+from glit.version import __version__
+from glit.view.charts import charts, totals
+from glit.view.report import overview, thumbnail_url
+from glit.view.samples import sample
+
+MOST_COMPARED = 2000
+"""Of the samples that both have; more are drawn by chance."""
+SAME_IOU = 0.5
+"""From this overlap on, two boxes are the same choice."""
+
+KINDS = ("same", "other", "only_a", "only_b", "neither", "reworded")
+"""What two datasets say of a sentence: the same region, another, only one has any, none, or the
+sentence is not in both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two rows of the same image."""
+
+    kinds: tuple[str, ...]
+    """One of :data:`KINDS` for every sentence of A, then for those that only B has."""
+    apart_a: tuple[int, ...]
+    """Sentences of A whose choice is another in B."""
+    apart_b: tuple[int, ...]
+
+    @property
+    def difference(self) -> float:
+        """Share of the sentences that the two disagree about."""
+        agree = sum(kind in ("same", "neither") for kind in self.kinds)
+        return 1 - agree / len(self.kinds) if self.kinds else 0.0
+
+
+def compare_rows(a: Row, b: Row) -> Comparison:
+    """Compare sentence by sentence, those of the same words."""
+    boxes_a, boxes_b = _choices(a), _choices(b)
+    left: dict[str, list[int]] = {}
+    for number, sentence in reversed(list(enumerate(b.sentences))):
+        left.setdefault(sentence.text, []).append(number)
+    kinds, apart_a, apart_b = [], [], []
+    for number, sentence in enumerate(a.sentences):
+        same = left.get(sentence.text)
+        other = same.pop() if same else None
+        kind = "reworded" if other is None else _kind(boxes_a.get(number), boxes_b.get(other))
+        kinds.append(kind)
+        if kind not in ("same", "neither"):
+            apart_a.append(number)
+            if other is not None:
+                apart_b.append(other)
+    only_b = [number for numbers in left.values() for number in numbers]
+    kinds += ["reworded"] * len(only_b)
+    apart_b += only_b
+    return Comparison(kinds=tuple(kinds), apart_a=tuple(apart_a), apart_b=tuple(sorted(apart_b)))
+
+
+def _choices(row: Row) -> dict[int, np.ndarray]:
+    """Relative box of every sentence that has a region; frames of two datasets may differ."""
+    size = np.array([row.width, row.height, row.width, row.height])
+    return {
+        pair.sentence: np.array(row.regions[pair.region].box.xyxy) / size
+        for pair in row.pairs
+        if not pair.global_wins
+    }
+
+
+def _kind(a: np.ndarray | None, b: np.ndarray | None) -> str:
+    if a is None or b is None:
+        return "neither" if a is b else "only_b" if a is None else "only_a"
+    return "same" if iou(a[None], b[None])[0, 0] >= SAME_IOU else "other"
+
+
+def compare_data(a: Dataset, b: Dataset, *, most: int, seed: int) -> dict[str, Any]:
+    """What the page shows, as JSON.
+
+    Args:
+        a: the first dataset.
+        b: the second; its images are those of the first at least in part.
+        most: samples on the page.
+        seed: of the choice of those that are compared, where there are very many.
+
+    Raises:
+        InputError: they have no image in common.
+    """
+    both = _in_both(a, b, seed)
+    compared = []
+    kinds: Counter[str] = Counter()
+    for number_a, number_b in both.compared:
+        rows = a[number_a], b[number_b]
+        found = compare_rows(*rows)
+        kinds.update(found.kinds)
+        compared.append((found.difference, number_a, number_b, found))
+    compared.sort(key=lambda each: (-each[0], each[1]))
+    return {
+        "kind": "compare",
+        "glit": __version__,
+        "sides": [_side(a), _side(b)],
+        "kinds": {kind: kinds[kind] for kind in KINDS},
+        "common": both.common,
+        "compared": len(compared),
+        "seed": seed,
+        "samples": [
+            _sample(a, b, number_a, number_b, found)
+            for _, number_a, number_b, found in compared[:most]
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Both:
+    common: int
+    compared: list[tuple[int, int]]
+
+
+def _in_both(a: Dataset, b: Dataset, seed: int) -> _Both:
+    """Row numbers of the images that both have."""
+    numbers = []
+    for dataset in (a, b):
+        with connect(dataset) as connection:
+            sql = f"SELECT sample_id, {NUMBER} FROM {numbered(dataset)}"
+            numbers.append(connection.sql(sql).to_arrow_table())
+    joined = numbers[0].join(numbers[1], "sample_id", right_suffix="_b", join_type="inner")
+    if not joined.num_rows:
+        raise InputError(
+            f"{a.path} and {b.path} have no image in common; build both from the same images"
+        )
+    pairs = sorted(zip(joined[NUMBER].to_pylist(), joined[f"{NUMBER}_b"].to_pylist(), strict=True))
+    if len(pairs) > MOST_COMPARED:
+        chosen = np.random.default_rng(seed).choice(len(pairs), MOST_COMPARED, replace=False)
+        pairs = [pairs[index] for index in sorted(chosen)]
+    return _Both(common=joined.num_rows, compared=pairs)
+
+
+def _side(dataset: Dataset) -> dict[str, Any]:
+    with connect(dataset) as connection:
+        return {
+            **overview(dataset),
+            "totals": totals(connection),
+            "charts": charts(connection),
+            "folder": Path(dataset.path).as_posix(),
+        }
+
+
+def _sample(a: Dataset, b: Dataset, at_a: int, at_b: int, found: Comparison) -> dict[str, Any]:
+    row_a, row_b = a[at_a], b[at_b]
+    image = thumbnail_url(row_a)
+    return {
+        "difference": round(found.difference, 4),
+        "apart": [list(found.apart_a), list(found.apart_b)],
+        "sides": [
+            sample(row_a, number=at_a, image=image),
+            {**sample(row_b, number=at_b, image=""), "image_of": 0},
+        ],
+    }

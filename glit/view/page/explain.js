@@ -1,0 +1,41 @@
+/* One image from file to pair. */
+
+function explanation(data) {
+  const { found } = data;
+  const fact = ([name, value]) => h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, value));
+  const facts = [['File', found.path], ['SHA-256', h('code', {}, found.sample_id || 'never read')]];
+  let lead;
+  if (found.outcome === 'dropped') {
+    lead = `It is not in ${found.dataset}: ${found.stage} dropped it.`;
+    facts.push(['Reason', `${found.reason}: ${found.meaning}`], ['Message', found.message], ['Tries before', String(found.attempt)]);
+  } else if (found.outcome === 'duplicate') {
+    lead = `It is not in ${found.dataset}: ${found.kind === 'exact' ? 'it has the same bytes as' : 'it looks the same as'} ${found.kept_path}.`;
+  } else {
+    lead = `Row ${count(found.row)} of ${found.dataset}, from file to pair.`;
+    const { caption } = found;
+    facts.push(['Picture', `${found.width} × ${found.height} pixels, ${bytes(found.bytes)}`],
+      ['Caption', [caption.kind, caption.model, caption.revision, caption.trimmed ? 'cut at the token limit, ended at its last sentence' : ''].filter(Boolean).join(' · ')]);
+    if (caption.prompt_sha256) facts.push(['Prompt', h('code', {}, caption.prompt_sha256)]);
+    if (found.duplicates.length) facts.push(['Left out for it', found.duplicates.map((copy) => `${copy.path} (${copy.kind})`).join(', ')]);
+  }
+  facts.push(['Recipe', found.recipe], ['Rule of pairing', found.rule]);
+  for (const step of found.steps) if (step.model) facts.push([step.title, stepWords(step)]);
+  facts.push(['Fingerprints', h('code', {}, Object.entries(found.fingerprints).map(([step, print]) => `${step}-${print}`).join(' '))]);
+  const parts = [h('section', {}, h('p', { class: 'kicker' }, 'One image'), h('h1', { class: 'title' }, found.path), h('p', { class: 'lead' }, lead))];
+  if (data.sample) parts.push(h('div', { class: 'cards' }, card(data.sample, { heading: 'h2', link: false, boxes: 'all' })), reasonsOf(data));
+  parts.push(h('section', { 'aria-labelledby': 'facts' }, h('h2', { id: 'facts' }, 'Where it comes from'), h('table', { class: 'table' }, h('tbody', {}, facts.map(fact)))));
+  return parts;
+}
+
+function reasonsOf({ found, why }) {
+  const rows = found.sentences.map((sentence, at) => h('tr', {},
+    h('td', {}, String(at + 1)), h('td', { class: 'said' }, sentence.text),
+    h('td', { class: 'whole' }, `${sentence.tokens[0]}–${sentence.tokens[1]}${sentence.in_window ? '' : ', outside the window'}`),
+    h('td', {}, upper(why[at].replace(/^-> /, ''))),
+    h('td', {}, sentence.next_best.map((next) => `region ${next.region + 1} (${cosine(next.similarity)})`).join(', '))));
+  return h('section', { 'aria-labelledby': 'why' }, h('h2', { id: 'why' }, 'Why these pairs'),
+    h('p', { class: 'lead' }, 'Sentences and regions are numbered from 1 here; files, JSON and SQL count from 0.'),
+    h('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Table of the pairs' }, h('table', { class: 'table' },
+      h('thead', {}, h('tr', {}, ['', 'Sentence', 'Tokens', 'Region', 'Next best'].map((name) => h(name ? 'th' : 'td', name ? { scope: 'col' } : {}, name)))),
+      h('tbody', {}, rows))));
+}

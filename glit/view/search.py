@@ -1,0 +1,144 @@
+"""Search over a dataset of any size: by SQL, a page of row numbers at a time."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import duckdb
+
+from glit.dataset.query import NUMBER, check_select, connect, first_line, numbered
+from glit.dataset.reader import Dataset
+from glit.errors import UserError
+
+SORTS = {
+    "order": "n",
+    "best": "best DESC NULLS LAST, n",
+    "worst": "best NULLS LAST, n",
+    "alone": "alone DESC, n",
+    "long": "letters DESC, n",
+}
+"""What samples may be sorted by; ``best`` is the cosine of a sample's best pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody looks for; the page's tools, one field each."""
+
+    text: str = ""
+    """In the caption or the path, or the beginning of the id; lower case."""
+    sort: str = "order"
+    source: str = ""
+    """Some pair's region is of this proposer."""
+    at_least: float | None = None
+    """The best pair's cosine."""
+    at_most: float | None = None
+    kind: str = ""
+    """``all``: every sentence has a region; ``alone``: some sentence has none."""
+
+    @property
+    def is_everything(self) -> bool:
+        return self == Asked()
+
+
+class Search:
+    """Answers from an index of a few numbers a row, which is made in the background.
+
+    The first page of everything needs no index and comes at once.
+
+    Args:
+        dataset: a finished one.
+        where: a condition in SQL on the columns of ``samples``; empty takes all.
+
+    Raises:
+        UserError: DuckDB does not accept the condition.
+    """
+
+    def __init__(self, dataset: Dataset, *, where: str = "") -> None:
+        self._dataset = dataset
+        self.where = where.strip()
+        self.connection = connect(dataset)
+        self._condition = f"WHERE (\n{self.where}\n)" if self.where else ""
+        self._fault: duckdb.Error | None = None
+        try:
+            check_select(f"SELECT 1 FROM samples {self._condition}")
+            self.connection.execute(f"EXPLAIN SELECT 1 FROM samples {self._condition}")
+        except duckdb.Error as error:
+            raise UserError(f"--where: {first_line(error)}") from error
+        self._indexing = threading.Thread(target=self._index, daemon=True)
+        self._indexing.start()
+
+    def close(self) -> None:
+        """Let go of the files; waits until the index is made or given up."""
+        self.connection.interrupt()
+        self._indexing.join()
+        self.connection.close()
+
+    def find(self, asked: Asked, *, first: int, most: int) -> tuple[int, list[int]]:
+        """How many rows there are of that kind, and the numbers of some of them in order.
+
+        Raises:
+            UserError: no such order, or a condition that fails on some row.
+        """
+        if asked.sort not in SORTS:
+            raise UserError(f"sort: found {asked.sort!r}, want one of {', '.join(SORTS)}")
+        if asked.is_everything and not self.where:
+            total = len(self._dataset)
+            return total, list(range(min(first, total), min(first + most, total)))
+        self._indexing.join()
+        if self._fault is not None:
+            raise UserError(f"--where: {first_line(self._fault)}") from self._fault
+        conditions, values = _conditions(asked)
+        text = ""
+        if asked.text:
+            text = f"""n IN (SELECT {NUMBER} FROM {numbered(self._dataset)}
+                WHERE contains(lower(caption), $text) OR contains(lower(source_path), $text)
+                OR starts_with(sample_id, $text))"""
+        all_of = " AND ".join([*conditions, *([text] if text else [])]) or "true"
+        cursor = self.connection.cursor()
+        rows = cursor.execute(
+            f"""SELECT n, count(*) OVER () FROM row_index WHERE {all_of}
+                ORDER BY {SORTS[asked.sort]} LIMIT {most} OFFSET {first}""",
+            values,
+        ).fetchall()
+        if rows:
+            return rows[0][1], [number for number, _ in rows]
+        if not first:
+            return 0, []
+        counted = cursor.execute(f"SELECT count(*) FROM row_index WHERE {all_of}", values)
+        return counted.fetchall()[0][0], []
+
+    def _index(self) -> None:
+        try:
+            self.connection.cursor().execute(
+                f"""CREATE TABLE row_index AS
+                    SELECT {NUMBER}::BIGINT AS n, length(caption) AS letters,
+                           list_max(list_transform(chosen, lambda p: p.similarity)) AS best,
+                           len(sentences) - len(chosen) AS alone,
+                           list_distinct(list_transform(chosen,
+                               lambda p: regions[p.region + 1].source)) AS sources
+                    FROM (SELECT *, list_filter(pairs, lambda p: NOT p.global_wins) AS chosen
+                          FROM {numbered(self._dataset)} {self._condition})"""
+            )
+        except duckdb.Error as error:
+            self._fault = error
+
+
+def _conditions(asked: Asked) -> tuple[list[str], dict[str, object]]:
+    """SQL on the index, and the values that are bound to it."""
+    conditions: list[str] = []
+    values: dict[str, object] = {}
+    if asked.text:
+        values["text"] = asked.text
+    if asked.source:
+        conditions.append("list_contains(sources, $source)")
+        values["source"] = asked.source
+    if asked.at_least is not None:
+        conditions.append("best >= $at_least")
+        values["at_least"] = asked.at_least
+    if asked.at_most is not None:
+        conditions.append("best <= $at_most")
+        values["at_most"] = asked.at_most
+    if asked.kind:
+        conditions.append("alone > 0" if asked.kind == "alone" else "alone = 0")
+    return conditions, values

@@ -1,0 +1,161 @@
+"""The page over all of a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import socket
+import threading
+from urllib.parse import quote, urlsplit
+
+import pytest
+from browser import Page, violations
+from playwright.sync_api import expect
+
+from glit.dataset.query import query
+from glit.dataset.reader import Dataset
+from glit.errors import UserError
+from glit.view.search import SORTS
+from glit.view.server import PAGE, PageServer
+
+
+@contextlib.contextmanager
+def serving(dataset, **options):
+    with PageServer(dataset, port=0, **options) as server:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def server(hostile):
+    with serving(Dataset(hostile)) as running:
+        yield running
+
+
+def get(server, path, *, host=None, method="GET"):
+    """Status, headers, body."""
+    place = urlsplit(server.address).netloc
+    connection = http.client.HTTPConnection(place, timeout=20)
+    connection.request(method, path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, answer.headers, body
+
+
+def samples(server, **asked):
+    words = "&".join(f"{key}={quote(str(value))}" for key, value in asked.items())
+    status, _, body = get(server, f"/samples?{words}")
+    assert status == 200, body
+    return json.loads(body)
+
+
+def test_pages_of_samples(built):
+    dataset = Dataset(built)
+    with serving(dataset) as server:
+        first, second = samples(server), samples(server, first=PAGE)
+        assert first["total"] == second["total"] == 24
+        numbers = [sample["n"] for sample in first["samples"] + second["samples"]]
+        assert numbers == list(range(24)) and len(first["samples"]) == PAGE
+        assert samples(server, first=500) == {"total": 24, "samples": []}
+        assert samples(server, first=500, sort="best") == {"total": 24, "samples": []}
+
+
+@pytest.mark.parametrize(
+    ("asked", "sql"),
+    [
+        ({"text": "dog"}, "s.caption ILIKE '%dog%'"),
+        ({"text": "000003"}, "s.source_path = '000003.png'"),
+        ({"source": "yolos"}, "p.source = 'yolos' AND NOT p.global_wins"),
+        ({"at_least": 0.6}, "p.similarity >= 0.6 AND NOT p.global_wins"),
+        ({"kind": "alone"}, "p.global_wins"),
+        ({"text": "' OR true --"}, "false"),
+    ],
+)
+def test_what_is_asked_for_is_found(server, hostile, asked, sql):
+    wanted = query(
+        str(hostile),
+        f"SELECT DISTINCT s.sample_id FROM samples s JOIN pairs p USING (sample_id) WHERE {sql}",
+    ).fetchall()
+    found = samples(server, **asked)
+    assert {sample["id"] for sample in found["samples"]} == {name for (name,) in wanted}
+    assert found["total"] == len(wanted)
+
+
+def test_orders(server):
+    best = {}
+    for sort in SORTS:
+        found = samples(server, sort=sort)["samples"]
+        assert len(found) == 7
+        best[sort] = [
+            max((p["sim"] for p in s["pairs"] if not p["none"]), default=-2) for s in found
+        ]
+    assert best["best"] == sorted(best["best"], reverse=True)
+    assert [b for b in best["worst"] if b > -2] == sorted(b for b in best["best"] if b > -2)
+
+
+def test_a_picture_comes_in_full(server, opened):
+    status, headers, body = get(server, "/image/2")
+    assert status == 200 and headers["Content-Type"] == "image/png"
+    assert hashlib.sha256(body).hexdigest() == opened[2].sample_id
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/image/7", "/image/-1", "/image/x", "/nothing", "/../manifest.json", "/samples?sort=DROP",
+     "/samples?at_least=nan", "/samples?first=x", "/samples?unknown=1"],
+)  # fmt: skip
+def test_what_is_not_there(server, path):
+    status, _, body = get(server, path)
+    assert status == 404 and b"Traceback" not in body
+
+
+def test_only_this_machine_is_answered(server):
+    address = urlsplit(server.address)
+    assert address.hostname == "127.0.0.1"
+    assert get(server, "/", host=f"localhost:{address.port}")[0] == 200
+    assert get(server, "/", host=f"evil.example:{address.port}")[0] == 421
+    assert get(server, "/", method="POST")[0] == 501
+    _, headers, body = get(server, "/")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert b"default-src 'none'; img-src 'self'; connect-src 'self'" in body
+
+
+def test_a_condition(hostile):
+    with serving(Dataset(hostile), where="caption ILIKE '%dog%'") as server:
+        assert samples(server)["total"] == 1
+    with pytest.raises(UserError, match="--where"):
+        PageServer(Dataset(hostile), port=0, where="nothing = 1")
+
+
+def test_a_port_that_is_taken(hostile):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UserError, match="choose another"):
+            PageServer(Dataset(hostile), port=taken.getsockname()[1])
+
+
+def test_in_a_browser(browser, server):
+    page = Page(browser, server.address, viewport={"width": 1200, "height": 900})
+    page.wait_for_selector(".cards .card")
+    page.wait_for_selector(".charts")
+    assert page.locator(".figures").inner_text().startswith("images\n7\nsentences\n")
+    page.get_by_label("Search").fill("dog")
+    expect(page.locator(".cards .card")).to_have_count(1)
+    assert "hacked=1</script>" in page.locator(".cards .caption").text_content()
+    assert page.evaluate("window.hacked") is None
+    assert page.faults == []
+    page.close()
+    page = Page(browser, server.address, bypass_csp=True)
+    page.wait_for_selector(".charts")
+    assert violations(page) == []
+    page.close()
