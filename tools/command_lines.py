@@ -73,6 +73,8 @@ def _companions(words: list[str], value: str) -> list[str]:
 def _values(words: list[str], parameter: Any) -> list[str]:
     if choices := _literal(parameter.type_descriptor.annotation):
         return list(map(str, choices))
+    if words == ["query"] and parameter.name == "output":
+        return [f"{NEW}.parquet"]
     if words[:1] == ["build"] and parameter.name == "images":
         return [SCENES]
     if words[:1] == ["eval"] and parameter.name == "overrides":
@@ -151,4 +153,4 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         DATASET: folder / "datasets" / str(number),
         NEW: folder / "new" / str(number),
     }
-    return [str(places.get(word, word)) for word in line]
+    return [str(places.get(word, word)).replace(NEW, str(places[NEW])) for word in line]

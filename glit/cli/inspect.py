@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from glit.cli.options import ImageRootOption, JsonOption, SetOption
+from glit.errors import UserError
 from glit.export import EXPORTERS
-from glit.storage import local_folder
+from glit.storage import Store, local_file, local_folder
 
 DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200
+_MOST_SHOWN = 100
 
 
 def status_command(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
@@ -75,17 +77,37 @@ def query_command(
         str,
         typer.Argument(help="A SELECT over samples, sentences, regions, pairs, drops, duplicates."),
     ],
-    as_json: JsonOption = False,
+    form: Annotated[
+        Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Of the rows.")
+    ] = "table",
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="A .csv, .json or .parquet file instead.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
 ) -> None:
-    """DuckDB over the dataset's files."""
+    """SQL over the dataset, read-only; no file besides the dataset's is in reach."""
+    from glit.dataset.answer import answer_format, write_answer
     from glit.dataset.query import query
 
+    form = "json" if as_json else form
+    if output is None:
+        if form == "parquet" and sys.stdout.isatty():
+            raise UserError("--format parquet: not for a terminal; want -o FILE.parquet")
+        found = query(dataset, sql)
+        if form == "table":
+            found.show(max_rows=_MOST_SHOWN)
+        else:
+            write_answer(found, sys.stdout.buffer, form)
+        return
+    path = local_file(output)
+    by_name = answer_format(path)
     found = query(dataset, sql)
-    if as_json:
-        rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
-        print(json.dumps(rows, default=str))
-    else:
-        found.show(max_rows=100)
+    try:
+        with Store(path.parent).atomic(path.name) as temporary, temporary.open("wb") as out:
+            write_answer(found, out, by_name)
+    except OSError as error:
+        raise UserError(f"-o {path}: cannot write there ({error.strerror or error})") from error
+    print(f"{len(found)} rows: {path}")
 
 
 def export_command(

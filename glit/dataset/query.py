@@ -6,6 +6,9 @@ file, writes nothing, and its settings cannot be changed back.
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import duckdb
 
 from glit.dataset.reader import Dataset
@@ -45,6 +48,7 @@ NUMBER = "row_number_in_dataset"
 """See :func:`numbered`."""
 
 _LOCKS = (
+    f"SET temp_directory = '{Path(tempfile.gettempdir(), 'glit-query')}'",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+
+import pyarrow.parquet as pq
 
 
 def test_rows_as_json(built, run_glit):
@@ -32,3 +35,47 @@ def test_a_dataset_that_lost_a_file_is_one_line(built_copy, run_glit):
     done = run_glit("query", built_copy, "select count(*) from samples")
     assert done.code == 1
     assert "is in the manifest but not on disk" in done.errors and done.errors.count("\n") == 1
+
+
+SQL = r"""select source_path, width, len(sentences) > 0 as some, 'nan'::float as odd, regions[1] as first,
+         '\xff'::blob as data, null as none from samples order by source_path"""
+
+
+def test_every_format_has_every_row(built, run_glit, tmp_path):
+    for form in ("csv", "json", "parquet"):
+        done = run_glit("query", built, SQL, "-o", tmp_path / f"rows.{form}")
+        assert done.code == 0 and done.output.startswith("24 rows: "), done.errors
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert rows[3]["source_path"] == "000003.png" and rows[3]["some"] is True
+    assert rows[3]["odd"] is None and rows[3]["data"] == "/w==" and rows[3]["none"] is None
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [row["source_path"] for row in cells] == [row["source_path"] for row in rows]
+    assert json.loads(cells[3]["first"]) == rows[3]["first"] and cells[3]["none"] == ""
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert table.column("source_path").to_pylist() == [row["source_path"] for row in rows]
+    assert table.column("first").to_pylist()[3]["x0"] == rows[3]["first"]["x0"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "rows.csv", "rows.json", "rows.parquet"
+    ]  # fmt: skip
+
+
+def test_columns_of_one_name_are_told_apart(built, run_glit):
+    done = run_glit("query", built, "select 1 as a, 2 as a", "--json")
+    assert sorted(json.loads(done.output)[0].values()) == [1, 2]
+
+
+def test_csv_on_the_terminal(built, run_glit):
+    done = run_glit("query", built, "select 1 as a, 'x,\"y\"' as b", "--format", "csv")
+    assert (done.code, done.output) == (0, 'a,b\n1,"x,""y"""\n')
+
+
+def test_what_cannot_be_written(built, run_glit, tmp_path):
+    for words, said in [
+        (["-o", tmp_path / "rows.txt"], "ends in .csv, .json or .parquet"),
+        (["-o", tmp_path], "it is a folder"),
+        (["-o", "/proc/nothing/rows.csv"], "cannot write there"),
+    ]:
+        done = run_glit("query", built, "select 1 as a", *words)
+        assert done.code == 2 and said in done.errors and done.errors.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

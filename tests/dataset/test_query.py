@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from glit.dataset.query import query
+from glit.dataset.query import VIEWS, query
+from glit.dataset.reader import Dataset
 from glit.errors import UserError
+
+VERSION_1 = Path(__file__).parent.parent / "data" / "version-1"
 
 
 def test_query_and_its_mistakes(built):
@@ -15,3 +22,91 @@ def test_query_and_its_mistakes(built):
         UserError, match="views: samples, sentences, regions, pairs, drops, duplicates"
     ):
         query(str(built), "select * from nothing")
+
+
+def test_views_hold_one_row_a_thing(built):
+    def one(sql):
+        return query(str(built), sql).fetchall()[0][0]
+
+    dataset = Dataset(built)
+    rows = list(dataset.rows(images=False))
+    assert one("SELECT count(*) FROM sentences") == sum(len(row.sentences) for row in rows)
+    assert one("SELECT count(*) FROM regions") == sum(len(row.regions) for row in rows)
+    assert one("SELECT count(*) FROM pairs") == sum(len(row.pairs) for row in rows)
+    row = rows[5]
+    found = query(
+        str(built),
+        f"""SELECT rank, text, x0, y0, x1, y1, label, similarity FROM pairs
+            WHERE sample_id = '{row.sample_id}' ORDER BY rank""",
+    ).fetchall()
+    for (rank, text, *box, label, similarity), pair in zip(found, row.pairs, strict=True):
+        assert pair is row.pairs[rank] and text == row.sentences[pair.sentence].text
+        assert tuple(box) == row.regions[pair.region].box.xyxy
+        assert (label, similarity) == (row.regions[pair.region].label, pair.similarity)
+    texts = query(
+        str(built),
+        f"""SELECT sentence, text, image_similarity FROM sentences
+            WHERE sample_id = '{row.sample_id}' ORDER BY sentence""",
+    ).fetchall()
+    assert [text for _, text, _ in texts] == [sentence.text for sentence in row.sentences]
+    assert [value for _, _, value in texts] == row.image_similarity.tolist()
+
+
+@pytest.mark.parametrize("name", ["flism", "lism"])
+def test_views_of_version_1(name):
+    folder = str(VERSION_1 / name)
+    for view in VIEWS:
+        assert query(folder, f"SELECT * FROM {view}").columns
+    assert query(folder, "SELECT count(*), count(probability) FROM pairs").fetchall()[0][1] == 0
+
+
+HIDDEN = "word that is in no dataset"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{outside}')",
+        "SELECT * FROM read_blob('{inside}/../outside.txt')",
+        "SELECT * FROM read_csv('{outside}', header = false)",
+        "SELECT * FROM '{outside}'",
+        "SELECT * FROM glob('{folder}/*')",
+        "SELECT * FROM sniff_csv('{outside}')",
+        "SELECT * FROM parquet_metadata('{folder}/other.parquet')",
+        "SELECT * FROM read_parquet('{inside}/data/*.parquet')",
+        "SELECT * FROM read_json('{inside}/manifest.json')",
+        "SELECT * FROM query('SELECT * FROM read_text(''{outside}'')')",
+        "SELECT * FROM query_table('{outside}')",
+        "SELECT * FROM read_parquet('http://127.0.0.1:9/x.parquet')",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM secret",
+        "COPY (SELECT 1) TO '{folder}/new.csv'",
+        "COPY (SELECT 1 AS a) TO '{data}' (FORMAT parquet)",
+        "EXPLAIN ANALYZE COPY (SELECT 1 AS a) TO '{data}' (FORMAT parquet)",
+        "ATTACH '{folder}/new.db'",
+        "EXPORT DATABASE '{folder}/all'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET allowed_paths = ['{outside}']",
+        "RESET lock_configuration",
+        "PRAGMA database_list",
+        "CREATE TABLE t AS SELECT 1",
+        "DROP VIEW samples",
+        "SELECT 1; SELECT 2",
+        "",
+    ],
+)
+def test_nothing_else_is_in_reach(built_copy, tmp_path, sql):
+    secret = pa.table({"hidden": [HIDDEN]})  # which DuckDB would find by this name
+    pq.write_table(secret, tmp_path / "other.parquet")
+    (tmp_path / "outside.txt").write_text(HIDDEN)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    words = sql.format(
+        outside=tmp_path / "outside.txt", folder=tmp_path, inside=built_copy,
+        data=next((built_copy / "data").iterdir()),
+    )  # fmt: skip
+    with pytest.raises(UserError) as caught:
+        query(str(built_copy), words)
+    assert HIDDEN not in str(caught.value)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before

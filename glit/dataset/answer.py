@@ -1,0 +1,105 @@
+"""What a statement found, written out whole: CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import duckdb
+import pyarrow.parquet as pq
+
+from glit.errors import UserError
+
+Format = Literal["csv", "json", "parquet"]
+_ROWS_AT_A_TIME = 2048
+
+
+def write_answer(found: duckdb.DuckDBPyRelation, out: BinaryIO, form: Format) -> None:
+    """Write rows, a few thousand in memory at a time.
+
+    Args:
+        found: of :func:`glit.dataset.query.query`.
+        out: opened for bytes.
+        form: what to write.
+    """
+    _WRITERS[form](found, out)
+
+
+def answer_format(path: Path) -> Format:
+    """The format of a file by its suffix.
+
+    Raises:
+        UserError: it has another.
+    """
+    suffix = path.suffix.removeprefix(".")
+    if suffix not in ("csv", "json", "parquet"):
+        raise UserError(f"-o {path}: want a name that ends in .csv, .json or .parquet")
+    return suffix
+
+
+def _rows(found: duckdb.DuckDBPyRelation) -> Iterator[tuple[Any, ...]]:
+    with found.to_arrow_reader(_ROWS_AT_A_TIME) as batches:
+        for batch in batches:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _csv(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
+    text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(found.columns)
+    for row in _rows(found):
+        writer.writerow([_cell(value) for value in row])
+    text.detach()
+
+
+def _cell(value: Any) -> Any:
+    """Lists and structs are JSON inside a cell; bytes are base64."""
+    plain = _plain(value)
+    return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else plain
+
+
+def _json(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
+    """A list of objects, one a line."""
+    names = found.columns
+    out.write(b"[")
+    for number, row in enumerate(_rows(found)):
+        values = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=str)
+        out.write(b",\n" if number else b"\n")
+        out.write(text.encode())
+    out.write(b"\n]\n")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: no NaN, no infinity, no bytes."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _parquet(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
+    with (
+        found.to_arrow_reader(_ROWS_AT_A_TIME) as batches,
+        pq.ParquetWriter(out, batches.schema, compression="zstd") as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+_WRITERS: dict[Format, Callable[[Any, BinaryIO], None]] = {
+    "csv": _csv,
+    "json": _json,
+    "parquet": _parquet,
+}
