@@ -1,7 +1,7 @@
 # make demo · make test · make check · make bench
 #
 #   make setup               the environment in .venv (the other targets call it)
-#   make demo                scenes -> dataset -> checks -> fine-tune -> retrieval, in minutes
+#   make demo                scenes -> dataset -> checks -> fine-tune -> retrieval -> a page, in minutes
 #   make demo IMAGES=folder  the same on your own images
 #   make test                all tests
 #   make check               format, lint, types, docs in sync, extras, wheel, and the tests

@@ -32,6 +32,8 @@ def main() -> None:
     _glit(console, "build", images, "-o", dataset, "-r", "mini", "--replace")
     _glit(console, "verify", dataset)
     _summary(console, dataset)
+    report = arguments.output / "report.html"
+    _glit(console, "view", dataset, "-o", report)
     if arguments.images is None:
         _learn(arguments.output, dataset, console)
     _next_steps(console, dataset)
@@ -40,6 +42,7 @@ def main() -> None:
             "\nThese boxes and sentences come from the mini models, which know only glit's "
             "scenes.\nFor photographs: glit build FOLDER -o DATASET -r laptop (or -r flism)."
         )
+    console.print(f"\n[bold]Look at it:[/bold] {report.resolve().as_uri()}", soft_wrap=True)
 
 
 def _scenes(folder: Path, num: int, seed: int, console: Console) -> Path:
