@@ -1,0 +1,166 @@
+"""Captions of scenes with one false sentence each: what a check of captions must find.
+
+Kinds of falsehood, by what is changed in a sentence that was true:
+
+attribute    shape, colour or pattern of the object it tells of
+object       the whole sentence, for one about an object of another scene
+place        the place it puts its object at
+relation     left of, right of, above, below
+background   the background
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from glit.errors import InputError
+from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, PATTERNS, PLACES, SHAPES
+
+_VALUES: Mapping[str, tuple[str, ...]] = {
+    "shape": SHAPES,
+    "colour": tuple(COLOURS),
+    "pattern": PATTERNS,
+}
+_RELATIONS = ("left of", "right of", "above", "below")
+_OPPOSITE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
+
+Row = Mapping[str, Any]
+"""A row of ``ground_truth.parquet``."""
+
+
+def write_false_captions(ground_truth: Path, out: Path, *, seed: int) -> dict[str, dict[str, Any]]:
+    """Write ``captions.jsonl`` in which one sentence a caption is false; what was done, by path.
+
+    The kinds take turns over the scenes; the sentence is drawn evenly from those of the scene that
+    the kind can falsify. A scene without such a sentence keeps its caption and is left out of the
+    answer.
+
+    Returns:
+        By path: ``kind``, ``index`` of the sentence, ``char_start``, and the true sentence's ``of``
+        (object, relation, background).
+
+    Raises:
+        InputError: the file is not the ground truth of scenes.
+    """
+    try:
+        rows = pq.read_table(ground_truth).to_pylist()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{ground_truth}: not the ground truth of scenes ({error})") from error
+    draw = random.Random(seed)
+    done: dict[str, dict[str, Any]] = {}
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "captions.jsonl").open("w", encoding="utf-8") as file:
+        for number, row in enumerate(rows):
+            kind = tuple(KINDS)[number % len(KINDS)]
+            caption, false = _falsified(row, kind, rows, draw)
+            if false is not None:
+                done[row["path"]] = false
+            file.write(json.dumps({"path": row["path"], "caption": caption}) + "\n")
+    return done
+
+
+def _falsified(
+    row: Row, kind: str, rows: Sequence[Row], draw: random.Random
+) -> tuple[str, dict[str, Any] | None]:
+    of, make = KINDS[kind]
+    candidates = [i for i, each in enumerate(row["sentences"]) if each["kind"] == of]
+    if not candidates:
+        return row["caption"], None
+    index = draw.choice(candidates)
+    sentence = row["sentences"][index]
+    text = make(row, sentence, rows, draw)
+    if text is None:
+        return row["caption"], None
+    start, end = sentence["char_start"], sentence["char_end"]
+    caption = row["caption"][:start] + text + row["caption"][end:]
+    return caption, {"kind": kind, "index": index, "char_start": start, "of": of}
+
+
+def _other_attribute(
+    row: Row, sentence: Row, rows: Sequence[Row], draw: random.Random
+) -> str | None:
+    """One of shape, colour and pattern changed, so that no object of the scene looks like that."""
+    seen = {tuple(each[name] for name in _VALUES) for each in row["objects"]}
+    own = {name: sentence[name] for name in _VALUES}
+    changes = [
+        (name, value)
+        for name, values in _VALUES.items()
+        if name != "pattern" or own["pattern"] in sentence["text"]
+        for value in values
+        if tuple((own | {name: value}).values()) not in seen
+    ]
+    name, value = draw.choice(changes)
+    return _with_word(sentence["text"], own[name], value)
+
+
+def _of_another_scene(
+    row: Row, sentence: Row, rows: Sequence[Row], draw: random.Random
+) -> str | None:
+    seen = {(each["shape"], each["colour"]) for each in row["objects"]}
+    for _ in range(50):
+        other = draw.choice(rows)
+        told = [s for s in other["sentences"] if s["kind"] == "object"]
+        told = [s for s in told if (s["shape"], s["colour"]) not in seen]
+        if told:
+            return draw.choice(told)["text"]
+    return None
+
+
+def _other_place(row: Row, sentence: Row, rows: Sequence[Row], draw: random.Random) -> str | None:
+    phrases = [phrase for place in PLACES for phrase in place]
+    own = max(
+        (p for p in phrases if p in sentence["text"] or _capital(p) in sentence["text"]), key=len
+    )
+    others = [place for place in PLACES if own not in place]
+    new = draw.choice(draw.choice(others))
+    return sentence["text"].replace(_capital(own), _capital(new)).replace(own, new)
+
+
+def _other_relation(
+    row: Row, sentence: Row, rows: Sequence[Row], draw: random.Random
+) -> str | None:
+    own = next(each for each in _RELATIONS if f" {each} " in sentence["text"])
+    return sentence["text"].replace(f" {own} ", f" {_OPPOSITE[own]} ")
+
+
+def _other_background(
+    row: Row, sentence: Row, rows: Sequence[Row], draw: random.Random
+) -> str | None:
+    own = BACKGROUNDS[row["background"]]
+    if own not in sentence["text"]:
+        return None
+    others = [phrase for name, phrase in BACKGROUNDS.items() if name != row["background"]]
+    return sentence["text"].replace(own, draw.choice(others))
+
+
+def _capital(phrase: str) -> str:
+    return phrase[:1].upper() + phrase[1:]
+
+
+def _with_word(text: str, old: str, new: str) -> str:
+    """One word changed, and the article before it."""
+    changed = re.sub(rf"\b{old}\b", new, text, count=1)
+    return re.sub(
+        rf"\b(A|a)n? {new}\b",
+        lambda found: f"{found[1]}{'n' if new[0] in 'aeiou' else ''} {new}",
+        changed,
+    )
+
+
+KINDS: Mapping[
+    str, tuple[str, Callable[[Row, Row, Sequence[Row], random.Random], str | None]]
+] = {
+    "attribute": ("object", _other_attribute),
+    "object": ("object", _of_another_scene),
+    "place": ("object", _other_place),
+    "relation": ("relation", _other_relation),
+    "background": ("background", _other_background),
+}
+"""By name: the kind of sentence that is made false, and how."""
