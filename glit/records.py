@@ -77,6 +77,21 @@ class Sentence:
     """Whether the whole token span lies inside the stretched context (248)."""
     truncated: bool
     """Whether the sentence alone overflows the short context (77) and is cut when embedded."""
+    mean_logprob: float | None = None
+    """Mean natural logarithm of the probabilities that the captioner gave the sentence's tokens;
+    None for captions that were brought along and captioners that do not say."""
+    min_logprob: float | None = None
+    """The lowest of them: of the word it was least sure of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token of a caption, as the captioner wrote it."""
+
+    char_end: int
+    """One past its last character in the caption; its first follows on the token before."""
+    logprob: float
+    """Natural logarithm of the probability that the captioner gave it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +108,8 @@ class Caption:
     """Hex digest of the prompt; empty for captions that were brought along."""
     trimmed: bool = False
     """Whether the token limit cut the caption, which then ends at its last whole sentence."""
+    tokens: tuple[Token, ...] | None = None
+    """What the captioner was made to say, token by token; None where it does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,11 +122,14 @@ class Scores:
     """CLIP cosines of the sentences and the whole image, float32."""
     phrase_similarity: Float[np.ndarray, "S R"] | None = None
     """CLIP cosines of the sentences' head phrases and regions, float32; None if not asked for."""
+    agreement: Float[np.ndarray, "S R"] | None = None
+    """How sure a detector that was asked for a sentence's head phrase is that the region shows it,
+    0 to 1, float32; None if none was asked."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scores) and all(
             np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("similarity", "image_similarity", "phrase_similarity")
+            for name in ("similarity", "image_similarity", "phrase_similarity", "agreement")
         )
 
 
@@ -128,6 +148,8 @@ class Pair:
     probably wrong than the recipe allows. ``region`` is then the best of those there are."""
     probability: float | None = None
     """How probable it is that the sentence tells of the region; None without a calibration."""
+    support: float | None = None
+    """How probable it is that the sentence is true of the image; None without a calibration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

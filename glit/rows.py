@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glit.records import Box, Caption, Drop, Pair, Region, Sentence
+import numpy as np
+
+from glit.records import Box, Caption, Drop, Pair, Region, Scores, Sentence, Token
 
 
 def caption_row(caption: Caption) -> dict[str, Any]:
@@ -27,6 +29,18 @@ def caption(row: Mapping[str, Any]) -> Caption:
     return Caption(text=row["caption"], **row["caption_source"])
 
 
+def token_rows(caption: Caption) -> list[dict[str, Any]] | None:
+    """The value of the column ``caption_tokens``."""
+    if caption.tokens is None:
+        return None
+    return [{"char_end": each.char_end, "logprob": each.logprob} for each in caption.tokens]
+
+
+def tokens(values: list[dict[str, Any]] | None) -> tuple[Token, ...] | None:
+    """The records of a value of ``caption_tokens``."""
+    return None if values is None else tuple(Token(**value) for value in values)
+
+
 def sentence_row(sentence: Sentence) -> dict[str, Any]:
     """A value of the column ``sentences``."""
     return {
@@ -37,6 +51,8 @@ def sentence_row(sentence: Sentence) -> dict[str, Any]:
         "token_end": sentence.token_end,
         "in_window": sentence.in_window,
         "truncated": sentence.truncated,
+        "mean_logprob": sentence.mean_logprob,
+        "min_logprob": sentence.min_logprob,
     }
 
 
@@ -69,6 +85,31 @@ def region(value: dict[str, Any]) -> Region:
     return Region(box=box, score=value["score"], label=value["label"], source=value["source"])
 
 
+_MATRICES = ("similarity", "phrase_similarity", "agreement")
+
+
+def scores_row(scores: Scores) -> dict[str, Any]:
+    """The columns of a sample's scores; matrices a row of regions after the other."""
+    flat = {name: getattr(scores, name) for name in _MATRICES}
+    found = {name: None if value is None else value.ravel() for name, value in flat.items()}
+    return {**found, "image_similarity": scores.image_similarity}
+
+
+def scores(row: Mapping[str, Any], num_sentences: int) -> Scores:
+    """The scores of a row; what it does not hold is None, and the whole image then as far as can
+    be, at -1 (version 1)."""
+    found: dict[str, Any] = {}
+    for name in _MATRICES:
+        value = row.get(name)
+        if value is not None:
+            value = np.array(value, dtype=np.float32).reshape(num_sentences, -1)
+        found[name] = value
+    whole = row.get("image_similarity")
+    if whole is None:
+        whole = np.full(num_sentences, -1)
+    return Scores(image_similarity=np.array(whole, dtype=np.float32), **found)
+
+
 def pair_row(pair: Pair) -> dict[str, Any]:
     """A value of the column ``pairs``."""
     return {
@@ -77,6 +118,7 @@ def pair_row(pair: Pair) -> dict[str, Any]:
         "similarity": pair.similarity,
         "global_wins": pair.global_wins,
         "probability": pair.probability,
+        "support": pair.support,
     }
 
 

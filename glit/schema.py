@@ -14,7 +14,8 @@ import pyarrow as pa
 SCHEMA_VERSION = 2
 """Of the datasets written now."""
 READABLE_VERSIONS = (1, 2)
-"""Version 1 has no ``image_similarity``, no ``phrase_similarity`` and no probabilities."""
+"""Version 1 has no ``image_similarity``, no ``phrase_similarity``, no ``agreement``,
+no probabilities."""
 META_SCHEMA_VERSION = b"glit.schema_version"
 META_TOKENIZER = b"glit.tokenizer"
 META_HUGGINGFACE = b"huggingface"
@@ -39,8 +40,11 @@ SENTENCE = pa.struct(
         ("token_end", pa.int32()),
         ("in_window", pa.bool_()),
         ("truncated", pa.bool_()),
+        ("mean_logprob", pa.float32()),
+        ("min_logprob", pa.float32()),
     ]
 )
+TOKEN = pa.struct([("char_end", pa.int32()), ("logprob", pa.float32())])
 REGION = pa.struct(
     [
         ("x0", pa.float32()),
@@ -59,9 +63,14 @@ PAIR = pa.struct(
         ("similarity", pa.float32()),
         ("global_wins", pa.bool_()),
         ("probability", pa.float32()),
+        ("support", pa.float32()),
     ]
 )
-_PAIR_1 = pa.struct([field for field in PAIR if field.name != "probability"])
+_LATER = {"mean_logprob", "min_logprob", "probability", "support"}
+_VERSION_1 = {
+    name: pa.list_(pa.struct([field for field in kind if field.name not in _LATER]))
+    for name, kind in (("sentences", SENTENCE), ("pairs", PAIR))
+}
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -87,6 +96,7 @@ DATASET_SCHEMA = pa.schema(
         ("similarity", pa.list_(pa.float32())),
         ("image_similarity", pa.list_(pa.float32())),
         ("phrase_similarity", pa.list_(pa.float32())),
+        ("agreement", pa.list_(pa.float32())),
         ("pairs", pa.list_(PAIR)),
     ]
 )
@@ -127,8 +137,9 @@ def dataset_columns(version: int) -> pa.Schema:
     assert version in READABLE_VERSIONS, version
     if version == SCHEMA_VERSION:
         return DATASET_SCHEMA
-    old = [f for f in DATASET_SCHEMA if f.name not in ("image_similarity", "phrase_similarity")]
-    return pa.schema([f.with_type(pa.list_(_PAIR_1)) if f.name == "pairs" else f for f in old])
+    new = ("image_similarity", "phrase_similarity", "agreement")
+    old = [f for f in DATASET_SCHEMA if f.name not in new]
+    return pa.schema([f.with_type(_VERSION_1.get(f.name, f.type)) for f in old])
 
 
 def dataset_schema(*, tokenizer: dict[str, Any]) -> pa.Schema:

@@ -55,6 +55,8 @@ class Backend:
     process_bytes: int = 1_200_000_000
     """Memory of a worker in bytes, for libraries and activations; three times the size of the
     weights is added to it."""
+    tells_logprobs: bool = False
+    """Captioners: whether they say how probable each token was."""
     keeps_process: bool = True
     """Whether its process can be used for other stages afterwards; False for engines that do not
     free their memory or threads."""

@@ -14,7 +14,7 @@ from glit.backends.base import ModelConfig
 from glit.config import need, speed_only
 from glit.geometry import Boxes
 from glit.images import Pixels
-from glit.records import Drop, Region
+from glit.records import Drop, Region, Token
 
 ReadText = Callable[[str], str | None]
 """A small text file among the images, by its path; None when there is none."""
@@ -60,6 +60,8 @@ class RawCaption:
     text: str
     cut: bool
     """Whether generation stopped at ``max_tokens``."""
+    tokens: tuple[Token, ...] | None = None
+    """What the text is made of, where the backend says how probable each token was."""
 
 
 class Captioner(Protocol):

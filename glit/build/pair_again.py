@@ -29,7 +29,7 @@ from glit.rows import pair_row
 from glit.rules.pairing import Pairing
 from glit.schema import PAIR, SCHEMA_VERSION, dataset_schema
 from glit.stages.pack import Pack, PackConfig, writer_options
-from glit.stages.pair import PairConfig, PairStage
+from glit.stages.pair import PairConfig, PairStage, identity_of_scores
 from glit.storage import Store, to_json
 
 Report = Callable[[int], None]
@@ -108,7 +108,8 @@ def _config(manifest: dict[str, Any], recipe: str | None, settings: Sequence[str
 def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
     calibration = find_calibration(config.calibration)
     if calibration is not None:
-        config.check_calibration(calibration, manifest["models"]["matcher"])
+        scores = identity_of_scores(manifest["models"], manifest["recipe"]["score"])
+        config.check_calibration(calibration, scores)
     config.check_phrases(scored=bool(manifest["recipe"]["score"].get("phrases")))
     return config.make_pairing(calibration)
 
@@ -156,7 +157,7 @@ def _write_file(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[
                 continue
             group = opened.row_group(index)
             rows = [
-                [pair_row(pair) for pair in pairing(row.scores, row.regions)]
+                [pair_row(pair) for pair in pairing(row.scores, row.regions, row.sentences)]
                 for row in opened.row_group(index, images=False)
             ]
             at = group.table.schema.get_field_index("pairs")

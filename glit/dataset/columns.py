@@ -123,9 +123,9 @@ class RowGroup:
         names = self.table.column_names
         number = len(self.sentences.span(row))
         similarity = np.array(self.value("similarity", row), dtype=np.float32)
-        whole, phrases = (
+        whole, phrases, agreement = (
             np.array(value, dtype=np.float32) if value is not None else None
-            for name in ("image_similarity", "phrase_similarity")
+            for name in ("image_similarity", "phrase_similarity", "agreement")
             for value in [self.value(name, row) if name in names else None]
         )
         return Row(
@@ -140,6 +140,7 @@ class RowGroup:
             similarity=similarity.reshape(number, -1),
             image_similarity=whole,
             phrase_similarity=None if phrases is None else phrases.reshape(number, -1),
+            agreement=None if agreement is None else agreement.reshape(number, -1),
             pairs=self.pairs_of(row),
         )
 
@@ -155,6 +156,8 @@ class RowGroup:
                 token_end=int(column["token_end"][at]),
                 in_window=bool(column["in_window"][at]),
                 truncated=bool(column["truncated"][at]),
+                mean_logprob=column.optional("mean_logprob", at),
+                min_logprob=column.optional("min_logprob", at),
             )
             for at in column.span(row)
         )
@@ -182,6 +185,7 @@ class RowGroup:
                 similarity=float(column["similarity"][at]),
                 global_wins=bool(column["global_wins"][at]),
                 probability=column.optional("probability", at),
+                support=column.optional("support", at),
             )
             for at in column.span(row)
         )

@@ -135,12 +135,12 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
     options = dict(manifest["recipe"]["pair"])
     name = options.pop("rule")
     options.pop("calibration", None)
-    smallest = options.pop("min_probability", 0.0)
+    limits = {name: options.pop(name, 0.0) for name in ("min_probability", "min_support")}
     kept = manifest.get("calibration")
     calibration = kept and Calibration.from_dict(kept, where="manifest.json: calibration")
     try:
         rule = RULES[name](**options)
-        return Pairing(rule=rule, calibration=calibration, min_probability=smallest)
+        return Pairing(rule=rule, calibration=calibration, **limits)
     except (KeyError, TypeError) as error:
         raise DatasetError(
             f"manifest.json: pairs by the rule {name!r} with {options or 'no options'}, which this "

@@ -35,6 +35,8 @@ class Row:
     """CLIP cosines of the sentences and the whole image; None in datasets of version 1."""
     phrase_similarity: Float[np.ndarray, "S R"] | None
     """CLIP cosines of the sentences' head phrases and regions; None unless ``score.phrases``."""
+    agreement: Float[np.ndarray, "S R"] | None
+    """What a detector that was asked for the phrases says; None unless ``score.opinion``."""
     pairs: tuple[Pair, ...]
     """Best pair first."""
 
@@ -73,4 +75,5 @@ class Row:
             similarity=self.similarity,
             image_similarity=self.image_similarity,
             phrase_similarity=self.phrase_similarity,
+            agreement=self.agreement,
         )

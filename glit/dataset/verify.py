@@ -20,7 +20,7 @@ from glit import rows
 from glit.dataset.manifest import Counts, describe_file, pairing_of, read_manifest
 from glit.errors import DatasetError, RecipeError
 from glit.images import ImageError, decode
-from glit.records import REASONS, Scores
+from glit.records import REASONS
 from glit.rules.pairing import Pairing
 from glit.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER, dataset_columns
 from glit.storage import Store
@@ -223,9 +223,10 @@ def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
         "similarity": sentences * regions,
         "image_similarity": sentences,
         "phrase_similarity": sentences * regions,
+        "agreement": sentences * regions,
     }
     for name, number in wanted.items():
-        if name not in row or (name == "phrase_similarity" and row[name] is None):
+        if name not in row or (name in ("phrase_similarity", "agreement") and row[name] is None):
             continue
         values = np.array(row[name], dtype=np.float32)
         if len(values) != number:
@@ -239,18 +240,11 @@ def _pair_breaches(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
     """Where the pairs are not those that the rule makes of the scores, the best first."""
     number = len(row["sentences"])
     known = "image_similarity" in row
-    whole = row["image_similarity"] if known else np.full(number, -1)
-    phrases = row.get("phrase_similarity")
-    scores = Scores(
-        similarity=np.array(row["similarity"], dtype=np.float32).reshape(number, -1),
-        image_similarity=np.array(whole, dtype=np.float32),
-        phrase_similarity=(
-            None if phrases is None else np.array(phrases, dtype=np.float32).reshape(number, -1)
-        ),
-    )
+    scores = rows.scores(row, number)
     regions = tuple(map(rows.region, row["regions"]))
+    sentences = tuple(map(rows.sentence, row["sentences"]))
     try:
-        wanted = [rows.pair_row(pair) for pair in pairing(scores, regions)]
+        wanted = [rows.pair_row(pair) for pair in pairing(scores, regions, sentences)]
     except RecipeError as error:
         yield str(error)
         return

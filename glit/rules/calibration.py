@@ -1,9 +1,7 @@
-"""How probable it is that a chosen pair is right: logistic regression over a rule's numbers.
+"""How probable it is that a chosen pair is right, and that a sentence is true of its image.
 
-p = 1 / (1 + exp(-(bias + sum_k weight_k (x_k - mean_k) / scale_k)))   (Platt 1999)
-
-The numbers x of a chosen pair are those of :func:`evidence`. It is fitted on a dataset whose right
-pairs are known (:mod:`glit.bench.pairs`), kept as a small JSON file, and named in the manifest.
+Both are fitted on a dataset whose truth is known (:mod:`glit.bench.pairs`) or was told by a person
+(``glit pairs``), kept as one small JSON file, and named in the manifest.
 """
 
 from __future__ import annotations
@@ -18,40 +16,12 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.errors import RecipeError
-from glit.records import Region
-from glit.rules.protocol import Matrix, is_detected
+from glit.records import Region, Scores, Sentence
+from glit.rules.evidence import pair_evidence, support_evidence
+from glit.rules.logistic import Logistic
+from glit.rules.protocol import Matrix
 
-FORMAT = "glit-calibration-1"
-EVIDENCE = ("value", "detected", "lead_over_regions", "lead_over_sentences")
-PROBABILITY_DECIMALS = 4
-
-
-def evidence(value: Matrix, regions: Sequence[Region]) -> Float[np.ndarray, "S K"]:
-    """What speaks for each sentence's best region.
-
-    Columns: its value; 1 for a region that a model proposed, 0 for the grid's; its lead over the
-    sentence's next best region; its lead over the next best sentence of that region. Where there
-    is no other, the lead is 0.
-    """
-    rows = np.arange(len(value))
-    best = value.argmax(axis=1)
-    chosen = value[rows, best].astype(np.float64)
-    others = value.astype(np.float64)
-    others[rows, best] = -np.inf
-    columns = value.T[best].astype(np.float64)
-    columns[rows, rows] = -np.inf
-    return np.column_stack(
-        [
-            chosen,
-            is_detected(regions)[best],
-            _lead(chosen, others.max(axis=1)),
-            _lead(chosen, columns.max(axis=1)),
-        ]
-    )
-
-
-def _lead(chosen: np.ndarray, next_best: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(next_best), chosen - next_best, 0.0)
+FORMAT = "glit-calibration-2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,29 +30,27 @@ class Calibration:
 
     rule: Mapping[str, Any]
     """The rule and its options, as in ``[pair]``."""
-    matcher: Mapping[str, str]
-    """The identity of the matcher, as in the manifest."""
-    mean: tuple[float, ...]
-    scale: tuple[float, ...]
-    weight: tuple[float, ...]
-    bias: float
+    scores: Mapping[str, Any]
+    """What gave the scores: the identity of the matcher, and settings of ``[score]`` that are not
+    the default."""
+    pair: Logistic
+    """Of a sentence's best region."""
+    support: Logistic | None = None
+    """Of a sentence."""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     """Pairs, right ones among them, and where they are from; for people."""
 
-    def __post_init__(self) -> None:
-        numbers = np.array([*self.mean, *self.scale, *self.weight, self.bias], dtype=np.float64)
-        lengths = {len(self.mean), len(self.scale), len(self.weight)}
-        if lengths != {len(EVIDENCE)} or not np.isfinite(numbers).all() or min(self.scale) <= 0:
-            raise RecipeError(
-                f"calibration: want {len(EVIDENCE)} finite numbers of each kind, scales above 0"
-            )
+    def probabilities(
+        self, value: Matrix, scores: Scores, regions: Sequence[Region]
+    ) -> Float[np.ndarray, " S"]:
+        """Of each sentence's best region."""
+        return self.pair(pair_evidence(value, scores, regions))
 
-    def probabilities(self, value: Matrix, regions: Sequence[Region]) -> Float[np.ndarray, " S"]:
-        """Of each sentence's best region, in float32 to four decimals, as they are stored."""
-        found = (evidence(value, regions) - self.mean) / self.scale
-        logit = found @ np.array(self.weight) + self.bias
-        likely = 1 / (1 + np.exp(-np.clip(logit, -50, 50)))
-        return np.round(likely, PROBABILITY_DECIMALS).astype(np.float32)
+    def supports(self, scores: Scores, sentences: Sequence[Sentence]) -> Float[np.ndarray, " S"]:
+        """Of each sentence; NaN where there is no calibration for it, or no evidence."""
+        if self.support is None:
+            return np.full(len(sentences), np.nan, dtype=np.float32)
+        return self.support(support_evidence(scores, sentences))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for its file and the manifest."""
@@ -99,11 +67,19 @@ class Calibration:
         if kept.pop("format", None) != FORMAT:
             raise RecipeError(f"{where}: no calibration of this glit (want format {FORMAT!r})")
         try:
-            for name in ("mean", "scale", "weight"):
-                kept[name] = tuple(map(float, kept[name]))
+            for name in ("pair", "support"):
+                if kept.get(name) is not None:
+                    kept[name] = _logistic(kept[name])
             return cls(**kept)
         except (KeyError, TypeError, ValueError) as error:
             raise RecipeError(f"{where}: not a calibration ({error})") from error
+
+
+def _logistic(values: Mapping[str, Any]) -> Logistic:
+    numbers = {name: tuple(map(float, values[name])) for name in ("mean", "scale", "weight")}
+    return Logistic(
+        evidence=tuple(map(str, values["evidence"])), bias=float(values["bias"]), **numbers
+    )
 
 
 def read_calibration(file: Path) -> Calibration:
@@ -119,40 +95,3 @@ def read_calibration(file: Path) -> Calibration:
     if not isinstance(values, dict):
         raise RecipeError(f"{file}: not a calibration")
     return Calibration.from_dict(values, where=str(file))
-
-
-def fit(
-    found: Float[np.ndarray, "N K"], right: np.ndarray, *, ridge: float = 1e-4
-) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...], float]:
-    """Logistic regression by Newton's method: mean, scale, weight, bias.
-
-    Args:
-        found: :func:`evidence` of N chosen pairs.
-        right: whether each is.
-        ridge: penalty on the squared weights, over standardised numbers.
-
-    Raises:
-        RecipeError: all pairs are right, or all wrong.
-    """
-    target = np.asarray(right, dtype=np.float64)
-    if len(target) == 0 or target.min() == target.max():
-        kind = (
-            "no pairs" if len(target) == 0 else ("right" if target[0] else "wrong") + " ones only"
-        )
-        raise RecipeError(f"calibration: wants right and wrong pairs, found {kind}")
-    mean, scale = found.mean(axis=0), found.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    design = np.column_stack([(found - mean) / scale, np.ones(len(found))])
-    penalty = np.diag([*[2 * ridge] * found.shape[1], 0.0])
-    weight = np.zeros(design.shape[1])
-    for _ in range(100):
-        likely = 1 / (1 + np.exp(-np.clip(design @ weight, -50, 50)))
-        slope = design.T @ (likely - target) / len(target) + penalty @ weight
-        curve = (design * (likely * (1 - likely))[:, None]).T @ design / len(target) + penalty
-        step = np.linalg.solve(curve + 1e-12 * np.eye(len(weight)), slope)
-        weight = weight - step
-        if np.abs(step).max() < 1e-10:
-            break
-    parts = ([round(float(number), 6) for number in each] for each in (mean, scale, weight))
-    mean, scale, weight = map(tuple, parts)
-    return mean, scale, weight[:-1], weight[-1]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from glit.records import Pair, Region, Scores
+from glit.records import Pair, Region, Scores, Sentence
 from glit.rules.calibration import Calibration
 from glit.rules.protocol import Rule
 
@@ -20,8 +22,12 @@ class Pairing:
     calibration: Calibration | None = None
     min_probability: float = 0.0
     """A sentence whose best region is less probable has none."""
+    min_support: float = 0.0
+    """A sentence that is less probably true of the image has no region either."""
 
-    def __call__(self, scores: Scores, regions: Sequence[Region]) -> tuple[Pair, ...]:
+    def __call__(
+        self, scores: Scores, regions: Sequence[Region], sentences: Sequence[Sentence]
+    ) -> tuple[Pair, ...]:
         """One pair a sentence; ``pairs[0]`` is *the* local pair of the papers.
 
         Sentences with a region come first, then the more probable, then the higher value, then the
@@ -31,10 +37,11 @@ class Pairing:
         rows = np.arange(len(values.value))
         best = values.value.argmax(axis=1)
         chosen, null = values.value[rows, best], values.null
-        probability = np.full(len(rows), np.nan, dtype=np.float32)
+        probability = support = np.full(len(rows), np.nan, dtype=np.float32)
         if self.calibration is not None:
-            probability = self.calibration.probabilities(values.value, regions)
-            null = null | (probability < self.min_probability)
+            probability = self.calibration.probabilities(values.value, scores, regions)
+            support = self.calibration.supports(scores, sentences)
+            null = null | (probability < self.min_probability) | (support < self.min_support)
         order = np.lexsort((rows, -chosen, -np.nan_to_num(probability), null))
         return tuple(
             Pair(
@@ -42,7 +49,12 @@ class Pairing:
                 region=int(best[index]),
                 similarity=float(scores.similarity[index, best[index]]),
                 global_wins=bool(null[index]),
-                probability=(None if self.calibration is None else float(probability[index])),
+                probability=_known(probability[index]),
+                support=_known(support[index]),
             )
             for index in order
         )
+
+
+def _known(value: Any) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -21,8 +21,8 @@ from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import Captioner, CaptionerConfig, CaptionLookup, RawCaption
 from glit.config import Choice, need
 from glit.images import Pixels
-from glit.records import Caption, Drop, Sample
-from glit.schema import CAPTION_SOURCE
+from glit.records import Caption, Drop, Sample, Token
+from glit.schema import CAPTION_SOURCE, TOKEN
 from glit.sentences import make_splitter
 from glit.spans import Span
 from glit.stages.base import Outcome, Stage, isolate
@@ -65,10 +65,14 @@ class CaptionStage(Stage):
     """A caption for every image."""
 
     name = "caption"
-    version = 2
+    version = 3
     needs = ("ingest",)
     config = CaptionConfig
-    columns = (("caption", pa.string()), ("caption_source", CAPTION_SOURCE))
+    columns = (
+        ("caption", pa.string()),
+        ("caption_source", CAPTION_SOURCE),
+        ("caption_tokens", pa.list_(TOKEN)),
+    )
 
     @classmethod
     def backend(cls, config: CaptionConfig) -> Backend:
@@ -113,12 +117,16 @@ class CaptionStage(Stage):
     def row(cls, sample: Sample) -> dict[str, Any]:
         """See :class:`Stage`."""
         assert sample.caption is not None
-        return rows.caption_row(sample.caption)
+        tokens = rows.token_rows(sample.caption)
+        return {**rows.caption_row(sample.caption), "caption_tokens": tokens}
 
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         """See :class:`Stage`."""
-        return dataclasses.replace(sample, caption=rows.caption(row))
+        tokens = rows.tokens(row.get("caption_tokens"))
+        return dataclasses.replace(
+            sample, caption=dataclasses.replace(rows.caption(row), tokens=tokens)
+        )
 
 
 class WriteCaptions(CaptionStage):
@@ -189,6 +197,7 @@ class WriteCaptions(CaptionStage):
             revision=self._revision,
             prompt_sha256=self._prompt_sha256,
             trimmed=answer.cut,
+            tokens=_tokens_within(answer, text),
         )
         return dataclasses.replace(sample, caption=caption)
 
@@ -248,6 +257,18 @@ def trim_to_sentence(text: str, splitter: Callable[[str], list[Span]]) -> str:
         if text[:end].rstrip("\"'”’)»").endswith((".", "!", "?", "…", "。", "！", "？")):
             return text[:end]
     return text
+
+
+def _tokens_within(answer: RawCaption, text: str) -> tuple[Token, ...] | None:
+    """The tokens of the caption as it is kept: without the blanks around it and what was cut."""
+    start = answer.text.find(text)
+    if answer.tokens is None or start < 0:  # other characters after normalisation
+        return None
+    return tuple(
+        Token(char_end=min(each.char_end - start, len(text)), logprob=each.logprob)
+        for each, before in zip(answer.tokens, (None, *answer.tokens), strict=False)
+        if each.char_end > start and (before is None or before.char_end < start + len(text))
+    )
 
 
 def _worth_retrying(outcome: Outcome) -> bool:

@@ -10,15 +10,18 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from glit import rows
+from glit.backends.captioners import CAPTIONERS
 from glit.config import Choice, added, as_table, need
 from glit.errors import RecipeError
 from glit.records import Sample
 from glit.rules import RULES
 from glit.rules.calibration import Calibration
+from glit.rules.evidence import LOGPROBS
 from glit.rules.pairing import Pairing
 from glit.rules.protocol import Rule
 from glit.schema import PAIR
 from glit.stages.base import Outcome, Stage
+from glit.stages.caption import CaptionConfig
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
 from glit.stages.score import ScoreConfig
@@ -35,17 +38,21 @@ class PairConfig:
     """What gives every pair a probability: one that ships with glit, or a file."""
     min_probability: float = added(0.0)
     """A sentence whose best region is less probable has none; above 0 wants a calibration."""
+    min_support: float = added(0.0)
+    """A sentence that is less probably true of the image has no region; above 0 wants a
+    calibration with support."""
     options: Any = None
     """Keys of the rule's own."""
     choice: ClassVar[Choice] = Choice(key="rule", options=lambda: dict(RULES))
 
     def __post_init__(self) -> None:
-        probability = self.min_probability
-        need(0 <= probability < 1, f"[pair] min_probability: found {probability}, want 0 to 1")
-        need(
-            not probability or bool(self.calibration),
-            "[pair] min_probability: wants pair.calibration, which gives the probabilities",
-        )
+        for name in ("min_probability", "min_support"):
+            value = getattr(self, name)
+            need(0 <= value < 1, f"[pair] {name}: found {value}, want 0 to 1")
+            need(
+                not value or bool(self.calibration),
+                f"[pair] {name}: wants pair.calibration, which gives the probabilities",
+            )
 
     def make_rule(self) -> Rule:
         """The rule with its options."""
@@ -54,7 +61,10 @@ class PairConfig:
     def make_pairing(self, calibration: Calibration | None) -> Pairing:
         """The rule, calibrated."""
         return Pairing(
-            rule=self.make_rule(), calibration=calibration, min_probability=self.min_probability
+            rule=self.make_rule(),
+            calibration=calibration,
+            min_probability=self.min_probability,
+            min_support=self.min_support,
         )
 
     def rule_table(self) -> dict[str, Any]:
@@ -70,29 +80,60 @@ class PairConfig:
         if getattr(self.make_rule(), "phrase_weight", 0) and not scored:
             raise RecipeError("[pair] phrase_weight: wants a build with score.phrases = true")
 
-    def check_calibration(self, calibration: Calibration, matcher: Mapping[str, str]) -> None:
+    def check_calibration(self, calibration: Calibration, scores: Mapping[str, Any]) -> None:
         """Refuse a calibration that was fitted to something else.
 
         Args:
             calibration: the one of these settings.
-            matcher: identity of the model that gives the scores.
+            scores: what gives the scores; see :func:`identity_of_scores`.
 
         Raises:
-            RecipeError: it is another rule's, or another matcher's.
+            RecipeError: it is another rule's, or for other scores, or has no support to ask for.
         """
+        if self.min_support and calibration.support is None:
+            raise RecipeError(
+                f"[pair] min_support: the calibration {self.calibration!r} says nothing of "
+                "sentences; fit one with glit pairs calibrate"
+            )
         if dict(calibration.rule) != self.rule_table():
             raise RecipeError(
                 f"[pair] calibration {self.calibration!r} is of {_in_words(calibration.rule)}, not "
-                f"of {_in_words(self.rule_table())}; fit one with glit bench pairs"
+                f"of {_in_words(self.rule_table())}; fit one with glit pairs calibrate"
             )
-        if dict(calibration.matcher) != dict(matcher):
+        if dict(calibration.scores) != dict(scores):
             raise RecipeError(
                 f"[pair] calibration {self.calibration!r} is for scores of the matcher "
-                f"{calibration.matcher.get('name')!r} (revision "
-                f"{calibration.matcher.get('revision')!r}), not for those of "
-                f"{matcher.get('name')!r} ({matcher.get('revision')!r}); fit one with "
-                "glit bench pairs"
+                f"{_in_words(calibration.scores)}, not for those of {_in_words(scores)}; fit one "
+                "with glit pairs calibrate"
             )
+
+
+def identity_of_scores(
+    models: Mapping[str, Mapping[str, str]], score: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a calibration must fit to: the models behind the scores, and how they saw regions.
+
+    Args:
+        models: identities by role, as in the manifest.
+        score: the table ``[score]``.
+    """
+    crop = score.get("crop", "tight")
+    return {
+        **models["matcher"],
+        **({} if crop == "tight" else {"crop": crop}),
+        **({"opinion": dict(models["opinion"])} if "opinion" in models else {}),
+    }
+
+
+def _check_logprobs(calibration: Calibration, plan: Plan) -> None:
+    """Refuse a calibration that asks how sure the captioner was, where it does not say."""
+    asked = calibration.support is not None and set(LOGPROBS) & set(calibration.support.evidence)
+    caption = plan.config(CaptionConfig)
+    if asked and not CAPTIONERS[caption.backend].tells_logprobs:
+        raise RecipeError(
+            f"[pair] calibration {plan.config(PairConfig).calibration!r}: its support asks how "
+            f"sure the captioner was, which caption.backend = {caption.backend!r} does not say"
+        )
 
 
 def _in_words(table: Mapping[str, Any]) -> str:
@@ -103,7 +144,7 @@ class PairStage(Stage):
     """Pairs of every sample, best first."""
 
     name = "pair"
-    version = 1
+    version = 2
     needs = ("score",)
     config = PairConfig
     columns = (("pairs", pa.list_(PAIR)),)
@@ -117,7 +158,9 @@ class PairStage(Stage):
         config, scored = plan.config(PairConfig), plan.config(ScoreConfig)
         config.check_phrases(scored=scored.phrases)
         if plan.calibration is not None:
-            config.check_calibration(plan.calibration, plan.models["matcher"].identity())
+            models = {role: model.identity() for role, model in plan.models.items()}
+            config.check_calibration(plan.calibration, identity_of_scores(models, as_table(scored)))
+            _check_logprobs(plan.calibration, plan)
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
@@ -141,8 +184,9 @@ class PairStage(Stage):
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         """See :class:`Stage`."""
         for sample in samples:
-            assert sample.scores is not None and sample.regions is not None
-            yield dataclasses.replace(sample, pairs=self._pairing(sample.scores, sample.regions))
+            scores, regions, sentences = sample.scores, sample.regions, sample.sentences
+            assert scores is not None and regions is not None and sentences is not None
+            yield dataclasses.replace(sample, pairs=self._pairing(scores, regions, sentences))
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:

@@ -14,14 +14,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from glit import rows
 from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
+from glit.backends.phrase_detectors import PhraseDetector, agreement, refuse_other_detector
 from glit.backends.protocols import Matcher, MatcherConfig
 from glit.config import Choice, added
+from glit.geometry import Boxes
 from glit.images import Pixels
 from glit.phrases import head_phrases
 from glit.records import Drop, Sample, Scores
 from glit.stages.base import Outcome, Stage, isolate
+from glit.stages.crop_views import CropView, grown, spotlights
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 
@@ -38,6 +42,14 @@ class ScoreConfig(MatcherConfig):
     phrases: bool = added(False)
     """Also compare the head phrase of every sentence with the regions: a sentence of two things is
     as close to the second (``pair.phrase_weight``)."""
+    crop: CropView = added("tight")
+    """How a region is shown: ``tight``, its box; ``context``, a quarter more on every side;
+    ``blur``, the whole image blurred outside it."""
+    opinion: str = added("")
+    """A detector that is asked for every head phrase too, by hub id or folder: OWLv2, Grounding
+    DINO. What it says is evidence for a calibration."""
+    opinion_revision: str = added("main")
+    """Hub revision of that detector."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
@@ -56,11 +68,15 @@ class ScoreStage(Stage):
         ("similarity", pa.list_(pa.float32())),
         ("image_similarity", pa.list_(pa.float32())),
         ("phrase_similarity", pa.list_(pa.float32())),
+        ("agreement", pa.list_(pa.float32())),
     )
 
-    def __init__(self, config: ScoreConfig, matcher: Matcher) -> None:
+    def __init__(
+        self, config: ScoreConfig, matcher: Matcher, detector: PhraseDetector | None = None
+    ) -> None:
         self._config = config
         self._matcher = matcher
+        self._detector = detector
 
     @classmethod
     def backend(cls, config: ScoreConfig) -> Backend:
@@ -70,25 +86,41 @@ class ScoreStage(Stage):
     @classmethod
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
         """See :class:`Step`."""
-        wanted = {"phrases": "score.phrases = true"} if recipe.of(ScoreConfig).phrases else {}
-        return {**super().extras(recipe), **wanted}
+        config = recipe.of(ScoreConfig)
+        if not (config.phrases or config.opinion):
+            return super().extras(recipe)
+        purpose = "score.phrases = true" if config.phrases else "score.opinion"
+        return {**super().extras(recipe), "phrases": purpose}
 
     @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
         """See :class:`Step`."""
         config = recipe.of(ScoreConfig)
-        return {"matcher": (config.model, config.revision)}
+        asked = {"opinion": (config.opinion, config.opinion_revision)} if config.opinion else {}
+        return {"matcher": (config.model, config.revision), **asked}
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
         """See :class:`Step`."""
-        return {"model": plan.models["matcher"].identity()}
+        asked = {"opinion": plan.models["opinion"].identity()} if "opinion" in plan.models else {}
+        return {"model": plan.models["matcher"].identity(), **asked}
+
+    @classmethod
+    def check(cls, plan: Plan) -> None:
+        """See :class:`Step`."""
+        if "opinion" in plan.models:
+            refuse_other_detector(plan.models["opinion"])
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:
         """See :class:`Stage`."""
         config = plan.config(ScoreConfig)
-        return cls(config, cls.backend(config).make(config, plan.models["matcher"]))
+        asked = plan.models.get("opinion")
+        return cls(
+            config,
+            cls.backend(config).make(config, plan.models["matcher"]),
+            asked and PhraseDetector(asked, device=config.device, precision=config.precision),
+        )
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         """See :class:`Stage`."""
@@ -106,7 +138,10 @@ class ScoreStage(Stage):
                 own = sentences[position : position + number]
                 position += number
                 regions = image if isinstance(image, Drop) else next(found)
-                yield self._joined(sample, own, regions)
+                outcome = self._joined(sample, own, regions)
+                if isinstance(outcome, Sample) and not isinstance(image, Drop):
+                    outcome = self._with_opinion(outcome, image)
+                yield outcome
 
     def _joined(
         self, sample: Sample, sentences: list[np.ndarray | Drop], regions: np.ndarray | Drop
@@ -135,13 +170,39 @@ class ScoreStage(Stage):
 
     def _embed(self, items: Sequence[tuple[Sample, Pixels | Drop]]) -> list[np.ndarray]:
         """Per image [R + 1, D]: its regions', then its own embedding."""
-        images, boxes = [], []
+        images: list[Pixels] = []
+        boxes: list[Boxes] = []
         for sample, image in items:
-            assert sample.regions is not None and not isinstance(image, Drop)
-            own = [region.box.xyxy for region in sample.regions]
+            assert not isinstance(image, Drop)
+            own = _region_boxes(sample)
+            whole = np.array([[0, 0, sample.width, sample.height]], dtype=np.float64)
+            if self._config.crop == "blur":
+                shown = spotlights(image, own)
+                images += shown
+                boxes += [np.array([[0, 0, each.shape[1], each.shape[0]]]) for each in shown]
+                own = own[:0]
+            elif self._config.crop == "context":
+                own = grown(own, width=sample.width, height=sample.height)
             images.append(image)
-            boxes.append(np.array([*own, (0, 0, sample.width, sample.height)], dtype=np.float64))
-        return self._matcher.embed_regions(images, boxes)
+            boxes.append(np.concatenate([own, whole]))
+        joined = np.concatenate(self._matcher.embed_regions(images, boxes))
+        counts = [len(sample.regions or ()) + 1 for sample, _ in items]
+        return np.split(joined, np.cumsum(counts)[:-1])
+
+    def _with_opinion(self, sample: Sample, image: Pixels) -> Outcome:
+        """The sample with what the detector says of its sentences' phrases."""
+        detector = self._detector
+        if detector is None:
+            return sample
+        assert sample.scores is not None
+        phrases = head_phrases([sentence.text for sentence in sample.sentences or ()])
+        [found] = isolate([image], lambda images: [detector.find(images[0], phrases)])
+        if isinstance(found, Drop):
+            return found
+        said = agreement(found, _region_boxes(sample))
+        return dataclasses.replace(
+            sample, scores=dataclasses.replace(sample.scores, agreement=said)
+        )
 
     def _finished(self, sample: Sample, sentences: np.ndarray, regions: np.ndarray) -> Outcome:
         cosines = np.round(sentences.astype(np.float32) @ regions.T, SIMILARITY_DECIMALS)
@@ -162,20 +223,14 @@ class ScoreStage(Stage):
     def row(cls, sample: Sample) -> dict[str, Any]:
         """See :class:`Stage`."""
         assert sample.scores is not None
-        phrases = sample.scores.phrase_similarity
-        return {
-            "similarity": sample.scores.similarity.ravel(),
-            "image_similarity": sample.scores.image_similarity,
-            "phrase_similarity": None if phrases is None else phrases.ravel(),
-        }
+        return rows.scores_row(sample.scores)
 
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         """See :class:`Stage`."""
-        whole = np.array(row["image_similarity"], dtype=np.float32)
-        similarity = np.array(row["similarity"], dtype=np.float32).reshape(len(whole), -1)
-        phrases = row.get("phrase_similarity")
-        if phrases is not None:
-            phrases = np.array(phrases, dtype=np.float32).reshape(len(whole), -1)
-        scores = Scores(similarity=similarity, image_similarity=whole, phrase_similarity=phrases)
-        return dataclasses.replace(sample, scores=scores)
+        return dataclasses.replace(sample, scores=rows.scores(row, len(row["image_similarity"])))
+
+
+def _region_boxes(sample: Sample) -> Boxes:
+    """xyxy pixels [R, 4]."""
+    return np.array([region.box.xyxy for region in sample.regions or ()], dtype=np.float64)

@@ -11,9 +11,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from glit import rows
+from glit.backends.captioners.token_probabilities import LOGPROB_DECIMALS
 from glit.backends.tokenizer import TextTokenizer
 from glit.config import need
-from glit.records import Drop, Sample, Sentence
+from glit.records import Drop, Sample, Sentence, Token
 from glit.schema import SENTENCE
 from glit.sentences import make_splitter
 from glit.spans import token_spans
@@ -54,7 +55,7 @@ class SplitStage(Stage):
     """Sentences of every caption."""
 
     name = "split"
-    version = 3
+    version = 4
     needs = ("caption",)
     config = SplitConfig
     columns = (("sentences", pa.list_(SENTENCE)),)
@@ -94,14 +95,21 @@ class SplitStage(Stage):
         """See :class:`Stage`."""
         for sample in samples:
             assert sample.caption is not None
-            sentences = self.sentences(sample.caption.text)
+            sentences = self.sentences(sample.caption.text, sample.caption.tokens)
             if not sentences:
                 yield Drop(reason="no_sentence", message="the splitter found no sentence")
             else:
                 yield dataclasses.replace(sample, sentences=sentences)
 
-    def sentences(self, caption: str) -> tuple[Sentence, ...]:
-        """Sentences of one caption, in order."""
+    def sentences(
+        self, caption: str, written: tuple[Token, ...] | None = None
+    ) -> tuple[Sentence, ...]:
+        """Sentences of one caption, in order.
+
+        Args:
+            caption: the whole text.
+            written: its tokens as the captioner wrote them, which tell how sure it was.
+        """
         spans = [
             span for span in self._splitter(caption) if any(map(str.isalnum, caption[slice(*span)]))
         ]
@@ -117,6 +125,7 @@ class SplitStage(Stage):
                 # the window's last place belongs to the end token
                 in_window=last <= self._config.context - 1,
                 truncated=last - first > room,
+                **logprobs_within(written, start, end),
             )
             for (start, end), (first, last) in zip(spans, tokens, strict=True)
         )
@@ -130,3 +139,19 @@ class SplitStage(Stage):
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         """See :class:`Stage`."""
         return dataclasses.replace(sample, sentences=tuple(map(rows.sentence, row["sentences"])))
+
+
+def logprobs_within(
+    written: tuple[Token, ...] | None, char_start: int, char_end: int
+) -> dict[str, float]:
+    """Mean and lowest logarithm of the probabilities of the tokens that end inside a sentence.
+
+    >>> tokens = (Token(char_end=1, logprob=-0.5), Token(char_end=4, logprob=-1.5))
+    >>> logprobs_within(tokens, 0, 4)
+    {'mean_logprob': -1.0, 'min_logprob': -1.5}
+    """
+    own = [each.logprob for each in written or () if char_start < each.char_end <= char_end]
+    if not own:
+        return {}
+    mean = round(sum(own) / len(own), LOGPROB_DECIMALS)
+    return {"mean_logprob": mean, "min_logprob": min(own)}

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glit.backends.captioners import CAPTIONERS
+from glit.backends.protocols import RawCaption
 from glit.backends.weights import resolve
 from glit.errors import RunError, UserError
 from glit.images import decode
@@ -38,8 +39,13 @@ def captioner():
 
 
 @pytest.fixture(scope="module")
-def captions(captioner, pictures) -> list[str]:
-    return [c.text for c in captioner.caption(pictures, seeds=[0] * 8, temperature=0.0)]
+def answers(captioner, pictures) -> list[RawCaption]:
+    return captioner.caption(pictures, seeds=[0] * 8, temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def captions(answers) -> list[str]:
+    return [answer.text for answer in answers]
 
 
 def test_transformers_captions_are_prose(captions):
@@ -183,7 +189,7 @@ def vllm_environment() -> dict[str, str]:
 
 
 @pytest.mark.engine
-def test_vllm_in_process_captions_scenes_as_transformers_does(scenes, captions, tmp_path):
+def test_vllm_in_process_captions_scenes_as_transformers_does(scenes, answers, tmp_path):
     out = tmp_path / "out"
     finished = subprocess.run(
         [
@@ -195,7 +201,10 @@ def test_vllm_in_process_captions_scenes_as_transformers_does(scenes, captions, 
     assert finished.returncode == 0, finished.stderr[-2000:]
     rows = pq.read_table(out / "data").to_pylist()
     assert {row["caption_source"]["kind"] for row in rows} == {"vllm"}
-    assert [row["caption"] for row in rows] == [caption.strip() for caption in captions]
+    assert [row["caption"] for row in rows] == [answer.text.strip() for answer in answers]
+    for row, answer in zip(rows, answers, strict=True):
+        lowest = min(token.logprob for token in answer.tokens)
+        assert min(s["min_logprob"] for s in row["sentences"]) == pytest.approx(lowest, abs=0.01)
 
 
 @pytest.mark.engine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,11 @@ import torch
 from PIL import Image
 
 from glit.scenes import Rendering, Scene, SceneCaption, draw_scene, render, write_caption
+from glit.scenes.told import is_well_formed, objects_told, true_of
 from glit.scenes.vocabulary import (
     BACKGROUNDS,
-    COLOURS,
     LIGHTS,
-    PATTERNS,
-    PLACE_NAMES,
     SHAPES,
-    SIZES,
 )
 
 if TYPE_CHECKING:
@@ -256,61 +252,6 @@ def automatic_boxes(records: list[dict]) -> np.ndarray:
     boxes = np.array([record["bbox"] for record in records], dtype=float).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2] + 1
     return boxes
-
-
-_SENTENCE = re.compile(
-    rf"(?P<place>{'|'.join(p[0].upper() + p[1:] for p in PLACE_NAMES)}) there is an? "
-    rf"(?P<size>{'|'.join(SIZES)}) (?P<pattern>{'|'.join(PATTERNS)}) "
-    rf"(?P<colour>{'|'.join(COLOURS)}) (?P<shape>{'|'.join(SHAPES)})\."
-)
-_WELL_FORMED = re.compile(
-    r"The picture shows (one object|(two|three|four|five) objects)\."
-    rf"( {_SENTENCE.pattern.replace('?P<', '?:<')})+".replace("(?:<place>", "(?:")
-    .replace("(?:<size>", "(?:")
-    .replace("(?:<pattern>", "(?:")
-    .replace("(?:<colour>", "(?:")
-    .replace("(?:<shape>", "(?:")
-    + rf" The background is ({'|'.join(BACKGROUNDS.values())})\."
-    + rf" The scene is lit by ({'|'.join(phrase for phrase, _ in LIGHTS.values())})\."
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a caption in the captioner's wording says of one object."""
-
-    shape: str
-    colour: str
-    pattern: str
-    size: str
-    place: int
-
-
-def objects_told(caption: str) -> list[Told]:
-    """The objects a caption tells of, in its order."""
-    names = [p[0].upper() + p[1:] for p in PLACE_NAMES]
-    return [
-        Told(
-            shape=found["shape"],
-            colour=found["colour"],
-            pattern=found["pattern"],
-            size=found["size"],
-            place=names.index(found["place"]),
-        )
-        for found in _SENTENCE.finditer(caption)
-    ]
-
-
-def is_well_formed(caption: str) -> bool:
-    """Whether a caption is a whole one in the captioner's wording."""
-    return _WELL_FORMED.fullmatch(caption) is not None
-
-
-def true_of(told: Told, scene: Scene) -> bool:
-    """Whether the scene holds an object of that shape and colour at that place."""
-    return any(
-        (o.shape, o.colour, o.place) == (told.shape, told.colour, told.place) for o in scene.objects
-    )
 
 
 @torch.inference_mode()

@@ -47,8 +47,8 @@ class ClipTraining(nn.Module):
         self.clip: CLIPModel = AutoModel.from_config(config, attn_implementation="eager")
         positions = self.clip.vision_model.embeddings.position_embedding.weight
         with torch.no_grad():
-            width = config.vision_config.hidden_size
-            positions[1:] = 0.5 * sine_positions(grid_points(IMAGE_PX // PATCH_PX), width)
+            grid = grid_points(IMAGE_PX // PATCH_PX)
+            positions[1:] = 0.5 * sine_positions(grid, positions.shape[1])
 
 
 def close_up(rng: np.random.Generator) -> Scene:

@@ -18,7 +18,8 @@ from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
 from glit.scenes import Scene, draw_scene, write_scenes
-from tools.mini.evaluate import IOU, TEST_SEED, iou_matrix, objects_told, true_of
+from glit.scenes.told import objects_told, true_of
+from tools.mini.evaluate import IOU, TEST_SEED, iou_matrix
 
 
 def build_dataset(folder: Path, *, own_captions: bool) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from PIL import Image
 
 from glit.backends.base import Backend
 from glit.backends.captioners.kinds import refuse_no_captioner
+from glit.backends.captioners.token_probabilities import ChosenLogprobs, tokens_of_text
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
@@ -83,25 +84,30 @@ class TransformersCaptioner:
         sampling = {"do_sample": True, "temperature": temperature} if temperature > 0 else {}
         with self._torch.inference_mode():
             self._torch.manual_seed(seed)
+            watch = ChosenLogprobs()
             tokens = self._model.generate(
                 **moved,
                 max_new_tokens=self._config.max_tokens,
+                logits_processor=[watch],
                 **(sampling or {"do_sample": False}),
             )
+            logprobs = watch.finish(tokens[:, -1])
         new = tokens[:, moved["input_ids"].shape[1] :].tolist()
+        return [self._read(*row) for row in zip(new, logprobs, strict=True)]
+
+    def _read(self, ids: list[int], logprobs: list[float]) -> RawCaption:
         ends = self._model.generation_config.eos_token_id
         stop = set(ends if isinstance(ends, list) else [ends])
-        return [
-            RawCaption(
-                text=self._processor.tokenizer.decode(row, skip_special_tokens=True),
-                cut=not stop & set(row),
-            )
-            for row in new
-        ]
+        length = next((at for at, token in enumerate(ids) if token in stop), len(ids))
+        text = self._processor.tokenizer.decode(ids, skip_special_tokens=True)
+        tokens = tokens_of_text(self._processor.tokenizer, ids[:length], logprobs[:length], text)
+        return RawCaption(text=text, cut=length == len(ids), tokens=tokens)
 
 
 def _check(config: CaptionerConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="transformers")
 
 
-TRANSFORMERS = Backend(make=TransformersCaptioner, extras=("models",), check=_check)
+TRANSFORMERS = Backend(
+    make=TransformersCaptioner, tells_logprobs=True, extras=("models",), check=_check
+)

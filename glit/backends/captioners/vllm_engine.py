@@ -10,6 +10,7 @@ from PIL import Image
 
 from glit.backends.base import Backend
 from glit.backends.captioners.kinds import refuse_no_captioner
+from glit.backends.captioners.token_probabilities import tokens_of_text
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
 from glit.errors import RunError
@@ -59,14 +60,18 @@ class VllmCaptioner:
                 temperature=temperature,
                 seed=seed if temperature > 0 else None,
                 max_tokens=self._config.max_tokens,
+                logprobs=0,  # of the chosen token alone
             )
             for seed in seeds
         ]
         outputs = self._engine.chat(conversations, parameters, use_tqdm=False)
-        return [
-            RawCaption(text=output.outputs[0].text, cut=output.outputs[0].finish_reason == "length")
-            for output in outputs
-        ]
+        return [self._read(output.outputs[0]) for output in outputs]
+
+    def _read(self, answer: Any) -> RawCaption:
+        ids = list(answer.token_ids)
+        logprobs = [step[token].logprob for token, step in zip(ids, answer.logprobs, strict=True)]
+        tokens = tokens_of_text(self._engine.get_tokenizer(), ids, logprobs, answer.text)
+        return RawCaption(text=answer.text, cut=answer.finish_reason == "length", tokens=tokens)
 
 
 def _message(image: Pixels, prompt: str) -> dict[str, Any]:
@@ -101,4 +106,6 @@ def _check(config: CaptionerConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="vllm")
 
 
-VLLM = Backend(make=VllmCaptioner, keeps_process=False, extras=("vllm",), check=_check)
+VLLM = Backend(
+    make=VllmCaptioner, tells_logprobs=True, keeps_process=False, extras=("vllm",), check=_check
+)

@@ -1,6 +1,11 @@
 """``glit bench pairs``: how often pairs are right, by rule, where the truth is known: scenes.
 
-truth.py     which pairs of a dataset of scenes are right
-measure.py   figures of a pairing over samples with their truth
-run.py       scenes of several seeds and levels, built, paired by every rule, compared
+scenes.py            scenes on disk, and figures with their spread over seeds
+few_remarks.py       the same scenes with shorter captions
+truth.py             which pairs of a dataset of scenes are right
+measure.py           figures of a pairing over samples with their truth
+run.py               scenes of several seeds and levels, built, paired by every rule, compared
+false_sentences.py   captions with one false sentence each
+support.py           how well support tells false sentences from true ones
+captions.py          captions of several seeds and levels, checked
 """

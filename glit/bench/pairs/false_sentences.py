@@ -154,9 +154,7 @@ def _with_word(text: str, old: str, new: str) -> str:
     )
 
 
-KINDS: Mapping[
-    str, tuple[str, Callable[[Row, Row, Sequence[Row], random.Random], str | None]]
-] = {
+KINDS: Mapping[str, tuple[str, Callable[[Row, Row, Sequence[Row], random.Random], str | None]]] = {
     "attribute": ("object", _other_attribute),
     "object": ("object", _of_another_scene),
     "place": ("object", _other_place),

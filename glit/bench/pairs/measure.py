@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from glit.bench.pairs.truth import Judged
-from glit.rules.calibration import Calibration, evidence, fit
+from glit.rules.calibration import Calibration
+from glit.rules.evidence import AGREEMENT, PAIR_EVIDENCE, Evidence, pair_evidence
+from glit.rules.logistic import fit
 from glit.rules.pairing import Pairing
 from glit.rules.protocol import Rule
 
@@ -42,7 +45,7 @@ def measure(samples: Sequence[Judged], rule: Rule, calibration: Calibration | No
     ambient: list[bool] = []
     best: list[bool] = []
     for sample in samples:
-        pairs = pairing(sample.scores, sample.regions)
+        pairs = pairing(sample.scores, sample.regions, sample.sentences)
         value = rule(sample.scores, sample.regions)
         own = [bool(sample.right[pair.sentence, pair.region]) for pair in pairs]
         for pair in pairs:
@@ -91,7 +94,7 @@ def calibration_error(probability: np.ndarray, right: np.ndarray) -> float:
 
 
 def calibrated(
-    samples: Sequence[Judged], rule: Rule, *, table: dict[str, object], matcher: dict[str, str]
+    samples: Sequence[Judged], rule: Rule, *, table: dict[str, object], scores: dict[str, Any]
 ) -> Calibration:
     """A calibration of a rule, fitted on samples whose right pairs are known.
 
@@ -99,19 +102,27 @@ def calibrated(
         samples: what to fit on.
         rule: whose values are calibrated.
         table: the rule and its options, as in ``[pair]``.
-        matcher: identity of the model that gave the scores.
+        scores: what gave the scores; see :func:`glit.stages.pair.identity_of_scores`.
 
     Raises:
         RecipeError: all pairs are right, or all wrong.
     """
-    found, right = [], []
+    pairs: list[Evidence] = []
+    right: list[np.ndarray] = []
     for sample in samples:
         value = rule(sample.scores, sample.regions).value
-        found.append(evidence(value, sample.regions))
+        pairs.append(pair_evidence(value, sample.scores, sample.regions))
         right.append(sample.right[np.arange(len(value)), value.argmax(axis=1)])
-    numbers, true = np.concatenate(found), np.concatenate(right)
-    mean, scale, weight, bias = fit(numbers, true)
+    true = np.concatenate(right)
+    names = [*PAIR_EVIDENCE, *({AGREEMENT} & set(pairs[0]))]
     return Calibration(
-        rule=table, matcher=matcher, mean=mean, scale=scale, weight=weight, bias=bias,
+        rule=table,
+        scores=scores,
+        pair=fit(names, stacked(pairs, names), true),
         fitted_on={"pairs": len(true), "right": int(true.sum())},
-    )  # fmt: skip
+    )
+
+
+def stacked(found: Sequence[Evidence], names: Sequence[str]) -> np.ndarray:
+    """Evidence of several samples as rows [N, K]."""
+    return np.concatenate([np.column_stack([each[name] for name in names]) for each in found])

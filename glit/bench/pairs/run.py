@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from glit.bench.pairs.captions import CheckedCaptions, check_captions, table_of_captions
+from glit.bench.pairs.few_remarks import write_few_remarks
 from glit.bench.pairs.measure import Figures, calibrated, measure
+from glit.bench.pairs.scenes import scenes_folder, spread
 from glit.bench.pairs.truth import Judged, judged
 from glit.errors import InputError
 from glit.recipe import load_recipe
 from glit.rules.calibration import Calibration
 from glit.scenes.layout import SPLITS
 from glit.scenes.vocabulary import LEVELS
-from glit.scenes.write import write_scenes
-from glit.stages.pair import PairConfig
+from glit.stages.pair import PairConfig, identity_of_scores
 
 RECIPE = "glit-mini"
 """Whose table ``[pair]`` is the recommended one."""
@@ -33,6 +35,11 @@ RULES_COMPARED: Mapping[str, tuple[str, ...]] = {
 }
 """Keys of ``[pair]`` by the name in the table; the recommended ones are measured besides."""
 HALVED_AND_DOUBLED = ("logit_scale", "phrase_weight", "detector_bonus")
+FEW_REMARKS = "hard, few remarks"
+MEASURED_LEVELS = (*LEVELS, FEW_REMARKS)
+"""The last is only measured, never fitted on."""
+CROPS = ("context", "blur")
+"""Other ways of showing a region, compared on hard scenes."""
 
 Say = Callable[[str], None]
 
@@ -66,6 +73,7 @@ class Report:
 
     measured: tuple[Measured, ...]
     calibration: Calibration
+    captions: tuple[CheckedCaptions, ...]
     num_scenes: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,24 +86,25 @@ def run(request: Request, say: Say) -> Report:
     Calibrations are fitted on scenes of the validation split and measured on those of the test
     split; none sees a seed it is measured on.
     """
+    first = SPLITS["validation"][0] + 40
     fitting = {
-        level: _scenes(request, level, SPLITS["validation"][0] + 40 + number, say)
-        for number, level in enumerate(LEVELS)
+        level: _scenes(request, level, first + number, say) for number, level in enumerate(LEVELS)
     }
-    matcher = next(iter(fitting.values()))[0]
+    scores = next(iter(fitting.values()))[0]
     samples = {level: found for level, (_, found) in fitting.items()}
     configs = {name: _config(words) for name, words in RULES_COMPARED.items()}
     configs["recommended"] = best = _config(())
     fitted = {
-        name: _fitted(config, samples.values(), matcher, "scenes of all levels")
+        name: _fitted(config, samples.values(), scores, "scenes of all levels")
         for name, config in configs.items()
     }
     elsewhere = {
-        level: _fitted(best, [v for k, v in samples.items() if k != level], matcher, "elsewhere")
+        level: _fitted(best, [v for k, v in samples.items() if k != level], scores, "elsewhere")
         for level in LEVELS
     }
+    elsewhere[FEW_REMARKS] = elsewhere["hard"]
     measured: list[Measured] = []
-    for number, level in enumerate(LEVELS):
+    for number, level in enumerate(MEASURED_LEVELS):
         for repeat in range(request.num_seeds):
             seed = SPLITS["test"][0] + 40 + 10 * repeat + number
             _, found = _scenes(request, level, seed, say)
@@ -106,9 +115,12 @@ def run(request: Request, say: Say) -> Report:
                         figures=measure(found, rule, calibration),
                     )
                 )  # fmt: skip
+    measured += _other_crops(request, best, say)
+    checked, support = check_captions(request.output, request.num_scenes, request.num_seeds, say)
     report = Report(
         measured=tuple(measured),
-        calibration=fitted["recommended"],
+        calibration=dataclasses.replace(fitted["recommended"], support=support),
+        captions=checked,
         num_scenes=request.num_scenes,
     )
     (request.output / "pairs.json").write_text(json.dumps(report.as_dict(), indent=1) + "\n")
@@ -130,8 +142,8 @@ def _variants(
         found.append((name, config.make_rule(), None, ""))
         found.append((name, config.make_rule(), fitted[name], "all levels"))
     best = configs["recommended"]
-    others = ", ".join(each for each in LEVELS if each != level)
-    found.append(("recommended", best.make_rule(), elsewhere, others))
+    others = [each for each in LEVELS if not level.startswith(each)]
+    found.append(("recommended", best.make_rule(), elsewhere, ", ".join(others)))
     for key in HALVED_AND_DOUBLED:
         value = best.rule_table()[key]
         for word, factor in (("halved", 0.5), ("doubled", 2.0)):
@@ -149,34 +161,55 @@ def _config(words: Sequence[str]) -> PairConfig:
     return load_recipe(base, overrides=changes).of(PairConfig)
 
 
-def _fitted(config: PairConfig, samples: Any, matcher: dict[str, str], where: str) -> Calibration:
+def _other_crops(request: Request, best: PairConfig, say: Say) -> Iterator[Measured]:
+    """The recommended rule over regions that are shown in another way."""
+    for crop in CROPS:
+        words = (f"score.crop={crop}",)
+        scores, samples = _scenes(request, "hard", SPLITS["validation"][0] + 42, say, words)
+        fitted = _fitted(best, [samples], scores, "hard")
+        for repeat in range(request.num_seeds):
+            seed = SPLITS["test"][0] + 42 + 10 * repeat
+            _, found = _scenes(request, "hard", seed, say, words)
+            for calibration, on in ((None, ""), (fitted, "hard")):
+                figures = measure(found, best.make_rule(), calibration)
+                yield Measured(
+                    rule=f"recommended, crop {crop}",
+                    level="hard",
+                    seed=seed,
+                    fitted_on=on,
+                    figures=figures,
+                )
+
+
+def _fitted(config: PairConfig, samples: Any, scores: dict[str, Any], where: str) -> Calibration:
     together = [sample for found in samples for sample in found]
-    made = calibrated(together, config.make_rule(), table=config.rule_table(), matcher=matcher)
-    return Calibration(**{**_fields(made), "fitted_on": {**made.fitted_on, "where": where}})
-
-
-def _fields(calibration: Calibration) -> dict[str, Any]:
-    return {name: getattr(calibration, name) for name in calibration.__dataclass_fields__}
+    made = calibrated(together, config.make_rule(), table=config.rule_table(), scores=scores)
+    return dataclasses.replace(made, fitted_on={**made.fitted_on, "where": where})
 
 
 def _scenes(
-    request: Request, level: str, seed: int, say: Say
-) -> tuple[dict[str, str], list[Judged]]:
-    """The matcher's identity, and the judged samples of scenes that are built if they are not."""
+    request: Request, level: str, seed: int, say: Say, words: Sequence[str] = ()
+) -> tuple[dict[str, Any], list[Judged]]:
+    """What gave the scores, and the judged samples of scenes, which are built if they are not."""
     import glit
 
-    folder = request.output / "scenes" / f"{level}-{seed}-{request.num_scenes}"
-    if not (folder / "ground_truth.parquet").exists():
-        write_scenes(folder, num=request.num_scenes, seed=seed, level=level)
-    say(f"{level} scenes, seed {seed}")
+    painted = "hard" if level == FEW_REMARKS else level
+    folder = scenes_folder(request.output, painted, seed, request.num_scenes)
+    captions = folder
+    if level == FEW_REMARKS:
+        captions = folder / "few-remarks"
+        write_few_remarks(folder / "ground_truth.parquet", captions, seed=seed)
+    say(f"{level} scenes, seed {seed}{', ' if words else ''}{', '.join(words)}")
+    name = "-".join(["dataset", *(word.partition("=")[2] for word in words)])
     dataset = glit.build(
-        folder / "images", folder / "dataset", recipe="mini", executor="local", quiet=True,
-        captions=folder / "captions.jsonl", settings=["score.phrases=true"],
+        folder / "images", captions / name, recipe="mini", executor="local", quiet=True,
+        captions=captions / "captions.jsonl", settings=["score.phrases=true", *words],
     )  # fmt: skip
-    found = list(judged(dataset, folder / "ground_truth.parquet"))
+    found = list(judged(dataset, captions / "ground_truth.parquet"))
     if not found:
         raise InputError(f"{folder}: no sample was left")
-    return dataset.manifest["models"]["matcher"], found
+    manifest = dataset.manifest
+    return identity_of_scores(manifest["models"], manifest["recipe"]["score"]), found
 
 
 def table(report: Report) -> str:
@@ -187,7 +220,7 @@ def table(report: Report) -> str:
         "95 % of the right ones stay. *ECE*: expected calibration error. Calibrations are fitted "
         "on other seeds.",
     ]
-    for level in LEVELS:
+    for level in MEASURED_LEVELS:
         of_level = [each for each in report.measured if each.level == level]
         lines += [
             "",
@@ -199,19 +232,11 @@ def table(report: Report) -> str:
         for name, on in dict.fromkeys((each.rule, each.fitted_on) for each in of_level):
             own = [e.figures for e in of_level if (e.rule, e.fitted_on) == (name, on)]
             cells = [
-                _spread([getattr(figures, key) for figures in own])
+                spread([getattr(figures, key) for figures in own])
                 for key in (
                     "best_right", "average_precision", "removed", "right", "ambient",
                     "calibration_error",
                 )
             ]  # fmt: skip
             lines.append(f"| {name} | {on} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _spread(values: Sequence[float | None]) -> str:
-    numbers = [value for value in values if value is not None]
-    if not numbers:
-        return ""
-    half = (max(numbers) - min(numbers)) / 2
-    return f"{statistics.fmean(numbers):.3f} ({half:.3f})"
+    return "\n".join(lines) + "\n\n" + table_of_captions(report.captions)

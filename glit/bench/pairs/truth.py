@@ -18,7 +18,7 @@ from jaxtyping import Bool
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.geometry import iou
-from glit.records import Region, Scores
+from glit.records import Region, Scores, Sentence
 
 RIGHT_IOU = 0.5
 _AMBIENT = ("background", "light")
@@ -29,6 +29,7 @@ class Judged:
     """A sample's scores, and which of its pairs are right."""
 
     scores: Scores
+    sentences: tuple[Sentence, ...]
     regions: tuple[Region, ...]
     right: Bool[np.ndarray, "S R"]
     ambient: Bool[np.ndarray, " S"]
@@ -66,4 +67,10 @@ def judged(dataset: Dataset, ground_truth: Path) -> Iterator[Judged]:
             if own["box"] is not None:
                 wanted = np.array([own["box"]], dtype=np.float64)
                 right[index] = iou(boxes, wanted)[:, 0] >= RIGHT_IOU
-        yield Judged(scores=row.scores, regions=row.regions, right=right, ambient=ambient)
+        yield Judged(
+            scores=row.scores,
+            sentences=row.sentences,
+            regions=row.regions,
+            right=right,
+            ambient=ambient,
+        )

@@ -1,0 +1,71 @@
+"""What speaks for a pair, and for a sentence: the numbers that calibrations weigh.
+
+Everything is read from stored numbers, so no calibration needs a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from glit.records import Region, Scores, Sentence
+from glit.rules.protocol import Matrix, is_detected
+
+Evidence = Mapping[str, Float[np.ndarray, " S"]]
+"""By name, a number for every sentence; NaN where it is not known."""
+PAIR_EVIDENCE = ("value", "detected", "lead_over_regions", "lead_over_sentences")
+"""What every dataset has for a pair."""
+SUPPORT_EVIDENCE = ("closest", "image")
+"""What every dataset has for a sentence."""
+AGREEMENT = "agreement"
+"""Of a pair, where an open-vocabulary detector was asked too (``score.opinion``)."""
+LOGPROBS = ("mean_logprob", "min_logprob")
+"""Of a sentence, where the captioner said how sure it was."""
+
+
+def pair_evidence(value: Matrix, scores: Scores, regions: Sequence[Region]) -> Evidence:
+    """What speaks for each sentence's best region.
+
+    Its value; 1 for a region that a model proposed, 0 for the grid's; its lead over the
+    sentence's next best region; its lead over the next best sentence of that region; how much a
+    detector that was asked for the sentence's phrase agrees. Where there is no other, the lead is
+    0.
+    """
+    rows = np.arange(len(value))
+    best = value.argmax(axis=1)
+    chosen = value[rows, best].astype(np.float64)
+    others = value.astype(np.float64)
+    others[rows, best] = -np.inf
+    columns = value.T[best].astype(np.float64)
+    columns[rows, rows] = -np.inf
+    found = {
+        "value": chosen,
+        "detected": is_detected(regions)[best].astype(np.float64),
+        "lead_over_regions": _lead(chosen, others.max(axis=1)),
+        "lead_over_sentences": _lead(chosen, columns.max(axis=1)),
+    }
+    if scores.agreement is not None:
+        found[AGREEMENT] = scores.agreement[rows, best].astype(np.float64)
+    return found
+
+
+def support_evidence(scores: Scores, sentences: Sequence[Sentence]) -> Evidence:
+    """What speaks for each sentence being true of the image.
+
+    Its highest cosine with a region or the whole image; that with the whole image; how sure the
+    captioner was of its tokens, on average and at the least (NaN where it did not say).
+    """
+    found = {
+        "closest": np.maximum(scores.similarity.max(axis=1), scores.image_similarity),
+        "image": scores.image_similarity,
+    }
+    for name in LOGPROBS:
+        values = [getattr(sentence, name) for sentence in sentences]
+        found[name] = np.array([np.nan if v is None else v for v in values])
+    return {name: values.astype(np.float64) for name, values in found.items()}
+
+
+def _lead(chosen: np.ndarray, next_best: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(next_best), chosen - next_best, 0.0)
