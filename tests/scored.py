@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glit.records import Box, Region, Scores
+from glit.records import Box, Region, Scores, Sentence
 
 
 def regions(*sources: str) -> tuple[Region, ...]:
@@ -21,4 +21,22 @@ def scored(similarity, whole=None, phrases=None) -> Scores:
         similarity=similarity,
         image_similarity=whole.astype(np.float32),
         phrase_similarity=None if phrases is None else np.array(phrases, dtype=np.float32),
+    )
+
+
+def sentences(*logprobs: float | None) -> tuple[Sentence, ...]:
+    """One a number: its mean and lowest logarithm; None for a captioner that did not say."""
+    return tuple(
+        Sentence(
+            text="A thing.",
+            char_start=0,
+            char_end=8,
+            token_start=1,
+            token_end=4,
+            in_window=True,
+            truncated=False,
+            mean_logprob=each,
+            min_logprob=each,
+        )
+        for each in logprobs
     )

@@ -49,7 +49,7 @@ class Calibration:
     def supports(self, scores: Scores, sentences: Sequence[Sentence]) -> Float[np.ndarray, " S"]:
         """Of each sentence; NaN where there is no calibration for it, or no evidence."""
         if self.support is None:
-            return np.full(len(sentences), np.nan, dtype=np.float32)
+            return np.full(len(scores.similarity), np.nan, dtype=np.float32)
         return self.support(support_evidence(scores, sentences))
 
     def as_dict(self) -> dict[str, Any]:

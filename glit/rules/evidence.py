@@ -13,7 +13,7 @@ from jaxtyping import Float
 from glit.records import Region, Scores, Sentence
 from glit.rules.protocol import Matrix, is_detected
 
-Evidence = Mapping[str, Float[np.ndarray, " S"]]
+Evidence = Mapping[str, Float[np.ndarray, " _"]]
 """By name, a number for every sentence; NaN where it is not known."""
 PAIR_EVIDENCE = ("value", "detected", "lead_over_regions", "lead_over_sentences")
 """What every dataset has for a pair."""

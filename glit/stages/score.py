@@ -179,7 +179,7 @@ class ScoreStage(Stage):
             if self._config.crop == "blur":
                 shown = spotlights(image, own)
                 images += shown
-                boxes += [np.array([[0, 0, each.shape[1], each.shape[0]]]) for each in shown]
+                boxes += [np.array([[0.0, 0.0, each.shape[1], each.shape[0]]]) for each in shown]
                 own = own[:0]
             elif self._config.crop == "context":
                 own = grown(own, width=sample.width, height=sample.height)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from scored import regions, scored
+from scored import regions, scored, sentences
 
 from glit.bench.pairs.measure import (
     average_precision,
@@ -56,14 +56,22 @@ def made_up(seed: int) -> list[Judged]:
         scores = scored(np.clip(similarity, -1, 1))
         ambient = np.array([False, False, True, False])
         kinds = regions("yolos", "yolos", "quadrant")
-        found.append(Judged(scores=scores, regions=kinds, right=right, ambient=ambient))
+        found.append(
+            Judged(
+                scores=scores,
+                sentences=sentences(*[None] * 4),
+                regions=kinds,
+                right=right,
+                ambient=ambient,
+            )
+        )
     return found
 
 
 def test_a_calibration_mends_what_argmax_ranks_first():
     samples = made_up(1)
     plain = measure(samples, Argmax(), None)
-    made = calibrated(made_up(2), Argmax(), table={"rule": "argmax"}, matcher={})
+    made = calibrated(made_up(2), Argmax(), table={"rule": "argmax"}, scores={})
     better = measure(samples, Argmax(), made)
     assert plain.best_right == 0 and plain.calibration_error is None
     assert better.best_right > 0.9 and better.average_precision > plain.average_precision + 0.3

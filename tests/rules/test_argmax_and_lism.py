@@ -21,7 +21,7 @@ def scored(similarity, whole=None) -> Scores:
 def pairs(rule, *scores):
     return [
         (p.sentence, p.region, round(p.similarity, 5), p.global_wins)
-        for p in Pairing(rule=rule)(scored(*scores), ())
+        for p in Pairing(rule=rule)(scored(*scores), (), ())
     ]
 
 
@@ -66,7 +66,7 @@ def any_scores(draw) -> Scores:
 @pytest.mark.parametrize("rule", [Argmax(), Lism()])
 @given(scores=any_scores())
 def test_every_sentence_is_named_once_with_its_best_region(rule, scores):
-    found = Pairing(rule=rule)(scores, ())
+    found = Pairing(rule=rule)(scores, (), ())
     assert sorted(p.sentence for p in found) == list(range(len(scores.similarity)))
     for pair in found:
         row = scores.similarity[pair.sentence]
@@ -82,8 +82,10 @@ def test_permuted_sentences_give_permuted_pairs(scores, random):
     moved = Scores(
         similarity=scores.similarity[order], image_similarity=scores.image_similarity[order]
     )
-    before = {(p.sentence, p.region, p.global_wins) for p in Pairing(rule=Lism())(scores, ())}
-    after = {(order[p.sentence], p.region, p.global_wins) for p in Pairing(rule=Lism())(moved, ())}
+    before = {(p.sentence, p.region, p.global_wins) for p in Pairing(rule=Lism())(scores, (), ())}
+    after = {
+        (order[p.sentence], p.region, p.global_wins) for p in Pairing(rule=Lism())(moved, (), ())
+    }
     assert after == before
 
 
@@ -95,4 +97,4 @@ def test_a_hopeless_region_changes_nothing(scores):
         similarity=np.concatenate([scores.similarity, hopeless], axis=1),
         image_similarity=scores.image_similarity,
     )
-    assert Pairing(rule=Lism())(more, ()) == Pairing(rule=Lism())(scores, ())
+    assert Pairing(rule=Lism())(more, (), ()) == Pairing(rule=Lism())(scores, (), ())

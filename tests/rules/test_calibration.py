@@ -1,91 +1,102 @@
-"""Probabilities of pairs: by hand, fitted, kept, and refused where they do not belong."""
+"""Probabilities of pairs and support of sentences: by hand, kept, refused where they do not fit."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
-from scored import regions, scored
+from scored import regions, scored, sentences
 
 from glit.errors import RecipeError
 from glit.rules.argmax import Argmax
-from glit.rules.calibration import Calibration, evidence, fit, read_calibration
+from glit.rules.calibration import Calibration, read_calibration
+from glit.rules.logistic import Logistic
 from glit.rules.pairing import Pairing
 
-MATCHER = {"name": "mini-matcher", "revision": "local"}
+SCORES = {"name": "mini-matcher", "revision": "local"}
+
+
+def one(name: str, *, mean: float, scale: float) -> Logistic:
+    return Logistic(evidence=(name,), mean=(mean,), scale=(scale,), weight=(1.0,), bias=0.0)
 
 
 def made(**changes) -> Calibration:
-    values = {
-        "rule": {"rule": "argmax"}, "matcher": MATCHER, "mean": (0.5, 0.0, 0.0, 0.0),
-        "scale": (0.1, 1.0, 1.0, 1.0), "weight": (1.0, 0.0, 0.0, 0.0), "bias": 0.0,
-    }  # fmt: skip
+    values = {"rule": {"rule": "argmax"}, "scores": SCORES, "pair": one("value", mean=0.5, scale=0.1)}  # fmt: skip
     return Calibration(**values | changes)
 
 
-def test_evidence_by_hand():
-    value = np.array([[0.2, 0.7], [0.3, 0.1]])
-    found = evidence(value, regions("quadrant", "yolos"))
-    np.testing.assert_allclose(found, [[0.7, 1, 0.5, 0.6], [0.3, 0, 0.2, 0.1]])
-
-
-def test_evidence_of_one_sentence_and_one_region_has_no_leads():
-    np.testing.assert_allclose(evidence(np.array([[0.4]]), regions("yolos")), [[0.4, 1, 0, 0]])
+def logistic(*odds: float) -> list[float]:
+    return [1 / (1 + np.exp(-x)) for x in odds]
 
 
 def test_probabilities_rank_and_take_regions_away():
     scores = scored([[0.5, 0.1], [0.9, 0.1], [0.2, 0.1]])
     plain = Pairing(rule=Argmax(), calibration=made())
-    found = plain(scores, regions("yolos", "yolos"))
-    logistic = [1 / (1 + np.exp(-x)) for x in (4.0, 0.0, -3.0)]
+    told = sentences(None, None, None)
+    found = plain(scores, regions("yolos", "yolos"), told)
     assert [p.sentence for p in found] == [1, 0, 2]
-    np.testing.assert_allclose([p.probability for p in found], logistic, atol=6e-5)
+    np.testing.assert_allclose([p.probability for p in found], logistic(4, 0, -3), atol=6e-5)
     assert not any(p.global_wins for p in found)
+    assert all(p.support is None for p in found)
     strict = Pairing(rule=Argmax(), calibration=made(), min_probability=0.4)
-    assert [p.global_wins for p in strict(scores, regions("yolos", "yolos"))] == [
-        False, False, True,
-    ]  # fmt: skip
+    found = strict(scores, regions("yolos", "yolos"), told)
+    assert [p.global_wins for p in found] == [False, False, True]
 
 
-def test_a_fit_finds_the_odds_it_was_drawn_from():
-    rng = np.random.default_rng(3)
-    found = rng.normal(size=(20_000, 4)) * [0.2, 1, 1, 1] + [0.5, 0, 0, 0]
-    odds = 4 * (found[:, 0] - 0.5) / 0.2 * 0.5 + 0.7 * found[:, 1] - 0.3
-    right = rng.random(len(found)) < 1 / (1 + np.exp(-odds))
-    mean, scale, weight, bias = fit(found, right)
-    made_of = np.array(weight) / scale
-    away = np.abs(made_of - [10.0, 0.7, 0.0, 0.0])
-    assert (away < [0.5, 0.06, 0.06, 0.06]).all()
-    assert abs(bias - made_of @ mean + 5.3) < 0.3
+def test_support_takes_regions_away_from_sentences_that_are_not_true():
+    support = one("closest", mean=0.5, scale=0.1)
+    pairing = Pairing(rule=Argmax(), calibration=made(support=support), min_support=0.4)
+    scores = scored([[0.5, 0.1], [0.9, 0.1], [0.2, 0.1]], whole=[0.6, 0.0, 0.3])
+    found = {
+        p.sentence: p for p in pairing(scores, regions("yolos", "yolos"), sentences(*[None] * 3))
+    }
+    np.testing.assert_allclose([found[k].support for k in range(3)], logistic(1, 4, -2), atol=6e-5)
+    assert [found[k].global_wins for k in range(3)] == [False, False, True]
+
+
+def test_support_is_not_known_where_the_captioner_did_not_say():
+    support = one("mean_logprob", mean=-1.0, scale=1.0)
+    pairing = Pairing(rule=Argmax(), calibration=made(support=support), min_support=0.4)
+    found = pairing(scored([[0.5], [0.4]]), regions("yolos"), sentences(None, -3.0))
+    assert {p.sentence: p.support for p in found}[0] is None
+    assert {p.sentence: p.global_wins for p in found} == {0: False, 1: True}
+
+
+def test_agreement_is_evidence_where_a_detector_was_asked():
+    pair = one("agreement", mean=0.5, scale=0.1)
+    pairing = Pairing(rule=Argmax(), calibration=made(pair=pair))
+    scores = scored([[0.9, 0.1], [0.9, 0.1]])
+    asked = dataclasses.replace(scores, agreement=np.array([[0.7, 0.0], [0.3, 0.9]], np.float32))
+    found = pairing(asked, regions("yolos", "yolos"), sentences(None, None))
+    assert [p.sentence for p in found] == [0, 1]
+    np.testing.assert_allclose([p.probability for p in found], logistic(2, -2), atol=6e-5)
+    with pytest.raises(RecipeError, match="the scores hold no agreement"):
+        pairing(scores, regions("yolos", "yolos"), sentences(None, None))
+
+
+@pytest.mark.parametrize("support", [None, one("closest", mean=0.1, scale=1.0)])
+def test_a_file_and_back(tmp_path, support):
+    (tmp_path / "c.json").write_text(json.dumps(made(support=support).as_dict()))
+    assert read_calibration(tmp_path / "c.json") == made(support=support)
 
 
 @pytest.mark.parametrize(
-    ("right", "what"),
-    [([True] * 3, "right ones only"), ([False] * 3, "wrong ones"), ([], "no pai")],
-)
-def test_a_fit_wants_both_classes(right, what):
-    with pytest.raises(RecipeError, match=f"wants right and wrong pairs, found {what}"):
-        fit(np.zeros((len(right), 4)), np.array(right, dtype=bool))
-
-
-def test_a_file_and_back(tmp_path):
-    (tmp_path / "c.json").write_text(json.dumps(made().as_dict()))
-    assert read_calibration(tmp_path / "c.json").as_dict() == made().as_dict()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
+    ("part", "change", "message"),
     [
-        ({"format": "x"}, "no calibration of this glit"),
-        ({"weight": [1.0]}, "want 4 finite numbers"),
-        ({"bias": float("nan")}, "want 4 finite numbers"),
-        ({"scale": [0.0, 1, 1, 1]}, "scales above 0"),
-        ({"depth": 3}, "not a calibration"),
+        ("", {"format": "x"}, "no calibration of this glit"),
+        ("pair", {"weight": [1.0, 2.0]}, "for each evidence"),
+        ("pair", {"bias": float("nan")}, "wants a finite"),
+        ("pair", {"scale": [0.0]}, "scale above 0"),
+        ("pair", {"mean": None}, "not a calibration"),
+        ("", {"depth": 3}, "not a calibration"),
     ],
 )
-def test_a_damaged_file(tmp_path, change, message):
-    (tmp_path / "c.json").write_text(json.dumps(made().as_dict() | change))
+def test_a_damaged_file(tmp_path, part, change, message):
+    values = made().as_dict()
+    values |= {part: values[part] | change} if part else change
+    (tmp_path / "c.json").write_text(json.dumps(values))
     with pytest.raises(RecipeError, match=message):
         read_calibration(tmp_path / "c.json")
 

@@ -64,7 +64,7 @@ def test_permuted_sentences_and_regions_give_permuted_values(rule, sample, rando
 @given(sample=samples())
 def test_one_finite_pair_a_sentence_those_with_a_region_first(rule, sample):
     scores, found = sample
-    pairs = Pairing(rule=rule)(scores, found)
+    pairs = Pairing(rule=rule)(scores, found, ())
     values = rule(scores, found)
     assert sorted(pair.sentence for pair in pairs) == list(range(len(scores.similarity)))
     assert np.isfinite(values.value).all()
@@ -73,13 +73,13 @@ def test_one_finite_pair_a_sentence_those_with_a_region_first(rule, sample):
         assert pair.similarity == scores.similarity[pair.sentence, pair.region]
     order = [(p.global_wins, -values.value[p.sentence, p.region], p.sentence) for p in pairs]
     assert order == sorted(order)
-    assert Pairing(rule=rule)(scores, found) == pairs
+    assert Pairing(rule=rule)(scores, found, ()) == pairs
 
 
 @pytest.mark.parametrize("rule", PLAIN, ids=repr)
 def test_all_equal_goes_to_the_first_region_and_the_first_sentence(rule):
     scores = scored(np.full((3, 4), 0.3), np.full(3, 0.2))
-    pairs = Pairing(rule=rule)(scores, regions(*["yolos"] * 4))
+    pairs = Pairing(rule=rule)(scores, regions(*["yolos"] * 4), ())
     assert [p.region for p in pairs] == [0, 0, 0]
     assert [p.sentence for p in pairs if not p.global_wins] == sorted(
         p.sentence for p in pairs if not p.global_wins
@@ -102,7 +102,7 @@ def test_centred_by_hand():
     np.testing.assert_allclose(
         Centred(logit_scale=1)(scores, ()).value, [[0.0, 0.0], [0.2, -0.2]], atol=1e-7
     )
-    pairs = Pairing(rule=Centred())(scores, regions("yolos", "yolos"))
+    pairs = Pairing(rule=Centred())(scores, regions("yolos", "yolos"), ())
     assert [(p.sentence, p.region) for p in pairs] == [(1, 0), (0, 0)]
 
 

@@ -42,7 +42,7 @@ def test_a_tampered_probability_is_a_breach(dataset, tmp_path):
     again = glit.pair(dataset.path, tmp_path / "again")
     path = tmp_path / "again" / "manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["calibration"]["bias"] += 1
+    manifest["calibration"]["pair"]["bias"] += 1
     path.write_text(json.dumps(manifest))
     assert any("the rule gives" in line for line in glit.verify(again.path))
 
@@ -74,10 +74,10 @@ def test_a_calibration_of_another_matcher_is_refused_by_name(tmp_path):
     from glit.resources import builtin_calibrations
 
     values = json.loads(builtin_calibrations()["mini-scenes"].read_text())
-    values["matcher"]["name"] = "clip-vit-b-16"
+    values["scores"]["name"] = "clip-vit-b-16"
     (tmp_path / "other.json").write_text(json.dumps(values))
     recipe = load_recipe("glit-mini", overrides=[f"pair.calibration={tmp_path}/other.json"])
-    with pytest.raises(RecipeError, match="for scores of the matcher 'clip-vit-b-16'.*not for"):
+    with pytest.raises(RecipeError, match="for scores of the matcher .*'clip-vit-b-16'.*not for"):
         make_plan(recipe, device="cpu")
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scored import sentences
 
 from glit.errors import RecipeError
 from glit.recipe import load_recipe
@@ -20,7 +21,7 @@ def sample() -> Sample:
     )
     return Sample(
         sample_id="0" * 64, source_path="x", width=8, height=8, num_bytes=1,
-        regions=regions, scores=scores,
+        sentences=sentences(None, None), regions=regions, scores=scores,
     )  # fmt: skip
 
 
