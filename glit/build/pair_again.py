@@ -67,7 +67,7 @@ def pair_again(
             f"{dataset.path}: schema version {manifest['schema_version']} does not hold what rules "
             "ask for; build it again"
         )
-    config = _config(manifest, recipe, settings)
+    config = pair_config(manifest, recipe, settings)
     pairing = _pairing(manifest, config)
     partial = output.with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -91,7 +91,14 @@ def pair_again(
     return manifest
 
 
-def _config(manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]) -> PairConfig:
+def pair_config(
+    manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]
+) -> PairConfig:
+    """The table ``[pair]`` of a recipe, or the dataset's own, with some keys changed.
+
+    Raises:
+        RecipeError: a key cannot be, or is of another table.
+    """
     for word in settings:
         if not word.startswith("pair."):
             raise RecipeError(f"--set {word}: only keys of [pair] can change here")

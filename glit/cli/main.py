@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from glit.cli import bench, build, evaluate, inspect, look, scenes, train
+from glit.cli import bench, build, evaluate, inspect, look, pairs, scenes, train
 from glit.errors import GlitError, MissingExtraError
 from glit.extras import extra_with
 from glit.version import __version__
@@ -30,6 +30,7 @@ app.command("query")(inspect.query_command)
 app.command("export")(inspect.export_command)
 app.command("pair")(inspect.pair_command)
 app.command("clean")(inspect.clean_command)
+app.add_typer(pairs.pairs_app, name="pairs")
 app.add_typer(bench.bench_app, name="bench")
 app.command("train")(train.train_command)
 app.command("eval")(evaluate.eval_command)

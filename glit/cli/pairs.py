@@ -1,0 +1,88 @@
+"""``glit pairs``: say which pairs are right, and calibrate on what was said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from glit.cli.options import JsonOption, RecipeOption, SetOption
+
+pairs_app = typer.Typer(no_args_is_help=True, help="Judge pairs by eye, calibrate on verdicts.")
+
+VerdictsOption = Annotated[
+    Path, typer.Option("--verdicts", help="A JSON Lines file; it grows with every answer.")
+]
+
+
+@pairs_app.callback()
+def _pairs() -> None:
+    """Judge pairs by eye, calibrate on verdicts."""
+
+
+@pairs_app.command("label")
+def label_command(
+    dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
+    verdicts: VerdictsOption,
+    num: Annotated[int, typer.Option("--num", min=1, help="Pairs, each of another image.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which ones.")] = 0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 0,
+) -> None:
+    """Show pairs in a browser on this machine and keep what you say of them; Ctrl-C ends it."""
+    from glit.dataset.reader import Dataset
+    from glit.label.server import LabelServer, Questions
+
+    questions = Questions(Dataset(dataset), verdicts, num=num, seed=seed)
+    console = Console(stderr=True, highlight=False)
+    with LabelServer(questions, port=port) as server:
+        console.print(f"{len(questions)} pairs at {server.address} (Ctrl-C when done)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            console.print(f"kept in {verdicts}; glit pairs calibrate goes on from there")
+
+
+@pairs_app.command("calibrate")
+def calibrate_command(
+    dataset: Annotated[str, typer.Argument(help="The dataset that was asked about.")],
+    verdicts: VerdictsOption,
+    output: Annotated[Path, typer.Option("-o", "--output", help="File for the calibration.")],
+    recipe: RecipeOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the probability of pairs, of the dataset's own rule or another, to your verdicts."""
+    from glit.build.pair_again import pair_config
+    from glit.dataset.reader import Dataset
+    from glit.errors import InputError
+    from glit.label.calibrate import calibrate
+    from glit.label.verdicts import read_verdicts
+
+    opened = Dataset(dataset)
+    bare = ["pair.calibration=", "pair.min_probability=0", "pair.min_support=0"]
+    config = pair_config(opened.manifest, recipe, [*(settings or ()), *bare])
+    report = calibrate(opened, read_verdicts(verdicts), config)
+    kept = json.dumps(report.calibration.as_dict(), indent=2, sort_keys=True)
+    try:
+        output.write_text(kept + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"-o {output}: {error.strerror or error}") from error
+    if as_json:
+        print(json.dumps(asdict(report)))
+        return
+    for name, quality in (("pairs", report.pairs), ("sentences", report.sentences)):
+        if quality is None:
+            print(f"{name}: none was said to be false, so nothing is fitted for support")
+            continue
+        print(
+            f"{name}: {quality.right} of {quality.cases} right; on verdicts held back: average "
+            f"precision {quality.average_precision:.3f}, {quality.removed:.0%} of the wrong "
+            f"removed at 95 % of the right kept, calibration error {quality.calibration_error:.3f}"
+        )
+    if report.left_out:
+        print(f"{report.left_out} verdicts are of regions that this rule does not choose")
+    print(f"wrote {output}; use it: --set pair.calibration={output}")

@@ -1,0 +1,21 @@
+"""Which pairs are asked about: one of every image drawn, so that no image counts twice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glit.dataset.reader import Dataset
+from glit.records import Pair
+
+
+def choose(dataset: Dataset, *, num: int, seed: int) -> list[int]:
+    """Numbers of the rows that are asked about, at most ``num``.
+
+    The same dataset and seed give the same rows; with a larger ``num`` the first stay.
+    """
+    return np.random.default_rng(seed).permutation(len(dataset))[:num].tolist()
+
+
+def pair_of(pairs: tuple[Pair, ...], *, number: int, seed: int) -> Pair:
+    """The pair of row ``number`` that is asked about, drawn evenly over its sentences."""
+    return pairs[int(np.random.default_rng([seed, number]).integers(len(pairs)))]
