@@ -25,6 +25,8 @@ class LocalPair:
     """The matcher's cosine."""
     probability: float | None = None
     """How probable it is that the pair is right; None in datasets without a calibration."""
+    weight: float = 1.0
+    """How much it counts in local losses."""
 
 
 def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:

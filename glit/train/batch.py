@@ -51,6 +51,8 @@ class Batch:
     """Which slots hold a further text."""
     similarity_BK: Float[Tensor, "b k"]
     """The matcher's cosine of the pair."""
+    weight_BK: Float[Tensor, "b k"]
+    """How much the pair counts; zero in empty slots."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with every tensor changed."""
@@ -109,10 +111,12 @@ def collate(
     boxes = np.zeros((num_samples * num_slots, 4), dtype=np.float32)
     spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
     similarity = np.zeros(num_samples * num_slots, dtype=np.float32)
+    weight = np.zeros(num_samples * num_slots, dtype=np.float32)
     if pairs:
         boxes[slot_M] = np.concatenate([sample.boxes_K4 for sample in samples])
         spans[slot_M] = [pair.token_span for pair in pairs]
         similarity[slot_M] = [pair.similarity for pair in pairs]
+        weight[slot_M] = [pair.weight for pair in pairs]
     num_global = num_samples if needs.whole else 0
     valid = np.array([not sample.filler for sample in samples])
     pixels = torch.empty(
@@ -131,6 +135,7 @@ def collate(
         valid_local_BK=torch.from_numpy(valid_local),
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
+        weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
     )
     if pin_memory:
         batch = batch.map(lambda each: each if each is pixels else each.pin_memory())

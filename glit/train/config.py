@@ -14,7 +14,7 @@ from glit.errors import RecipeError
 if TYPE_CHECKING:
     from glit.train.objective import Objective
 
-PairChoice = Literal["best", "sample"]
+PairChoice = Literal["best", "sample", "weighted"]
 Precision = Literal["auto", "no", "bf16", "fp16"]
 
 
@@ -47,8 +47,9 @@ class TrainConfig:
     GOAL's script does."""
 
     pairs: PairChoice = "best"
-    """Which local pairs of an image are learned from: ``best``, those that come first, or
-    ``sample``, drawn anew every epoch by their probability."""
+    """Which local pairs of an image are learned from: ``best``, those that come first;
+    ``sample``, drawn anew every epoch by their probability; ``weighted``, those that come first,
+    and each counts as much as it is probable."""
 
     min_probability: float = 0.0
     """Less probable pairs are left out; above 0 wants a dataset with probabilities."""

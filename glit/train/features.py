@@ -48,6 +48,8 @@ class Features:
     """False where a sample has no such further text."""
     similarity_NK: Float[Tensor, "n k"]
     """The matcher's cosine of the pair, from the dataset."""
+    weight_NK: Float[Tensor, "n k"]
+    """How much the pair counts in local losses: 1, or its probability; zero in empty slots."""
     valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)
     """Which entries of ``made`` are valid, under the same names; only where the module says so."""
 
@@ -105,6 +107,7 @@ _LABELS = (
     "valid_token_NK",
     "valid_further_NS",
     "similarity_NK",
+    "weight_NK",
 )
 
 

@@ -22,12 +22,14 @@ def contrastive(
     text_ND: Float[Tensor, "n d"],
     logit_scale: Float[Tensor, ""],
     valid_N: Bool[Tensor, " n"] | None = None,
+    weight_N: Float[Tensor, " n"] | None = None,
 ) -> Float[Tensor, ""]:
     """CLIP's symmetric cross-entropy over the N x N similarity matrix (FAST-GOAL Eq. 12 and 13).
 
     ``logit_scale`` is the factor itself (already exponentiated). Pair i is (image i, text i); it is
     a row and a column of the matrix where ``valid_N`` says so, everywhere if it is None.
-    Without any pair the loss is zero and still tied to its inputs, so that backward works.
+    Without any pair the loss is zero and still tied to its inputs, so that backward works. With
+    ``weight_N`` the mean over rows and columns is weighted; every pair stays a negative of others.
 
     Worked case: two orthogonal pairs at scale 1 give ``ln(1 + e^-1)`` = 0.3133.
     """
@@ -40,12 +42,15 @@ def contrastive(
     target_N = target_N.masked_fill(~valid_N, _NO_TARGET)
     lowest = torch.finfo(logits_NN.dtype).min
 
+    counted_N = valid_N.to(logits_NN.dtype) if weight_N is None else weight_N * valid_N
+
     def error(rows_NN: Tensor) -> Tensor:
         rows_NN = rows_NN.masked_fill(~valid_N, lowest)
-        return F.cross_entropy(rows_NN, target_N, ignore_index=_NO_TARGET, reduction="sum")
+        error_N = F.cross_entropy(rows_NN, target_N, ignore_index=_NO_TARGET, reduction="none")
+        return (counted_N * error_N).sum()
 
-    number = valid_N.sum().clamp_min(1)
-    return (error(logits_NN) / number + error(logits_NN.T) / number) / 2
+    total = counted_N.sum().clamp_min(torch.finfo(logits_NN.dtype).tiny)
+    return (error(logits_NN) / total + error(logits_NN.T) / total) / 2
 
 
 def tsl_diagonal(

@@ -126,6 +126,7 @@ def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
         valid_token_NK=nothing_BK,
         valid_further_NS=batch.valid_further_BS,
         similarity_NK=batch.similarity_BK,
+        weight_NK=batch.weight_BK,
     )
 
 

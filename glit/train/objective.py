@@ -110,10 +110,12 @@ def global_loss(features: Features, logit_scale: Float[Tensor, ""]) -> Float[Ten
 
 
 def local_loss(features: Features, logit_scale: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """Contrastive loss of every sample's best region and sentence (FAST-GOAL Eq. 13)."""
+    """Contrastive loss of every sample's best region and sentence (FAST-GOAL Eq. 13), every pair
+    of its own weight."""
     return contrastive(
         features.local_image_NKD[:, 0],
         features.local_text_NKD[:, 0],
         logit_scale,
         features.valid_local_NK[:, 0] & features.valid_N,
+        features.weight_NK[:, 0],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -89,6 +89,8 @@ class ChosenPairs:
             pairs = tuple(p for p in pairs if (p.probability or 0.0) >= self.min_probability)
         if self.how == "best" or not pairs:
             return pairs
+        if self.how == "weighted":
+            return tuple(replace(pair, weight=pair.probability or 0.0) for pair in pairs)
         likely = np.array([pair.probability or 0.0 for pair in pairs])
         with np.errstate(divide="ignore"):  # probability 0 comes last
             keys = np.log(likely) + draw.gumbel(size=len(pairs))

@@ -37,6 +37,19 @@ def test_both_directions_count() -> None:
     assert loss.item() == pytest.approx((image_to_text + text_to_image) / 2)
 
 
+def test_a_pair_of_weight_zero_is_still_a_negative_of_others() -> None:
+    """Two orthogonal pairs, the second of no weight: the first one's rows alone, ln(1 + e^-1)."""
+    image, text = torch.eye(2), torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+    valid = torch.tensor([True, True])
+    scale = torch.tensor(1.0)
+    first = contrastive(image, text, scale, valid, torch.tensor([1.0, 0.0]))
+    row = math.log(1 + math.exp(0.6 - 1))  # image 0 against both texts
+    column = math.log(1 + math.exp(0.0 - 1))  # text 0 against both images
+    assert float(first) == pytest.approx((row + column) / 2, rel=1e-6)
+    even = contrastive(image, text, scale, valid, torch.tensor([0.5, 0.5]))
+    torch.testing.assert_close(even, contrastive(image, text, scale, valid))
+
+
 def test_an_empty_batch_gives_zero_and_gradients() -> None:
     image = torch.zeros(0, 2, requires_grad=True)
     scale = torch.tensor(5.0, requires_grad=True)

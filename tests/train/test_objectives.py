@@ -44,6 +44,7 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         valid_token_NK=ones.clone(),
         valid_further_NS=torch.ones(num, 0, dtype=torch.bool),
         similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
+        weight_NK=torch.ones(num, slots, dtype=dtype),
         numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()},
     )
 
@@ -262,3 +263,20 @@ def test_gradients(name: str) -> None:
         return objective_of(name)(replace(made, numbers=numbers), inputs[-1])[0]
 
     assert torch.autograd.gradcheck(loss, (*leaves, scale))
+
+
+LOCAL = [name for name in OBJECTIVES if objective_of(name).needs.num_local]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_only_the_proportion_of_weights_matters_and_a_weight_of_nothing_adds_no_error(name):
+    objective, features = objective_of(name), random_features(6, slots_of(name))
+    scale = torch.tensor(3.0)
+    plain, _ = objective(features, scale)
+    doubled, _ = objective(replace(features, weight_NK=2 * features.weight_NK), scale)
+    torch.testing.assert_close(plain, doubled)
+    weights = torch.rand(features.weight_NK.shape, generator=torch.Generator().manual_seed(5))
+    weighted, _ = objective(replace(features, weight_NK=weights), scale)
+    assert not torch.isclose(plain, weighted)
+    nothing, _ = objective(replace(features, weight_NK=torch.zeros_like(weights)), scale)
+    assert torch.isfinite(nothing)

@@ -108,7 +108,15 @@ def test_improbable_pairs_are_left_out_and_impossible_ones_come_last() -> None:
     assert ChosenPairs(how="sample").of((), draw) == ()
 
 
-@pytest.mark.parametrize("changes", [{"pairs": "sample"}, {"min_probability": 0.3}])
+def test_weighted_pairs_count_as_much_as_they_are_probable() -> None:
+    found = ChosenPairs(how="weighted").of(likely(0.4, 0.9, 0.0), np.random.default_rng(0))
+    assert [(p.sentence, p.weight) for p in found] == [("0", 0.4), ("1", 0.9), ("2", 0.0)]
+    assert {p.weight for p in ChosenPairs().of(likely(0.4), np.random.default_rng(0))} == {1.0}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"pairs": "sample"}, {"pairs": "weighted"}, {"min_probability": 0.3}]
+)
 def test_a_dataset_without_probabilities_is_refused(tiny_clip, make_dataset, changes) -> None:
     config = TrainConfig(model=str(tiny_clip), batch_size=2, num_workers=0, **changes)
     with pytest.raises(InputError, match="its pairs have no probability"):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModel, CLIPConfig, CLIPModel, CLIPTokenizer
 
+from glit.resources import mini_model
 from glit.scenes import Scene, draw_scene, render
 from glit.scenes.captions import short_caption
 from tools.mini.crops import to_tensor
@@ -28,10 +29,9 @@ from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
 from tools.mini.pool import IMAGE_PX, PATCH_PX, POOL_SCENES, POOL_SEED, Pool, load_pool
 from tools.mini.positions import grid_points, sine_positions
 from tools.mini.save import save_matcher
-from tools.mini.text import clip_tokenizer
 from tools.mini.train_matcher import contrastive_loss, matcher_config
 
-DEFAULTS = TrainSettings(steps=2000, lr=1.0e-3, warmup=150)
+DEFAULTS = TrainSettings(steps=1600, lr=1.0e-3, warmup=150)
 
 _NUM_SCENES = 40
 _NUM_CLOSE_UPS = 24
@@ -103,7 +103,8 @@ def main() -> None:
     settings, folder = chosen(DEFAULTS, arguments), arguments.run
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
-    tokenizer = clip_tokenizer(folder / "tokenizer")
+    # the matcher's own, so that the token spans of datasets that it scored hold for this model too
+    tokenizer = CLIPTokenizer.from_pretrained(mini_model("matcher"))
     module = ClipTraining(matcher_config(len(tokenizer)))
 
     def export(trained: ClipTraining) -> None:

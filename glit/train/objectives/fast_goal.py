@@ -65,8 +65,9 @@ class FastGoal(Objective):
 
         whole = global_loss(features, logit_scale)
         local = local_loss(features, logit_scale)
-        tsl_patch = tsl(patch_ND, region_ND, patch_N.to(patch_ND.dtype))
-        tsl_token = tsl(token_ND, sentence_ND, token_N.to(token_ND.dtype))
+        weight_N = features.weight_NK[:, 0].to(patch_ND.dtype)
+        tsl_patch = tsl(patch_ND, region_ND, weight_N * patch_N)
+        tsl_token = tsl(token_ND, sentence_ND, weight_N * token_N)
         loss = (
             self.lambda_global * whole
             + self.lambda_local * local

@@ -44,17 +44,20 @@ class HardNegatives(Objective):
         logits_NKK = (
             logit_scale * features.local_image_NKD @ features.local_text_NKD.transpose(1, 2)
         )
-        error_N = (_rows(logits_NKK, valid_NK) + _rows(logits_NKK.transpose(1, 2), valid_NK)) / 2
+        weight_NK = features.weight_NK * valid_NK
+        columns_NKK = logits_NKK.transpose(1, 2)
+        both_N = _rows(logits_NKK, valid_NK, weight_NK) + _rows(columns_NKK, valid_NK, weight_NK)
+        error_N = both_N / 2
         num_images = enough_N.sum()
         loss = (error_N * enough_N).sum() / num_images.clamp_min(1)
         return loss, {"loss_local": loss.detach(), "images_compared": num_images}
 
 
-def _rows(logits_NKK: Tensor, valid_NK: Tensor) -> Tensor:
-    """Mean cross-entropy of an image's valid rows against their own columns, [N]."""
+def _rows(logits_NKK: Tensor, valid_NK: Tensor, weight_NK: Tensor) -> Tensor:
+    """Weighted mean cross-entropy of an image's valid rows against their own columns, [N]."""
     lowest = torch.finfo(logits_NKK.dtype).min
     logits_NKK = logits_NKK.masked_fill(~valid_NK[:, None, :], lowest)
     target_NK = torch.arange(valid_NK.shape[1], device=valid_NK.device).expand(valid_NK.shape)
     error_NK = F.cross_entropy(logits_NKK.transpose(1, 2), target_NK, reduction="none")
-    error_NK = torch.where(valid_NK, error_NK, torch.zeros_like(error_NK))
-    return error_NK.sum(dim=1) / valid_NK.sum(dim=1).clamp_min(1)
+    error_NK = torch.where(valid_NK, error_NK, torch.zeros_like(error_NK)) * weight_NK
+    return error_NK.sum(dim=1) / weight_NK.sum(dim=1).clamp_min(torch.finfo(error_NK.dtype).tiny)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from glit.train.features import Features
@@ -57,13 +57,13 @@ class Top3Uniform(Objective):
         tsl_patch = self._tsl(
             features.pooled_patch_NKD,
             features.local_image_NKD,
-            local_NK & features.valid_patch_NK,
+            features.weight_NK * (local_NK & features.valid_patch_NK),
             features.similarity_NK,
         )
         tsl_token = self._tsl(
             features.pooled_token_NKD,
             features.local_text_NKD,
-            local_NK & features.valid_token_NK,
+            features.weight_NK * (local_NK & features.valid_token_NK),
             features.similarity_NK,
         )
         loss = (
@@ -82,10 +82,10 @@ class Top3Uniform(Objective):
         self,
         pooled_NKD: Float[Tensor, "n k d"],
         local_NKD: Float[Tensor, "n k d"],
-        valid_NK: Bool[Tensor, "n k"],
+        weight_NK: Float[Tensor, "n k"],
         similarity_NK: Float[Tensor, "n k"],
     ) -> Float[Tensor, ""]:
-        weight_M = self.weight(similarity_NK.clamp_min(0).flatten()) * valid_NK.flatten()
+        weight_M = self.weight(similarity_NK.clamp_min(0).flatten()) * weight_NK.flatten()
         return tsl_diagonal(pooled_NKD.flatten(0, 1), local_NKD.flatten(0, 1), weight_M)
 
 
