@@ -10,7 +10,7 @@ from typing import Any
 from glit.build.listing import Chunk
 from glit.build.stage_task import disk_error
 from glit.build.work import Work
-from glit.dataset.manifest import describe_file
+from glit.dataset.manifest import describe_data_file
 from glit.errors import RunError
 from glit.executors.protocols import Tally
 from glit.records import Sample
@@ -72,7 +72,7 @@ class PackWorker:
                     config=task.work.plan.config(PackConfig),
                     schema=dataset_schema(tokenizer=task.tokenizer),
                 )
-                described = describe_file(temporary, rows)
+                described = describe_data_file(temporary, rows)
             task.work.store.write(f"{target}.json", to_json(described))
         except OSError as error:
             raise disk_error(error, task.work.store.root) from error

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from glit.build.plan import find_calibration, fingerprint
 from glit.config import as_table
 from glit.dataset.card import dataset_card
-from glit.dataset.manifest import MANIFEST, describe_file
+from glit.dataset.manifest import MANIFEST, describe_data_file, sum_without_pair
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.recipe import build_dataclass, overridden_tables, read_tables
@@ -77,6 +77,7 @@ def pair_again(
         for name in ("drops.parquet", "duplicates.parquet"):
             (partial / name).write_bytes(Store(dataset.path).read(name))
         manifest["files"] |= described
+        manifest["counts"]["without_pair"] = sum_without_pair(described)
         manifest["recipe"]["pair"] = as_table(config)
         kept = pairing.calibration
         manifest["calibration"] = None if kept is None else kept.as_dict()
@@ -172,4 +173,4 @@ def _write_file(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[
             changed = group.table.set_column(at, field, pa.array(rows, type=pa.list_(PAIR)))
             writer.write_table(changed, row_group_size=len(changed))
             number += len(changed)
-    return describe_file(target, number)
+    return describe_data_file(target, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import Any
@@ -15,7 +16,13 @@ from glit.build.pack_task import PackTask, PackUnit, descriptions
 from glit.build.stage_task import disk_error
 from glit.build.work import Work
 from glit.dataset.card import dataset_card
-from glit.dataset.manifest import MANIFEST, Counts, describe_file, make_manifest
+from glit.dataset.manifest import (
+    MANIFEST,
+    Counts,
+    describe_file,
+    make_manifest,
+    sum_without_pair,
+)
 from glit.errors import RunError
 from glit.executors.protocols import Executor
 from glit.parquet import write_parquet
@@ -64,7 +71,7 @@ def publish(
             models={role: model.identity() for role, model in work.plan.models.items()},
             precision=_precisions(work.plan),
             tokenizer=tokenizer,
-            counts=counts,
+            counts=dataclasses.replace(counts, without_pair=sum_without_pair(described)),
             files=listed,
             calibration=None if (kept := work.plan.calibration) is None else kept.as_dict(),
         )

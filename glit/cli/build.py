@@ -140,7 +140,8 @@ def _report(manifest: dict[str, Any], dataset: Path, console: Console, *, as_jso
         return
     console.print(
         f"{dataset}: {counts['ingested']} images = {counts['shipped']} shipped + "
-        f"{counts['dropped']} dropped + {counts['duplicates']} duplicates",
+        f"{counts['dropped']} dropped + {counts['duplicates']} duplicates"
+        + (f" ({counts['without_pair']} without a pair)" if counts["without_pair"] else ""),
         soft_wrap=True,
     )
     for key, number in counts["drops"].items():

@@ -67,6 +67,7 @@ Token spans are those of `{manifest["tokenizer"]["name"]}` in a window of
 
 {counts["ingested"]} found = {counts["shipped"]} shipped + {counts["dropped"]} dropped +
 {counts["duplicates"]} duplicates. `drops.parquet` and `duplicates.parquet` name each of them.
+{counts.get("without_pair", 0)} of the shipped have no local pair: every sentence lacks a region.
 
 | stage/reason | dropped |
 |---|---|

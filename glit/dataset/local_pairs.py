@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
-from glit.dataset.columns import RowGroup
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.dataset.columns import NestedColumn, RowGroup
 
 COLUMNS = ("sentences", "regions", "pairs")
 """The columns they are made of."""
@@ -27,6 +32,17 @@ class LocalPair:
     """How probable it is that the pair is right; None in datasets without a calibration."""
     weight: float = 1.0
     """How much it counts in local losses."""
+
+
+def count_without_pair(path: Path) -> int:
+    """Samples of a data file of which no sentence has a region."""
+    number = 0
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=["pairs"]):
+            pairs = NestedColumn(pa.chunked_array([batch.column("pairs")]))
+            has_region = np.concatenate([[0], np.cumsum(~np.asarray(pairs["global_wins"], bool))])
+            number += int((has_region[pairs.start[1:]] == has_region[pairs.start[:-1]]).sum())
+    return number
 
 
 def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:

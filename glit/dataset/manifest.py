@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from glit.dataset.local_pairs import count_without_pair
 from glit.errors import DatasetError, UserError
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
@@ -42,6 +43,8 @@ class Counts:
     duplicates: int
     drops: dict[str, int]
     """By ``stage/reason``."""
+    without_pair: int = 0
+    """Samples shipped of which no sentence has a region: they give no local loss."""
 
     def __post_init__(self) -> None:
         if self.ingested != self.shipped + self.dropped + self.duplicates:
@@ -146,6 +149,16 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
             f"manifest.json: pairs by the rule {name!r} with {options or 'no options'}, which this "
             f"glit does not have (it has {', '.join(RULES)})"
         ) from error
+
+
+def describe_data_file(path: Path, rows: int) -> dict[str, Any]:
+    """What the manifest says of a data file."""
+    return {**describe_file(path, rows), "without_pair": count_without_pair(path)}
+
+
+def sum_without_pair(files: dict[str, dict[str, Any]]) -> int:
+    """Of all data files described."""
+    return sum(described.get("without_pair", 0) for described in files.values())
 
 
 def describe_file(path: Path, rows: int) -> dict[str, Any]:

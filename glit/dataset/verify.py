@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit import rows
-from glit.dataset.manifest import Counts, describe_file, pairing_of, read_manifest
+from glit.dataset.local_pairs import count_without_pair
+from glit.dataset.manifest import (
+    Counts,
+    describe_file,
+    pairing_of,
+    read_manifest,
+    sum_without_pair,
+)
 from glit.errors import DatasetError, RecipeError
 from glit.images import ImageError, decode
 from glit.records import REASONS
@@ -63,6 +70,8 @@ def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
     if sum(counts["drops"].values()) != counts["dropped"]:
         yield "manifest.json: drops by reason do not add up to the number dropped"
     rows = sum(f["rows"] for name, f in manifest["files"].items() if name.startswith("data/"))
+    if sum_without_pair(manifest["files"]) != counts.get("without_pair", 0):
+        yield "manifest.json: samples without a pair do not add up to the number of all files"
     if rows != counts["shipped"]:
         yield f"manifest.json: {counts['shipped']} shipped, but its data files hold {rows} rows"
 
@@ -124,6 +133,9 @@ def _check_data_file(
         and json.loads(metadata[META_TOKENIZER]) != (manifest["tokenizer"])
     ):
         yield f"{name}: its tokenizer is not the manifest's"
+    said = manifest["files"][name].get("without_pair")
+    if said is not None and said != count_without_pair(path):
+        yield f"{name}: the number of its samples without a pair is not the manifest's"
     for index in range(file.num_row_groups):
         size = file.metadata.row_group(index).total_byte_size
         if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:

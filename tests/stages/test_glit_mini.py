@@ -90,3 +90,14 @@ def test_a_rule_of_another_version_pairs_anew(monkeypatch):
     after = make_plan(recipe, device="cpu").fingerprints
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"pair", "pack"}
+
+
+def test_a_sample_whose_every_sentence_has_no_region_is_kept_and_counted(dataset, tmp_path):
+    strict = glit.pair(dataset.path, tmp_path / "strict", settings=["pair.min_probability=0.9999"])
+    lacking = [row for row in strict.rows(images=False) if all(p.global_wins for p in row.pairs)]
+    assert len(strict) == len(dataset) and lacking
+    assert strict.manifest["counts"]["without_pair"] == len(lacking)
+    assert glit.verify(strict.path) == []
+    path = tmp_path / "strict" / "manifest.json"
+    path.write_text(path.read_text().replace('"without_pair": ', '"without_pair": 9'))
+    assert any("without a pair" in line for line in glit.verify(strict.path))
