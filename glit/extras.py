@@ -15,6 +15,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "yolo": ("ultralytics",),
     "punkt": ("nltk",),
     "phrases": ("textblob",),
+    "lance": ("lance",),
     "train": (*_MODELS, "tensorboard", "matplotlib"),
 }
 """The modules that each extra brings; where two bring one, the first is named unless the other is

@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING
 
 from glit.errors import InputError, closest
 from glit.export.coco import export_coco
+from glit.export.goal import export_goal
+from glit.export.grit import export_grit
+from glit.export.hf import export_hf
+from glit.export.lance import export_lance
+from glit.export.mdetr import export_mdetr
+from glit.export.webdataset import export_webdataset
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -22,6 +28,12 @@ Exporter = Callable[["Dataset", Path], None]
 
 EXPORTERS: dict[str, Exporter] = {
     "coco": export_coco,
+    "goal": export_goal,
+    "grit": export_grit,
+    "hf": export_hf,
+    "lance": export_lance,
+    "mdetr": export_mdetr,
+    "webdataset": export_webdataset,
 }
 """By the name that ``glit export --to`` takes."""
 

@@ -1,0 +1,165 @@
+"""``hf``: a folder that ``datasets.load_dataset`` and the Hub take as it is.
+
+    README.md                     the YAML that names splits and features
+    data/train-00000.parquet      ``image``, ``image_id``, ``width``, ``height``, ``caption``,
+                                  ``objects`` and ``pairs``
+
+``objects`` follows the convention of the ``datasets`` documentation: ``bbox`` [x, y, width, height]
+in pixels and ``categories``, a ClassLabel; beside them ``score`` and ``source``. A pair is the
+characters [``char_start``, ``char_end``) of the caption and the ``object`` they tell of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from glit.export.coco import NO_LABEL
+from glit.export.parts import local_of, picture, write_tables, xywh
+from glit.schema import META_HUGGINGFACE
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
+
+_BOX = pa.list_(pa.float64(), 4)
+_SCHEMA = pa.schema(
+    [
+        ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+        ("image_id", pa.string()),
+        ("width", pa.int64()),
+        ("height", pa.int64()),
+        ("caption", pa.string()),
+        (
+            "objects",
+            pa.struct(
+                [
+                    ("bbox", pa.list_(_BOX)),
+                    ("categories", pa.list_(pa.int64())),
+                    ("score", pa.list_(pa.float64())),
+                    ("source", pa.list_(pa.string())),
+                ]
+            ),
+        ),
+        (
+            "pairs",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("char_start", pa.int64()),
+                        ("char_end", pa.int64()),
+                        ("object", pa.int64()),
+                        ("similarity", pa.float64()),
+                        ("probability", pa.float64()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+
+
+def export_hf(dataset: Dataset, folder: Path) -> None:
+    """See :data:`glit.export.Exporter`."""
+    names = _labels(dataset)
+    features = _features(names)
+    schema = _SCHEMA.with_metadata(
+        {META_HUGGINGFACE: json.dumps({"info": {"features": features}}).encode()}
+    )
+    (folder / "data").mkdir()
+    write_tables(_rows(dataset, names), schema, folder / "data", "train")
+    (folder / "README.md").write_text(_card(dataset), encoding="utf-8")
+
+
+def _labels(dataset: Dataset) -> list[str]:
+    """All labels, sorted; a pass over the regions alone."""
+    found: set[str] = set()
+    for number in range(len(dataset.places)):
+        regions = dataset.row_group(number, columns=["regions"]).regions
+        found.update(label or NO_LABEL for label in regions["label"])
+    return sorted(found)
+
+
+def _rows(dataset: Dataset, names: list[str]) -> Iterator[dict[str, Any]]:
+    number_of = {name: number for number, name in enumerate(names)}
+    for row in dataset:
+        data, name = picture(row)
+        yield {
+            "image": {"bytes": data, "path": name},
+            "image_id": row.sample_id,
+            "width": row.width,
+            "height": row.height,
+            "caption": row.caption.text,
+            "objects": {
+                "bbox": [xywh(each) for each in row.regions],
+                "categories": [number_of[each.label or NO_LABEL] for each in row.regions],
+                "score": [each.score for each in row.regions],
+                "source": [each.source for each in row.regions],
+            },
+            "pairs": [
+                {
+                    "char_start": local.span[0], "char_end": local.span[1],
+                    "object": local.pair.region, "similarity": local.pair.similarity,
+                    "probability": local.pair.probability,
+                }
+                for local in local_of(row)
+            ],
+        }  # fmt: skip
+
+
+def _features(names: list[str]) -> dict[str, Any]:
+    """The features of the ``datasets`` library."""
+
+    def value(kind: str) -> dict[str, Any]:
+        return {"dtype": kind, "_type": "Value"}
+
+    def many(feature: Any, **length: int) -> dict[str, Any]:
+        return {"feature": feature, **length, "_type": "List"}
+
+    return {
+        "image": {"_type": "Image"},
+        "image_id": value("string"),
+        "width": value("int64"),
+        "height": value("int64"),
+        "caption": value("string"),
+        "objects": {
+            "bbox": many(many(value("float64"), length=4)),
+            "categories": many({"names": names, "_type": "ClassLabel"}),
+            "score": many(value("float64")),
+            "source": many(value("string")),
+        },
+        "pairs": many(
+            {
+                "char_start": value("int64"), "char_end": value("int64"), "object": value("int64"),
+                "similarity": value("float64"), "probability": value("float64"),
+            }
+        ),
+    }  # fmt: skip
+
+
+def _card(dataset: Dataset) -> str:
+    """The features are in the files, so the YAML need not repeat them."""
+    return f"""---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*.parquet
+task_categories:
+- object-detection
+- image-to-text
+tags:
+- region-grounding
+- glit
+---
+
+# Long captions and the regions they tell of
+
+{len(dataset)} images by glit {dataset.manifest["glit_version"]}, recipe
+`{dataset.manifest["recipe"]["name"]}`. `objects.bbox` is [x, y, width, height] in pixels; a pair is
+the characters `caption[char_start:char_end]` and the number of its object. The licence of the
+images is that of their source: fill it in before you publish.
+"""
