@@ -38,5 +38,5 @@ def builtin_calibrations() -> dict[str, Path]:
 
 
 def mini_model(name: str) -> Path:
-    """Folder of one of the mini models: matcher, proposer, segmenter or captioner."""
+    """Folder of one of the mini models: matcher, clip, proposer, segmenter, captioner."""
     return PACKAGE / "mini" / name

@@ -15,6 +15,7 @@ from glit.backends.sam.model import (
     read_sam_config,
     save_sam,
 )
+from glit.backends.tokenizer import tokenizer_hash
 from glit.errors import WeightsError
 from tools.mini.evaluate import (
     MINI,
@@ -31,7 +32,7 @@ from tools.mini.whole_flow import flow_figures
 
 ROOT = Path(__file__).parent.parent
 NUM_SCENES = 100
-MODELS = ("matcher", "proposer", "segmenter", "captioner")
+MODELS = ("matcher", "clip", "proposer", "segmenter", "captioner")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,17 @@ def test_matcher(tests: list[Sample]) -> None:
     assert figures["sentence_to_box"] >= 0.95
     assert figures["shape_in_colour"] >= 0.75
     assert figures["short_r1"] >= 0.75
+
+
+def test_clip_reads_short_captions_and_has_regions_and_long_ones_to_learn(tests) -> None:
+    figures = evaluate_matcher(MINI / "clip", tests)
+    assert figures["short_r1"] >= 0.75
+    assert figures["shape_in_colour"] < 0.3
+    assert figures["long_r1"] < figures["short_r1"] - 0.15
+
+
+def test_clip_has_the_matcher_s_token_spans() -> None:
+    assert tokenizer_hash(MINI / "clip") == tokenizer_hash(MINI / "matcher")
 
 
 def test_matcher_context_is_77_and_its_tokenizer_knows_every_text() -> None:

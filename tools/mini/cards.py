@@ -14,7 +14,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from glit.backends.device import has_bfloat16
-from tools.mini import train_captioner, train_matcher, train_proposer, train_segmenter
+from tools.mini import train_captioner, train_clip, train_matcher, train_proposer, train_segmenter
 from tools.mini.evaluate import MINI
 from tools.mini.report import WANTED
 
@@ -43,6 +43,18 @@ CARDS: dict[str, Card] = {
         use='match sentences with regions: `score.model = "mini-matcher"`; a start for fine-tuning',
         limits="Sizes and places of objects cannot be told from a crop. Long captions are cut at "
         "77 tokens and were never seen in training.",
+    ),
+    "clip": Card(
+        architecture="`CLIPModel` (transformers), the mini matcher's shape and tokenizer",
+        shape="vision 192 wide, 6 layers, patch 16 on 128 px; text 128 wide, 4 layers; "
+        "embeddings 128",
+        data="whole pictures with one-line captions, three of eight of them close-ups of one "
+        "object; no crop, no region, no attribute of a patch, no long caption",
+        steps=train_clip.DEFAULTS.steps,
+        use="a start for fine-tuning that has everything still to learn: "
+        '`train.model = "mini-clip"`',
+        limits="Patterns, sizes and places are words it has never read. It knows whole pictures: "
+        "patch tokens point nowhere in particular.",
     ),
     "proposer": Card(
         architecture="`YolosForObjectDetection` (transformers), nine detection tokens, one class",
@@ -105,8 +117,10 @@ training never saw.
 
 
 def write_cards(models: Path, figures: dict[str, dict[str, float]], date: str) -> None:
-    """A README.md in every model's folder."""
+    """A README.md in the folder of every model that was measured."""
     for name, card in CARDS.items():
+        if name not in figures:
+            continue
         weights = models / name / "model.safetensors"
         with safe_open(weights, framework="pt") as opened:
             names = opened.keys()

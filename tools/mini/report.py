@@ -29,6 +29,9 @@ WANTED: tuple[tuple[str, str, str, float | None], ...] = (
     ("matcher", "shape_in_colour", "shape among crops of one colour", 0.80),
     ("matcher", "short_r1", "short caption R@1", 0.70),
     ("matcher", "long_r1", "long caption R@1 (room for fine-tuning)", None),
+    ("clip", "short_r1", "short caption R@1", 0.70),
+    ("clip", "long_r1", "long caption R@1 (what fine-tuning is to teach)", None),
+    ("clip", "sentence_to_box", "sentence to true box (the same)", None),
     ("proposer", "recall", "recall at IoU 0.5", 0.95),
     ("proposer", "precision", "precision at IoU 0.5", 0.85),
     ("segmenter", "point_iou", "mean IoU from a random point", 0.80),
@@ -51,6 +54,7 @@ def measure(models: Path, num: int, *, with_flow: bool = True) -> dict[str, dict
     tests = samples(num)
     figures = {
         "matcher": evaluate_matcher(models / "matcher", tests),
+        "clip": evaluate_matcher(models / "clip", tests),
         "proposer": evaluate_proposer(models / "proposer", tests),
         "segmenter": evaluate_segmenter(
             models / "segmenter", tests[: max(1, num // 2)], num_automatic=max(1, num // 5)
@@ -83,7 +87,7 @@ def main() -> None:
     """Measure and print; ``--json`` for programs."""
     parser = argparse.ArgumentParser(description="measure the mini models on test scenes")
     parser.add_argument("--num", type=int, default=500, help="test scenes")
-    parser.add_argument("--models", type=Path, default=MINI, help="folder of the four models")
+    parser.add_argument("--models", type=Path, default=MINI, help="folder of the five models")
     parser.add_argument("--no-flow", action="store_true", help="leave the builds out")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
