@@ -15,10 +15,10 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import cpu_only
 import pytest
 from building import run_build
-from factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import TINY, write_random_clip
+from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 from glit.cli import main as command_line
 from glit.scenes import write_scenes
 

@@ -112,7 +112,7 @@ def write_random_clip(
             },
             projection_dim=shape.projection,
         )
-        CLIPModel(config).save_pretrained(folder)
+        CLIPModel(config).cpu().save_pretrained(folder)
     side = shape.image_size
     CLIPImageProcessor(
         size={"shortest_edge": side}, crop_size={"height": side, "width": side}

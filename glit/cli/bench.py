@@ -96,6 +96,46 @@ def pairs_command(
     console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
 
 
+@bench_app.command("gpu")
+def gpu_command(
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder for the results.")],
+    device: Annotated[
+        DeviceName, typer.Option("--device", help="auto takes a GPU when there is one.")
+    ] = "auto",
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="Tiny shapes: shows on any machine that all parts run.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """How near to its limits glit comes on a GPU, in at most nine minutes."""
+    from glit.backends.device import pick_device
+    from glit.bench.gpu.run import run
+    from glit.bench.gpu.show import markdown, print_report
+    from glit.bench.lism_flism.files import check_writable
+    from glit.errors import UserError
+    from glit.extras import require
+
+    for extra in ("models", "sam", "train"):
+        require(extra, needed_for="glit bench gpu")
+    folder = local_folder(output).resolve()
+    check_writable(folder)
+    where = pick_device(device).type
+    if where != "cuda" and not tiny:
+        raise UserError("glit bench gpu: this machine has no GPU; add --tiny to see the parts run")
+    console = Console(stderr=as_json, highlight=False)
+    scale = "tiny" if tiny else "full"
+    with _progress(console) as progress:
+        report = run(folder, device=where, scale=scale, progress=progress)
+    (folder / "gpu.md").write_text(markdown(report), encoding="utf-8")
+    if as_json:
+        print(json.dumps(report.as_dict()))
+    else:
+        print_report(report, console)
+    console.print(f"wrote gpu.json and gpu.md in {folder}", soft_wrap=True)
+    if any(part.failure for part in report.parts):
+        raise typer.Exit(1)
+
+
 def _default_weights(console: Console, device: DeviceName) -> WeightsName:
     """The papers' models on a machine with a GPU and their weights at hand, else ``mini``."""
     from glit.backends.device import pick_device

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from glit.bench.gpu.training import step_operations
 from glit.bench.random_clip import TINY, VIT_B_16
 from tools.measure import train as bench
 from tools.measure.objectives import table
@@ -39,8 +40,8 @@ def test_the_rate_from_memory(tmp_path: Path) -> None:
 
 def test_operations_of_a_step() -> None:
     """ViT-B/16 is known as 17.5 G multiply-adds an image; its text tower as 3.0 G at 77 tokens."""
-    image = bench.step_operations(VIT_B_16, [], 1) / 3 / 2
-    text = bench.step_operations(VIT_B_16, [77], 0) / 3 / 2
+    image = step_operations(VIT_B_16, [], 1) / 3 / 2
+    text = step_operations(VIT_B_16, [77], 0) / 3 / 2
     assert image == pytest.approx(17.5e9, rel=0.02)
     assert text == pytest.approx(2.97e9, rel=0.02)
 

@@ -26,15 +26,16 @@ from typing import Any
 import torch
 
 from glit.backends.tokenizer import TextTokenizer
+from glit.bench.gpu.training import step_operations
 from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
+from glit.bench.random_dataset import DatasetShape
 from glit.train.batch import Batch, PixelPlace, collate
 from glit.train.config import TrainConfig
 from glit.train.loop import parameter_groups
 from glit.train.sample import PlannedSample
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
-from tests.factories.random_dataset import DatasetShape
 from tools.measure.published_step import padded_batch, published_loss
 from tools.measure.train_loader import flat_part, loader_part
 from tools.measure.train_setup import (
@@ -144,19 +145,6 @@ def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         "share_of_matrix_rate": floor / seconds,
         "floor_seconds_per_step": floor,
     }
-
-
-def step_operations(shape: ClipShape, text_lengths: list[int], num_images: int) -> float:
-    """Multiply-adds times two of a forward and backward pass, padding not counted."""
-    patches = (shape.image_size // shape.patch_size) ** 2
-    vision = _tower(shape.vision_width, shape.vision_layers, [patches + 1])
-    vision += 2 * patches * 3 * shape.patch_size**2 * shape.vision_width
-    text = _tower(shape.text_width, shape.text_layers, text_lengths)
-    return 3 * (num_images * vision + text)
-
-
-def _tower(width: int, layers: int, lengths: list[int]) -> float:
-    return sum(layers * (24 * width**2 * n + 4 * width * n**2) for n in lengths)
 
 
 def _matrix_rate(device: torch.device) -> float:

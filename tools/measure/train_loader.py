@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from glit.bench.random_clip import TINY
+from glit.bench.random_dataset import DatasetShape
 from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader
 from glit.train.sample import PlannedSample
 from glit.train.setup import Ingredients, prepare
-from tests.factories.random_dataset import DatasetShape
 from tools.measure.train_setup import (
     Timing,
     clip_folder,

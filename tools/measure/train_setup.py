@@ -13,10 +13,10 @@ import psutil
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
+from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 from glit.images import decode, encode_smaller
 from glit.train.loader import BatchLoader
 from glit.train.sample import PlannedSample, plan_sample
-from tests.factories.random_dataset import WORDS, DatasetShape, write_random_dataset
 
 CLIP_VOCABULARY = 49_408
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from PIL import Image
@@ -22,7 +22,15 @@ from glit.pretrained import load_whole
 class TransformersCaptioner:
     """Batches only inputs of equal shape: padding would change captions."""
 
-    def __init__(self, config: CaptionerConfig, model: Resolved, prompt: str) -> None:
+    def __init__(
+        self,
+        config: CaptionerConfig,
+        model: Resolved,
+        prompt: str,
+        *,
+        weights: Callable[..., Any] | None = None,
+    ) -> None:
+        """Load the model; ``weights(kind, path, dtype=, device=)`` may make it in another way."""
         config = TRANSFORMERS.settled(config)
         require("models", needed_for="caption.backend = 'transformers'")
         import torch
@@ -36,8 +44,11 @@ class TransformersCaptioner:
             self._processor: Any = AutoProcessor.from_pretrained(
                 str(model.path), local_files_only=True
             )
-            loaded = load_whole(
-                AutoModelForImageTextToText, model.path, local_files_only=True, dtype=self._dtype
+            kind = AutoModelForImageTextToText
+            loaded = (
+                weights(kind, model.path, dtype=self._dtype, device=self._device)
+                if weights
+                else load_whole(kind, model.path, local_files_only=True, dtype=self._dtype)
             )
         except (OSError, ValueError, KeyError) as error:
             raise WeightsError(

@@ -34,7 +34,10 @@ class VllmCaptioner:
     duplicates.
     """
 
-    def __init__(self, config: CaptionerConfig, model: Resolved, prompt: str) -> None:
+    def __init__(
+        self, config: CaptionerConfig, model: Resolved, prompt: str, **engine: Any
+    ) -> None:
+        """Start the engine; ``engine`` are further arguments of its own."""
         config = VLLM.settled(config)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
@@ -45,7 +48,7 @@ class VllmCaptioner:
         self._config = config
         self._prompt = prompt
         try:
-            self._engine = LLM(**_engine_arguments(config, model))
+            self._engine = LLM(**_engine_arguments(config, model) | engine)
         except (RuntimeError, ValueError, OSError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise RunError(f"vLLM cannot start with model {model.name!r}: {first}") from error

@@ -110,33 +110,36 @@ def make_random(
     return Models(
         recipes=recipes,
         proposers={
-            "lism": _made(_random_sam(sizes, folder / "sam", first, device)),
-            "flism": _made(_random_yolos(sizes, folder / "yolos")),
+            "lism": made_by_glit(random_sam(sizes, folder / "sam", first, device)),
+            "flism": made_by_glit(random_yolos(sizes, folder / "yolos")),
         },
-        matcher=_made(clip),
+        matcher=made_by_glit(clip),
     )
 
 
-def _made(path: Path) -> Resolved:
+def made_by_glit(path: Path) -> Resolved:
+    """A folder of random weights, as what a name resolves to."""
     return Resolved(name="random", path=path, revision="random", sha256="")
 
 
-def _random_yolos(sizes: Sizes, folder: Path) -> Path:
+def random_yolos(sizes: Sizes, folder: Path) -> Path:
+    """Write YOLOS with random weights."""
     import torch
     from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        YolosForObjectDetection(YolosConfig(**sizes.yolos)).save_pretrained(folder)
+        YolosForObjectDetection(YolosConfig(**sizes.yolos)).cpu().save_pretrained(folder)
     edges = {"shortest_edge": sizes.shortest_px, "longest_edge": sizes.longest_px}
     YolosImageProcessor(size=edges).save_pretrained(folder)
     return folder
 
 
-def _random_sam(sizes: Sizes, folder: Path, first: Pixels, device: str) -> Path:
+def random_sam(sizes: Sizes, folder: Path, first: Pixels, device: str) -> Path:
+    """Write SAM with random weights, made on a device and calibrated there on an image."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.device(pick_device(device)):
         torch.manual_seed(0)
         sam: Any = build_sam(sizes.sam)
     sam = sam.half().float().to(pick_device(device))  # the values that the file will hold

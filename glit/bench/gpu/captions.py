@@ -1,0 +1,168 @@
+"""Captions at LLaVA-NeXT's shape: through vLLM where it is installed, and by ``generate``."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glit.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.backends.protocols import CaptionerConfig
+from glit.backends.weights import Resolved, resolve
+from glit.bench.gpu import models
+from glit.bench.gpu.bench import Bench
+from glit.gpu_errors import free_memory
+from glit.resources import default_prompt
+
+_TIMES = 4
+"""Rounds of images that vLLM gets, so that its batches are full."""
+
+
+def measure(bench: Bench) -> None:
+    """See the module."""
+    folder = shape_folder(bench)
+    images = _images(bench)
+    model = as_model(folder)
+    prompt = default_prompt().read_text(encoding="utf-8")
+    config = CaptionerConfig(
+        device=bench.device, max_tokens=bench.scale.caption_tokens, max_model_len=4096
+    )
+    _by_generate(bench, config, model, prompt, images)
+    if bench.device == "cuda" and importlib.util.find_spec("vllm"):
+        free_memory()  # the engine asks for most of the GPU
+        _through_vllm(bench, config, model, prompt, images * _TIMES)
+    else:
+        bench.note("captions through vLLM: not installed, or no GPU; left out")
+
+
+def shape_folder(bench: Bench) -> Path:
+    """The configuration of the full model with the mini captioner's tokenizer; no weights."""
+    from transformers import AutoProcessor, LlavaNextConfig
+
+    mini, folder = resolve("mini-captioner").path, bench.scratch / "llava"
+    folder.mkdir()
+    for path in mini.iterdir():
+        if path.suffix in (".json", ".jinja"):
+            shutil.copy(path, folder / path.name)
+    arguments = bench.scale.captioner
+    own = json.loads((mini / "config.json").read_text(encoding="utf-8"))
+    text = {**arguments["text_config"], "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    config = LlavaNextConfig(
+        **{**arguments, "text_config": text},
+        image_token_index=own["image_token_index"],
+        architectures=own["architectures"],  # by which vLLM knows what the model is for
+    )
+    config.save_pretrained(folder)
+    processor: Any = AutoProcessor.from_pretrained(mini, local_files_only=True)
+    side = arguments["vision_config"]["image_size"]
+    processor.image_processor.size = {"shortest_edge": side}
+    processor.image_processor.crop_size = {"height": side, "width": side}
+    processor.image_processor.image_grid_pinpoints = arguments["image_grid_pinpoints"]
+    processor.patch_size = arguments["vision_config"]["patch_size"]
+    processor.save_pretrained(folder)
+    return folder
+
+
+def as_model(folder: Path) -> Resolved:
+    """A folder without weights as what a name resolves to."""
+    return Resolved(name="random", path=folder, revision="random", sha256="")
+
+
+def _images(bench: Bench) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    width, height = bench.scale.captioned_px
+    return [
+        rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        for _ in range(bench.scale.num_captions)
+    ]
+
+
+def _through_vllm(
+    bench: Bench,
+    config: CaptionerConfig,
+    model: Resolved,
+    prompt: str,
+    images: list[np.ndarray],
+) -> None:
+    from glit.backends.captioners.vllm_engine import VllmCaptioner
+
+    captioner = VllmCaptioner(config, model, prompt, load_format="dummy")
+    few = images[: min(8, len(images))]
+    captioner.caption(few, seeds=[0] * len(few), temperature=0.0)
+    started = time.perf_counter()
+    captioner.caption(images, seeds=[0] * len(images), temperature=0.0)
+    seconds = time.perf_counter() - started
+    operations, tokens = _operations(bench, model)
+    bench.report(
+        f"captions through vLLM, {tokens} prompt tokens, {bench.scale.caption_tokens} new",
+        len(images) / seconds,
+        "images/s",
+        limit=bench.limit(operations, "bfloat16"),
+        bottleneck="preparing images, then prefill",
+    )
+
+
+def _by_generate(
+    bench: Bench,
+    config: CaptionerConfig,
+    model: Resolved,
+    prompt: str,
+    images: list[np.ndarray],
+) -> None:
+    captioner = TransformersCaptioner(config, model, prompt, weights=random_weights)
+    prepared = [captioner.prepare(image) for image in images[:8]]
+    batch = captioner.joined(prepared)
+    seconds = bench.seconds(lambda: captioner.generate(batch, seed=0, temperature=0.0), repeats=1)
+    operations, tokens = _operations(bench, model)
+    precision = "bfloat16" if bench.device == "cuda" else "float32"
+    bench.report(
+        f"captions by generate, batches of {len(prepared)}, {tokens} prompt tokens",
+        len(prepared) / seconds,
+        "images/s",
+        limit=bench.limit(operations, precision),
+        bottleneck="one token at a time",
+    )
+    alone = bench.seconds(lambda: captioner.prepare(images[0]))
+    bench.report("preparing a caption's image, one core", 1 / alone, "images/s", bottleneck="core")
+
+
+def random_weights(kind: Any, path: Path, *, dtype: Any, device: Any) -> Any:
+    """A model of a folder's shape with random weights, made on the device."""
+    import torch
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(path), local_files_only=True)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with models.made_on(str(device)):
+            return kind.from_config(config)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _operations(bench: Bench, model: Resolved) -> tuple[float, int]:
+    """Operations of one image's prefill and of its new tokens, and the tokens of its prompt."""
+    from PIL import Image
+    from transformers import AutoProcessor
+
+    processor: Any = AutoProcessor.from_pretrained(str(model.path), local_files_only=True)
+    width, height = bench.scale.captioned_px
+    blank = Image.new("RGB", (width, height))
+    inputs = processor(images=blank, text="<image>", return_tensors="pt")
+    tokens, tiles = inputs["input_ids"].shape[1], inputs["pixel_values"].shape[1]
+    text, vision = (bench.scale.captioner[name] for name in ("text_config", "vision_config"))
+    hidden, inner = text["hidden_size"], text["intermediate_size"]
+    share = text["num_key_value_heads"] / text["num_attention_heads"]
+    a_token = text["num_hidden_layers"] * (4 * hidden**2 * (1 + share) + 6 * hidden * inner)
+    read = tokens + bench.scale.caption_tokens
+    attention = text["num_hidden_layers"] * 2 * hidden * read**2  # causal: half of 4
+    patches = (vision["image_size"] // vision["patch_size"]) ** 2 + 1
+    wide, deep = vision["hidden_size"], vision["num_hidden_layers"]
+    seen = tiles * deep * (24 * wide**2 * patches + 4 * wide * patches**2)
+    return float(a_token * read + attention + seen), int(tokens)

@@ -1,0 +1,82 @@
+"""Matrix rates by precision and copy rates: what everything else is held against."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from glit.bench.gpu.bench import Bench
+
+SHEETS = {
+    "H200": {"16 bits": 989e12, "tf32": 494e12, "float32": 67e12, "hbm": 4.8e12},
+    "H100": {"16 bits": 989e12, "tf32": 494e12, "float32": 67e12, "hbm": 3.35e12},
+    "A100": {"16 bits": 312e12, "tf32": 156e12, "float32": 19.5e12, "hbm": 2e12},
+    "L40S": {"16 bits": 362e12, "tf32": 183e12, "float32": 91e12, "hbm": 0.86e12},
+}  # fmt: skip
+"""NVIDIA's data sheets, SXM where there are several, without sparsity: operations and bytes a
+second."""
+
+
+def measure(bench: Bench) -> None:
+    """Rates of large products, then of copies."""
+    import torch
+
+    name = torch.cuda.get_device_name() if bench.device == "cuda" else "cpu"
+    sheet = next((sheet for key, sheet in SHEETS.items() if key in name), {})
+    if bench.device == "cuda" and not sheet:
+        bench.note(f"no data sheet of {name} is known here: its matrix rates have no limit")
+    rates: dict[str, float] = {}
+    side = bench.scale.matrix_side
+    for precision in ("float32", "tf32", "bfloat16", "float16"):
+        kind = getattr(torch, precision, torch.float32)
+        a = torch.randn(side, side, device=bench.device).to(kind)
+        with products_in("tf32" if precision == "tf32" else "ieee"):
+            seconds = bench.seconds(lambda a=a: a @ a)
+        rates[precision] = 2 * side**3 / seconds
+        bench.detail("rates", rates)
+        kept = "16 bits" if "16" in precision else precision
+        bench.report(
+            f"matrix product {side}, {precision}",
+            rates[precision] / 1e12,
+            "TFLOP/s",
+            limit=sheet[kept] / 1e12 if kept in sheet else None,
+            bottleneck="arithmetic",
+        )
+    _copies(bench, sheet)
+
+
+@contextlib.contextmanager
+def products_in(precision: str) -> Iterator[None]:
+    """Float32 products on a GPU in ``ieee`` or ``tf32``."""
+    import torch
+
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = precision
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+
+def _copies(bench: Bench, sheet: dict[str, float]) -> None:
+    import torch
+
+    size = bench.scale.copy_bytes
+    there = torch.empty(size, dtype=torch.uint8, device=bench.device)
+    pageable = torch.empty(size, dtype=torch.uint8)
+    pinned = torch.empty(size, dtype=torch.uint8, pin_memory=bench.device == "cuda")
+    other = torch.empty_like(there)
+    hbm = sheet["hbm"] / 1e9 if "hbm" in sheet else None
+    for what, work, factor, limit in (
+        (
+            "copy to the device, page-locked",
+            lambda: there.copy_(pinned, non_blocking=True),
+            1,
+            None,
+        ),
+        ("copy to the device, pageable", lambda: there.copy_(pageable), 1, None),
+        ("copy from the device, page-locked", lambda: pinned.copy_(there), 1, None),
+        ("copy on the device, read and written", lambda: other.copy_(there), 2, hbm),
+    ):
+        rate = factor * size / bench.seconds(work) / 1e9
+        bench.report(what, rate, "GB/s", limit=limit, bottleneck="memory" if limit else "bus")

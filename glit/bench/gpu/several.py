@@ -1,0 +1,104 @@
+"""Several processes: an exchange between the GPUs, and a build by Ray's actors on them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from glit.bench.gpu.bench import Bench
+from glit.build.run import BuildRequest, build
+from glit.executors import open_executor
+from glit.progress import StageProgress
+from glit.recipe import load_recipe
+from glit.scenes import write_scenes
+
+
+def measure(bench: Bench) -> None:
+    """See the module."""
+    _exchange(bench)
+    _build(bench)
+
+
+def _exchange(bench: Bench) -> None:
+    """All-reduce over every GPU of the machine; over two processes without one."""
+    import torch
+    import torch.multiprocessing
+
+    ranks = torch.cuda.device_count() if bench.device == "cuda" else 2
+    result = bench.scratch / "all-reduce"
+    torch.multiprocessing.start_processes(
+        one_rank,
+        args=(ranks, _free_port(), bench.device, bench.scale.copy_bytes, str(result)),
+        nprocs=ranks,
+        start_method="spawn",
+    )
+    seconds = float(result.read_text())
+    backend = "NCCL" if bench.device == "cuda" else "gloo"
+    moved = 2 * (ranks - 1) / ranks if ranks > 1 else 1  # a ring's share of the data
+    bench.report(
+        f"{backend} all-reduce, {ranks} ranks, {bench.scale.copy_bytes >> 20} MiB",
+        moved * bench.scale.copy_bytes / seconds / 1e9,
+        "GB/s",
+        bottleneck="link" if ranks > 1 else "memory, one GPU",
+    )
+
+
+def one_rank(rank: int, ranks: int, port: int, device: str, num_bytes: int, result: str) -> None:
+    """A process of the group; the first writes the seconds of an all-reduce."""
+    import torch
+    import torch.distributed as dist
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    backend = "nccl" if device == "cuda" else "gloo"
+    dist.init_process_group(backend, rank=rank, world_size=ranks)
+    data = torch.ones(num_bytes // 4, device=device)
+    times = []
+    for _ in range(4):
+        dist.barrier()
+        started = time.perf_counter()
+        dist.all_reduce(data)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    if rank == 0:
+        Path(result).write_text(str(min(times)))
+    dist.destroy_process_group()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def _build(bench: Bench) -> None:
+    """The mini recipe over scenes, by Ray on a GPU and in this process elsewhere."""
+    ray = bench.device == "cuda" and importlib.util.find_spec("ray") is not None
+    number = 8 * bench.scale.num_compared
+    write_scenes(bench.scratch / "scenes", num=number, seed=1, size=128)
+    settings = [f"{table}.device={bench.device}" for table in ("caption", "propose", "score")]
+    request = BuildRequest(
+        images=str(bench.scratch / "scenes" / "images"),
+        output=str(bench.scratch / "dataset"),
+        recipe=load_recipe("mini", overrides=settings),
+    )
+    console = Console(quiet=True)
+    started = time.perf_counter()
+    with open_executor("ray" if ray else "local") as executor, StageProgress(console) as progress:
+        manifest = build(request, executor, progress)
+    seconds = time.perf_counter() - started
+    shipped = manifest["counts"]["shipped"]
+    where = "Ray" if ray else "one process"
+    bench.report(
+        f"glit build with the mini models, {where}, start included",
+        shipped / seconds,
+        "images/s",
+        bottleneck="starting workers",
+    )

@@ -1,0 +1,122 @@
+"""Training: a fast-goal step of CLIP ViT-B/16 at batch 256, from memory and from shards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from glit.bench.gpu import models
+from glit.bench.gpu.bench import Bench
+from glit.bench.gpu.samples import NUM_BATCHES, first_batch, prepared
+from glit.bench.random_clip import ClipShape
+from glit.bench.random_dataset import WORDS
+from glit.cores import usable_cores
+from glit.train.batch import Batch
+from glit.train.config import TrainConfig
+from glit.train.loop import parameter_groups
+from glit.train.setup import Ingredients, mixed_precision
+from glit.train.step import run_step
+
+
+def measure(bench: Bench) -> None:
+    """See the module."""
+    import torch
+
+    size = bench.scale.batch_size
+    clip = models.clip(bench, [" ".join(WORDS)] * 3)
+    made = prepared(bench, str(clip.path), batch_size=size)
+    precision = mixed_precision("auto", bench.device)
+    step = _step(bench, made, precision)
+    batch = first_batch(made).to(torch.device(bench.device))
+    operations = step_operations(
+        bench.scale.clip, batch.texts.length_T.tolist(), len(batch.pixels_V3SS)
+    )
+    kind = {"no": "float32", "bf16": "bfloat16", "fp16": "float16"}[precision]
+    limit = bench.limit(operations, kind)
+
+    def report(what: str, seconds: float, bottleneck: str) -> float:
+        bench.report(
+            f"training, batch {size}, {precision}, {what}",
+            size / seconds,
+            "samples/s",
+            limit=size * limit if limit else None,
+            bottleneck=bottleneck,
+        )
+        return seconds
+
+    eager = report("eager, from memory", bench.seconds(lambda: step(batch)), "kernels' own speed")
+    alone = _loader_alone(bench, made)
+    bench.report(
+        f"loader alone, {usable_cores()} cores", size / alone, "samples/s", bottleneck="decoding"
+    )
+    slower = "loader" if alone > eager else "the step"
+    report("eager, from shards", _from_shards(bench, made, step), slower)
+    if bench.device == "cuda":
+        peak, whole = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
+        bench.report(
+            "memory of such a step that is free", 1 - peak / whole, "of 1", bottleneck="activations"
+        )
+    bench.kernels("an eager training step", lambda: step(batch))
+    compiled = made.model.encoder.clip
+    backend = "inductor" if bench.device == "cuda" else "eager"
+    compiled.vision_model.compile(backend=backend)
+    compiled.text_model.encoder.compile(dynamic=True, backend=backend)
+    report("compiled, from memory", bench.seconds(lambda: step(batch)), "kernels' own speed")
+
+
+def _step(bench: Bench, made: Ingredients, precision: Any) -> Callable[[Batch], None]:
+    """A whole optimiser step on a batch that is on the device."""
+    import torch
+    from accelerate import Accelerator
+
+    cuda = bench.device == "cuda"
+    accelerator = Accelerator(mixed_precision=precision, cpu=not cuda)
+    groups = parameter_groups(made.model, made.objective, TrainConfig())
+    optimizer = torch.optim.AdamW(groups, lr=1e-6, fused=cuda)
+    model, optimizer = accelerator.prepare(made.model, optimizer)
+    model.train()
+
+    def step(batch: Batch) -> None:
+        run_step([batch], model=model, objective=made.objective, accelerator=accelerator)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def _loader_alone(bench: Bench, made: Ingredients) -> float:
+    """Seconds a batch without any model."""
+
+    def epoch() -> None:
+        for _ in made.loader.epoch(0):
+            pass
+
+    return bench.seconds(epoch, repeats=1) / NUM_BATCHES
+
+
+def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], None]) -> float:
+    """Seconds a step over some epochs of the loader."""
+    import torch
+
+    device = torch.device(bench.device)
+    epochs = -(-bench.scale.num_steps // NUM_BATCHES)
+    started = time.perf_counter()
+    for epoch in range(epochs):
+        for parts in made.loader.epoch(epoch):
+            step(parts[0].to(device))
+    bench.finish()
+    return (time.perf_counter() - started) / (epochs * NUM_BATCHES)
+
+
+def step_operations(shape: ClipShape, text_lengths: list[int], num_images: int) -> float:
+    """Multiply-adds times two of a forward and backward pass, padding not counted."""
+    patches = (shape.image_size // shape.patch_size) ** 2
+    vision = _tower(shape.vision_width, shape.vision_layers, [patches + 1])
+    vision += 2 * patches * 3 * shape.patch_size**2 * shape.vision_width
+    text = _tower(shape.text_width, shape.text_layers, text_lengths)
+    return 3 * (num_images * vision + text)
+
+
+def _tower(width: int, layers: int, lengths: list[int]) -> float:
+    return sum(layers * (24 * width**2 * n + 4 * width * n**2) for n in lengths)
