@@ -69,7 +69,9 @@ def _step(bench: Bench, made: Ingredients, precision: Any) -> Callable[[Batch], 
     """A whole optimiser step on a batch that is on the device."""
     import torch
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
+    AcceleratorState._reset_state()  # or what ran before in this process decides the precision
     cuda = bench.device == "cuda"
     accelerator = Accelerator(mixed_precision=precision, cpu=not cuda)
     groups = parameter_groups(made.model, made.objective, TrainConfig())
