@@ -37,6 +37,7 @@ def main() -> None:
         _run(sys.executable, "-m", "glit", "build", here / "scenes" / "images",
              "-o", here / "dataset", "-r", "mini", "--executor", "local",
              "--captions", here / "scenes" / "captions.jsonl", cwd=ROOT)  # fmt: skip
+        _run(glit, "export", here / "dataset", "--to", "goal", "-o", here / "goal", cwd=here)
         working, refused = _use(python, here)
         print(
             f"{wheel.name}: builds and installs without extras; {working} command lines work, "

@@ -23,12 +23,16 @@ from glit.stages import FLOW
 from glit.train.objectives import OBJECTIVES
 
 SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
+ANNOTATIONS = "{annotations}"
 """Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
-line may spoil, a path where nothing is yet. ``--locked`` wants the lock of the recipe mini in the
-current folder."""
+line may spoil, a path where nothing is yet, what the dataset exports as goal. ``--locked`` wants
+the lock of the recipe mini in the current folder."""
 
 ENDLESS = {"--serve"}
 """Options with which a command does not end by itself; they have tests of their own."""
+
+BY_HAND = {"pairs label", "pairs calibrate"}
+"""Commands that want a person's answers, or what a person answered; of them only the help."""
 
 
 def command_lines() -> Iterator[list[str]]:
@@ -42,6 +46,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
     if hasattr(command, "commands"):
         for name, inner in command.commands.items():
             yield from _below(inner, [*words, name])
+        return
+    if " ".join(words) in BY_HAND:
         return
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
@@ -73,6 +79,9 @@ def _companions(words: list[str], value: str) -> list[str]:
 def _values(words: list[str], parameter: Any) -> list[str]:
     if choices := _literal(parameter.type_descriptor.annotation):
         return list(map(str, choices))
+    if words == ["import"] and parameter.name in ("form", "images", "output", "split"):
+        places = {"form": "goal-train", "images": SCENES, "output": f"{NEW}.jsonl", "split": "all"}
+        return [places[parameter.name]]
     if words == ["query"] and parameter.name == "output":
         return [f"{NEW}.parquet"]
     if words[:1] == ["build"] and parameter.name == "images":
@@ -84,6 +93,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
     if words[:1] == ["pair"] and parameter.name in ("overrides", "recipe"):
         return ["pair.rule=centred"] if parameter.name == "overrides" else ["lism"]
     known: dict[str, list[str]] = {
+        "annotations": [ANNOTATIONS],
         "captions": [CAPTIONS],
         "compare": ["mini-matcher"],
         "dataset": [DATASET],
@@ -152,5 +162,6 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         CAPTIONS: folder / "scenes" / "captions.jsonl",
         DATASET: folder / "datasets" / str(number),
         NEW: folder / "new" / str(number),
+        ANNOTATIONS: folder / "goal" / "goal.json",
     }
     return [str(places.get(word, word)).replace(NEW, str(places[NEW])) for word in line]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ from rich.console import Console
 from glit.cli.options import JsonOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
-from glit.storage import local_folder
+from glit.importers import IMPORTERS
+from glit.storage import local_file, local_folder
 
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
@@ -146,3 +148,28 @@ def _report(manifest: dict[str, Any], dataset: Path, console: Console, *, as_jso
     )
     for key, number in counts["drops"].items():
         console.print(f"  {number:>6} {key}")
+
+
+def import_command(
+    annotations: Annotated[Path, typer.Argument(help="The file or folder, as published.")],
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(IMPORTERS)}.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="A .jsonl file for --captions.")],
+    images: Annotated[
+        Path | None, typer.Option("--images", help="The folder with the images.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Parts joined by +; without it, all.")
+    ] = None,
+) -> None:
+    """Published captions as a file for glit build --captions; missing images are listed."""
+    from glit.importers import import_captions
+
+    path = local_file(output)
+    found = import_captions(form, annotations, path, images=images, split=split)
+    print(f"{found.captions} captions: {path}")
+    if found.without:
+        print(f"{found.without} images have no caption")
+    for name in found.missing:
+        print(f"missing: {name}", file=sys.stderr)
+    if found.missing:
+        print(f"{len(found.missing)} images are missing; they are listed above", file=sys.stderr)

@@ -20,6 +20,8 @@ def walk(command, words=()):
 def test_every_option_of_every_command_is_used():
     lines = [tuple(line) for line in command_lines()]
     for words, command in walk(typer.main.get_command(module.app)):
+        if " ".join(words) in module.BY_HAND:
+            continue
         own = [line for line in lines if line[: len(words)] == words]
         used = {word for line in own for word in line}
         options = [p for p in command.params if p.param_type_name == "option"]

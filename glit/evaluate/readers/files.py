@@ -12,6 +12,9 @@ from glit.errors import InputError
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
+ALL = "all"
+"""As ``--split``: every part."""
+
 CHUNK = 1 << 20
 """Characters of a JSON array read at once."""
 
@@ -54,11 +57,13 @@ def annotated(
 
 
 def chosen_parts(split: str | None, known: Iterable[str], *, default: str = "test") -> set[str]:
-    """The parts that ``split`` names, several joined by ``+``.
+    """The parts that ``split`` names, several joined by ``+``; ``all`` for every one.
 
     Raises InputError for a part that is not known: it would be left out of the gallery unseen.
     """
     known = list(known)
+    if split == ALL:
+        return set(known)
     parts = (split or default).split("+")
     for part in parts:
         if part not in known:
@@ -67,8 +72,8 @@ def chosen_parts(split: str | None, known: Iterable[str], *, default: str = "tes
 
 
 def no_parts(split: str | None) -> None:
-    """Refuse ``--split`` for annotations that have no parts."""
-    if split is not None:
+    """Refuse ``--split`` for annotations that have no parts; ``all`` is what they are."""
+    if split not in (None, ALL):
         raise InputError(f"--split {split!r}: these annotations have no parts; leave --split out")
 
 

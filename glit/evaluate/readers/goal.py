@@ -30,7 +30,7 @@ def goal(annotations: Path, images: Path | None, split: str | None) -> Iterator[
             raise ValueError(f"{entry['filename']} is a segment: read joint sets as goal-joint")
         captions.setdefault(entry["filename"], []).append(entry["caption"])
     for name, texts in captions.items():
-        yield annotated(_place(name, images), texts)
+        yield annotated(published_place(name, images), texts)
 
 
 def goal_joint(
@@ -60,7 +60,7 @@ def goal_joint(
     if not segments:
         raise ValueError("no segments: read lists of whole images as goal")
     for name, entry in wholes.items():
-        whole = _place(entry["filename"], images)
+        whole = published_place(entry["filename"], images)
         yield annotated(
             whole,
             [entry["caption"]],
@@ -84,11 +84,11 @@ def _stem(name: str) -> str:
 
 def _segment(entry: dict[str, Any], images: Path | None, whole: Path) -> Path:
     # the folder belongs to the name: every folder has its own original_image.jpg
-    path = _place(entry["filename"], images, least=2)
+    path = published_place(entry["filename"], images, least=2)
     return whole if path.name == "original_image.jpg" and not path.is_file() else path
 
 
-def _place(published: str, images: Path | None, *, least: int = 1) -> Path:
+def published_place(published: str, images: Path | None, *, least: int = 1) -> Path:
     """The longest tail of a published path, of ``least`` names or more, below the image folder."""
     if images is None:
         return Path(published)
