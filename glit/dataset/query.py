@@ -31,7 +31,8 @@ VIEWS: dict[str, str] = {
               FROM samples)""",
     "pairs": """
         SELECT sample_id, source_path, rank, p.sentence, p.region, p.similarity, p.global_wins,
-               {probability} AS probability, sentences[p.sentence + 1].text AS text,
+               {probability} AS probability, {support} AS support,
+               sentences[p.sentence + 1].text AS text,
                regions[p.region + 1].x0 AS x0, regions[p.region + 1].y0 AS y0,
                regions[p.region + 1].x1 AS x1, regions[p.region + 1].y1 AS y1,
                regions[p.region + 1].score AS score, regions[p.region + 1].label AS label,
@@ -74,6 +75,7 @@ def connect(dataset: Dataset) -> duckdb.DuckDBPyConnection:
         "duplicates": _texts([duplicates]),
         "image_similarity": "image_similarity" if new else "NULL::FLOAT[]",
         "probability": "p.probability" if new else "NULL::FLOAT",
+        "support": "p.support" if new else "NULL::FLOAT",
     }
     for name, sql in VIEWS.items():
         connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")

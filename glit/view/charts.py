@@ -51,6 +51,11 @@ CHARTS = (
         note="that the sentence tells of the region, by the rule's calibration",
     ),
     Chart(
+        name="support", title="Support of the sentences", thing="sentences", step=0.01,
+        sql="SELECT support AS value FROM pairs WHERE support IS NOT NULL", percent=True,
+        note="that the sentence is true of the image, by the rule's calibration",
+    ),
+    Chart(
         name="area", title="Area of the regions in pairs", thing="pairs", step=0.01,
         sql="""SELECT (p.x1 - p.x0) * (p.y1 - p.y0) / (s.width::DOUBLE * s.height) AS value
                FROM pairs p JOIN samples s USING (sample_id) WHERE NOT p.global_wins""",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,7 +123,8 @@ def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dic
             {
                 "text": s.text, "characters": [s.char_start, s.char_end],
                 "tokens": [s.token_start, s.token_end], "in_window": s.in_window,
-                "truncated": s.truncated, **_choice(row, index, pair_of.get(index)),
+                "truncated": s.truncated, "mean_logprob": s.mean_logprob,
+                "min_logprob": s.min_logprob, **_choice(row, index, pair_of.get(index)),
             }
             for index, s in enumerate(row.sentences)
         ],
@@ -145,6 +147,7 @@ def _choice(row: Row, sentence: int, pair: Pair | None) -> dict[str, Any]:
         "best_region": None if pair is None else pair.region,
         "similarity": None if pair is None else pair.similarity,
         "probability": None if pair is None else pair.probability,
+        "support": None if pair is None else pair.support,
         "image_similarity": whole,
         "rank_by_cosine": None if pair is None else int((cosines > cosines[pair.region]).sum()) + 1,
         "next_best": [{"region": r, "similarity": float(cosines[r])} for r in others],
@@ -162,6 +165,7 @@ def _about(dataset: Dataset) -> dict[str, Any]:
         "rule": told["rule"],
         "rule_options": manifest["recipe"].get("pair", {}),
         "min_probability": pairing.min_probability,
+        "min_support": pairing.min_support,
         "steps": told["steps"],
         "models": manifest["models"],
         "fingerprints": manifest["fingerprints"],
@@ -213,6 +217,9 @@ def _sentence_lines(number: int, sentence: dict[str, Any], found: dict[str, Any]
     if sentence["truncated"]:
         notes.append("cut when it was compared: longer than 77 tokens by itself")
     yield f"\n  {number + 1}  {sentence['text']}"
+    if sentence["min_logprob"] is not None:
+        least = math.exp(sentence["min_logprob"])
+        notes.append(f"the captioner gave its least sure token {least:.0%}")
     yield f"     {', '.join(notes)}"
     yield f"     {why(sentence, found)}"
 
@@ -225,11 +232,15 @@ def why(sentence: dict[str, Any], found: dict[str, Any]) -> str:
     likely = sentence["probability"]
     numbers = f"cosine {sentence['similarity']:.3f}"
     numbers += f", probability {likely:.2f}" if likely is not None else ""
+    true = sentence["support"]
+    numbers += f", support {true:.2f}" if true is not None else ""
     whole = sentence["image_similarity"]
     named = f"region {best + 1} ({_name(found['regions'][best])})"
     if sentence["region"] is None:
         if likely is not None and likely < found["min_probability"]:
             because = f"less probable than pair.min_probability, {found['min_probability']:g}"
+        elif true is not None and true < found["min_support"]:
+            because = f"less support than pair.min_support, {found['min_support']:g}"
         else:
             because = "the whole image matches it at least as well"
             because += f": {whole:.3f}" if whole is not None else ""

@@ -91,6 +91,7 @@ def _pair(pair: Pair, place: dict[int, int]) -> dict[str, Any]:
         "r": place[pair.region],
         "sim": _number(pair.similarity),
         "p": None if pair.probability is None else _number(pair.probability),
+        "t": None if pair.support is None else _number(pair.support),
         "none": pair.global_wins,
     }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import glit
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
@@ -78,3 +79,13 @@ def test_the_command(hostile, tmp_path, run_glit):
     assert "<script>window.hacked" not in page.read_text()
     done = run_glit("explain", hostile, "nothing.png")
     assert done.code == 2 and done.errors.count("\n") == 1
+
+
+def test_support_is_told_and_what_it_takes_away(hostile, tmp_path):
+    strict = glit.pair(hostile, tmp_path / "strict", settings=["pair.min_support=0.999"])
+    row = next(iter(strict.rows(images=False)))
+    found = explain(strict, row.source_path)
+    text = as_text(found)
+    assert ", support " in text and "less support than pair.min_support, 0.999" in text
+    supports = {pair.sentence: pair.support for pair in row.pairs}
+    assert [s["support"] for s in found["sentences"]] == [supports[n] for n in range(len(supports))]

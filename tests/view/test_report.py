@@ -34,7 +34,15 @@ def test_numbers_are_those_of_the_dataset(data, hostile):
         "without": one("SELECT count(*) FROM pairs WHERE global_wins"),
     }
     charts = {chart["name"]: chart for chart in data["charts"]}
-    assert set(charts) == {"words", "sentences", "regions", "similarity", "probability", "area"}
+    assert set(charts) == {
+        "words",
+        "sentences",
+        "regions",
+        "similarity",
+        "probability",
+        "support",
+        "area",
+    }
     assert charts["words"]["total"] == 7
     assert charts["similarity"]["total"] == data["totals"]["pairs"] == charts["area"]["total"]
     assert charts["probability"]["total"] == one("SELECT count(probability) FROM pairs")

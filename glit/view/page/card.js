@@ -150,7 +150,8 @@ function tell(sample, pairOf, sentences, region) {
   const s = sentences[0];
   const pair = pairOf.get(s);
   const whole = sample.whole ? ` Whole image: ${cosine(sample.whole[s])}.` : '';
-  const outside = sample.flags[s].in_window ? '' : ' It leaves the text window.';
+  const outside = (sample.flags[s].in_window ? '' : ' It leaves the text window.')
+    + (pair && pair.t !== null ? ` True of the image: ${odds(pair.t)}.` : '');
   if (region === null) {
     if (!pair) return `Sentence ${s + 1} has no region.${outside}`;
     const likely = pair.p === null ? '' : `, ${odds(pair.p)} probable`;
