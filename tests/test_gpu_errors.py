@@ -147,7 +147,7 @@ class Failing:
     def __init__(self, error):
         self.error = error
 
-    def open(self):
+    def open(self, threads):
         return self
 
     def run(self, unit, excluded):

@@ -57,6 +57,9 @@ class Backend:
     weights is added to it."""
     tells_logprobs: bool = False
     """Captioners: whether they say how probable each token was."""
+    gpu_bytes: int = 0
+    """Memory on a GPU beside its weights, for batches at their defaults and CUDA itself: workers
+    share a GPU if it has room for several. 0 where one worker wants the whole GPU."""
     keeps_process: bool = True
     """Whether its process can be used for other stages afterwards; False for engines that do not
     free their memory or threads."""

@@ -52,10 +52,11 @@ class LedgerTask:
     work: Work
     name: str = "ledger"
     uses_gpu: bool = False
+    gpu_bytes: int = 0
     keeps_process: bool = True
     memory_bytes: int = PLAIN_BYTES
 
-    def open(self) -> LedgerWorker:
+    def open(self, threads: int) -> LedgerWorker:
         return LedgerWorker(self.work)
 
 

@@ -28,10 +28,11 @@ class PackTask:
     tokenizer: dict[str, Any]
     name: str = "pack"
     uses_gpu: bool = False
+    gpu_bytes: int = 0
     keeps_process: bool = True
     memory_bytes: int = 600_000_000
 
-    def open(self) -> PackWorker:
+    def open(self, threads: int) -> PackWorker:
         return PackWorker(self)
 
 

@@ -62,21 +62,25 @@ class RetryTask:
         """Whether a row with this drop is done again."""
         return self.selected and drop is not None and self.reason in (None, drop["reason"])
 
-    def open(self) -> RetryWorker:
+    @property
+    def gpu_bytes(self) -> int:
+        return self._stage.gpu_bytes
+
+    def open(self, threads: int) -> RetryWorker:
         """Load the stage's model."""
-        return RetryWorker(self)
+        return RetryWorker(self, threads)
 
 
 class RetryWorker:
     """See :class:`glit.executors.protocols.Worker`."""
 
-    def __init__(self, task: RetryTask) -> None:
+    def __init__(self, task: RetryTask, threads: int) -> None:
         self._task = task
         self._work = task.work
         self._stage: StageWorker | None = None
         if task.name in STAGES:
             opened = STAGES[task.name].open(task.work.plan)
-            self._stage = StageWorker(task.name, task.work, opened)
+            self._stage = StageWorker(task.name, task.work, opened, threads=threads)
 
     def run(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Tally:
         """Do what is wanted of a chunk; the merged table goes beside the finished one."""

@@ -46,10 +46,20 @@ class StageTask:
     def memory_bytes(self) -> int:
         if self._backend is None:
             return PLAIN_BYTES
+        return self._backend.process_bytes + 3 * self._weight_bytes
+
+    @property
+    def gpu_bytes(self) -> int:
+        if self._backend is None or not self._backend.gpu_bytes:
+            return 0
+        return self._backend.gpu_bytes + self._weight_bytes
+
+    @property
+    def _weight_bytes(self) -> int:
         plan = self.work.plan
         models = STAGES[self.name].models(plan.recipe) if self._with_model else ()
         files = [file for role in models for file in weight_files(plan.models[role].path)]
-        return self._backend.process_bytes + 3 * sum(file.stat().st_size for file in files)
+        return sum(file.stat().st_size for file in files)
 
     @property
     def _config(self) -> Any:
@@ -63,21 +73,22 @@ class StageTask:
     def _with_model(self) -> bool:
         return self._backend is not None and self._backend.needs_model
 
-    def open(self) -> StageWorker | IngestWorker:
+    def open(self, threads: int) -> StageWorker | IngestWorker:
         """Load the stage's model."""
         if self.name not in STAGES:
             return IngestWorker(self.work)
-        return StageWorker(self.name, self.work, STAGES[self.name].open(self.work.plan))
+        stage = STAGES[self.name].open(self.work.plan)
+        return StageWorker(self.name, self.work, stage, threads=threads)
 
 
 class StageWorker:
     """An opened stage; see :class:`glit.executors.protocols.Worker`."""
 
-    def __init__(self, name: str, work: Work, stage: Stage) -> None:
+    def __init__(self, name: str, work: Work, stage: Stage, *, threads: int) -> None:
         self._name = name
         self._work = work
         self._stage = stage
-        self._images = ImageSource(work.images)
+        self._images = ImageSource(work.images, threads=threads)
 
     def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Tally:
         """Process a chunk and publish its table.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from glit.backends.device import best_device
+from glit.cores import usable_cores
 from glit.errors import RunError
 from glit.executors.process import borrowed_process
 from glit.executors.protocols import Tally, Task
@@ -27,7 +28,7 @@ class LocalExecutor:
             return
         # outside: to put back what a GPU holds fails as well
         with _one_line_where_the_gpu_fails(task.name), borrowed_process():
-            worker = task.open()
+            worker = task.open(usable_cores())
             for unit in units:
                 on_done(unit, worker.run(unit, ()))
 

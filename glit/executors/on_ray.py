@@ -19,12 +19,13 @@ from typing import Any
 
 import psutil
 import ray
-from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError
 
 from glit.backends.device import best_device
 from glit.errors import GlitError, RunError
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Tally, Task, Worker
+from glit.executors.sharing import gpu_share, threads_a_worker, workers_a_gpu
 from glit.gpu_errors import ruins_process
 
 _IN_FLIGHT = 2  # units given to an actor: one runs, one waits
@@ -48,10 +49,16 @@ class _Actor:
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
-    def open(self, task: Task) -> _Failure | None:
+    def open(self, task: Task, threads: int) -> _Failure | None:
         prepare_own_process()
         self._worker = None
-        return _guarded(lambda: setattr(self, "_worker", task.open()))
+        return _guarded(lambda: setattr(self, "_worker", task.open(threads)))
+
+    def gpu_bytes(self) -> int:
+        """Memory of this actor's GPU."""
+        import torch
+
+        return torch.cuda.mem_get_info()[1]
 
     def run(self, unit: Any, excluded: tuple[int, ...]) -> Any:
         assert self._worker is not None
@@ -99,7 +106,9 @@ class RayExecutor:
     def __init__(self, *, num_workers: int | None = None) -> None:
         self._num_workers = num_workers
         self._slots: list[_Slot] = []
-        self._opened_gpu = False
+        self._gpu_share = 0.0
+        self._gpu_bytes = 0
+        self._threads = 2
         self._started_here = False
         if not ray.is_initialized():
             _start_ray()
@@ -136,30 +145,51 @@ class RayExecutor:
 
     def _pool_size(self, task: Task) -> int:
         resources = ray.cluster_resources()
-        if task.uses_gpu and resources.get("GPU", 0) >= 1:
-            return int(resources["GPU"])
         cpus = max(1, int(resources.get("CPU", 1)))
+        if task.uses_gpu and resources.get("GPU", 0) >= 1:
+            gpus = int(resources["GPU"])
+            return gpus * workers_a_gpu(task.gpu_bytes, self._memory_of_gpus(), cpus / gpus)
         if self._num_workers is not None:
             return self._num_workers
         fitting = int(psutil.virtual_memory().available * 0.8 / task.memory_bytes)
         return max(1, min(cpus, fitting)) if len(ray.nodes()) == 1 else cpus
 
+    def _memory_of_gpus(self) -> int:
+        """Memory of a GPU of the cluster; the driver's node may have none, so an actor is asked."""
+        if not self._gpu_bytes:
+            self._kill_all()  # they may hold all of them
+            actor = _RemoteActor.options(num_cpus=0, num_gpus=1).remote()
+            try:
+                found: Any = ray.get(actor.gpu_bytes.remote())
+            except RayError as error:
+                lines = str(error).strip().splitlines()
+                raise RunError(
+                    f"Ray has a GPU, but a worker cannot use it ({lines[-1] if lines else error}); "
+                    "look at the driver and at torch's CUDA version"
+                ) from error
+            ray.kill(actor)
+            self._gpu_bytes = int(found)
+        return self._gpu_bytes
+
     def _open(self, task: Task, number: int) -> None:
-        uses_gpu = task.uses_gpu and ray.cluster_resources().get("GPU", 0) >= 1
-        if uses_gpu != self._opened_gpu:
+        resources = ray.cluster_resources()
+        gpus = int(resources.get("GPU", 0)) if task.uses_gpu else 0
+        share = gpu_share(number, gpus)
+        if share != self._gpu_share:
             self._kill_all()
-        self._opened_gpu = uses_gpu
+        self._gpu_share = share
+        self._threads = threads_a_worker(resources.get("CPU", 1), number)
         for slot in self._slots[number:]:
             ray.kill(slot.actor)
         self._slots = self._slots[:number]
         while len(self._slots) < number:
             self._slots.append(_Slot(self._new_actor()))
-        opening = [slot.actor.open.remote(task) for slot in self._slots]
+        opening = [slot.actor.open.remote(task, self._threads) for slot in self._slots]
         for slot, reference in zip(self._slots, opening, strict=True):
             self._await_open(task, slot, reference)
 
     def _new_actor(self) -> Any:
-        return _RemoteActor.options(num_cpus=1, num_gpus=1 if self._opened_gpu else 0).remote()
+        return _RemoteActor.options(num_cpus=1, num_gpus=self._gpu_share).remote()
 
     def _await_open(self, task: Task, slot: _Slot, reference: Any) -> None:
         for _ in range(_START_FAILURES):
@@ -168,7 +198,7 @@ class RayExecutor:
                 return
             except _DEAD:
                 slot.actor = self._new_actor()
-                reference = slot.actor.open.remote(task)
+                reference = slot.actor.open.remote(task, self._threads)
         raise RunError(
             f"stage {task.name}: its worker dies while starting, {_START_FAILURES} times in a "
             "row; is there enough memory for the model?"
@@ -177,7 +207,7 @@ class RayExecutor:
     def _replace(self, task: Task, slot: _Slot) -> None:
         """A fresh actor in the slot."""
         slot.actor = self._new_actor()
-        self._await_open(task, slot, slot.actor.open.remote(task))
+        self._await_open(task, slot, slot.actor.open.remote(task, self._threads))
 
     def _run_all(
         self, task: Task, waiting: deque[Any], on_done: Callable[[Any, Tally], None]

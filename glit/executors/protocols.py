@@ -53,7 +53,14 @@ class Task(Protocol):
         """What a worker of this task needs, roughly."""
         ...
 
-    def open(self) -> Worker: ...
+    @property
+    def gpu_bytes(self) -> int:
+        """What a worker needs of a GPU's memory, roughly; 0 for one that wants the whole GPU."""
+        ...
+
+    def open(self, threads: int) -> Worker:
+        """Load models; the worker may decode with so many threads."""
+        ...
 
 
 class Executor(Protocol):

@@ -18,13 +18,14 @@ class ImageSource:
     Args:
         store: where the images lie.
         threads: decoders at work.
-        ahead: images decoded before they are asked for; bounds the memory.
+        ahead: images decoded before they are asked for, which bounds the memory; 0 takes 32, or
+            four for each of many threads.
     """
 
-    def __init__(self, store: Store, *, threads: int = 2, ahead: int = 32) -> None:
+    def __init__(self, store: Store, *, threads: int = 2, ahead: int = 0) -> None:
         self._store = store
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
-        self._ahead = ahead
+        self._ahead = ahead or max(32, 4 * threads)
 
     def load(self, sample: Sample) -> Pixels | Drop:
         """Pixels of a sample, or its drop if the file is missing, changed or damaged."""

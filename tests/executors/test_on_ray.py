@@ -54,9 +54,10 @@ class KillerTask:
     uses_gpu: bool = True
     keeps_process: bool = True
     memory_bytes: int = 1 << 20
+    gpu_bytes: int = 0
     seen: list = field(default_factory=list)
 
-    def open(self):
+    def open(self, threads):
         return KillerWorker(self)
 
 
@@ -163,3 +164,16 @@ def test_kill_dash_nine_of_the_driver(scenes, built, tmp_path):
     finished = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
     assert data_bytes(out) == data_bytes(built)
+
+
+@pytest.mark.parametrize(
+    ("gpu_bytes", "workers", "share"), [(8 << 30, 6, 0.3333), (40 << 30, 2, 1.0), (0, 2, 1.0)]
+)
+def test_workers_share_the_gpus_of_a_cluster(executor, monkeypatch, gpu_bytes, workers, share):
+    """Two GPUs of 80 GiB and twelve cores: three workers each where memory and cores allow it."""
+    from glit.executors import on_ray
+
+    monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 12.0})
+    monkeypatch.setattr(executor, "_gpu_bytes", 80 << 30)
+    number = executor._pool_size(KillerTask("", gpu_bytes=gpu_bytes))
+    assert (number, on_ray.gpu_share(number, 2)) == (workers, share)

@@ -51,7 +51,7 @@ class _Timed:
         self.seconds: dict[str, float] = {}
 
     def run(self, task: Task, units: Any, on_done: Callable[[Any, Tally], None]) -> None:
-        worker = task.open()
+        worker = task.open(2)
         started = time.process_time()
         for unit in units:
             on_done(unit, worker.run(unit, ()))

@@ -124,4 +124,4 @@ def _check(config: MatcherConfig, model: Resolved | None) -> None:
     refuse_other_kind(model, {"clip"}, loads="score.backend = 'clip' loads a CLIPModel")
 
 
-CLIP = Backend(make=ClipMatcher, extras=("models",), check=_check)
+CLIP = Backend(make=ClipMatcher, gpu_bytes=6 << 30, extras=("models",), check=_check)

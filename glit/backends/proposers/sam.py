@@ -133,6 +133,7 @@ SAM = Backend(
     measures_area=True,
     auto_precision={},  # bfloat16 changes one box in five by more than an IoU of 0.98 allows
     process_bytes=1_900_000_000,  # activations of 1024 x 1024 inputs, with weights of any size
+    gpu_bytes=16 << 30,
     check=_check,
     extras=("models", "sam"),
 )

@@ -87,4 +87,6 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
 
 
 # ultralytics computes in float32 on every device by default
-YOLO = Backend(make=YoloDetector, auto_precision={}, check=_check, extras=("yolo",))
+YOLO = Backend(
+    make=YoloDetector, auto_precision={}, gpu_bytes=6 << 30, check=_check, extras=("yolo",)
+)

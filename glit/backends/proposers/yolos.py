@@ -119,4 +119,4 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
     refuse_other_kind(model, {"yolos"}, loads="propose.backend = 'yolos' loads YOLOS")
 
 
-YOLOS = Backend(make=YolosDetector, extras=("models",), check=_check)
+YOLOS = Backend(make=YolosDetector, gpu_bytes=8 << 30, extras=("models",), check=_check)
