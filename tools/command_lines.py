@@ -23,10 +23,10 @@ from glit.stages import FLOW
 from glit.train.objectives import OBJECTIVES
 
 SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
-ANNOTATIONS = "{annotations}"
+ANNOTATIONS, EXPORTED = "{annotations}", "{exported}"
 """Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
-line may spoil, a path where nothing is yet, what the dataset exports as goal. ``--locked`` wants
-the lock of the recipe mini in the current folder."""
+line may spoil, a path where nothing is yet, what the dataset exports as goal and the folder of
+that. ``--locked`` wants the lock of the recipe mini in the current folder."""
 
 ENDLESS = {"--serve"}
 """Options with which a command does not end by itself; they have tests of their own."""
@@ -80,7 +80,12 @@ def _values(words: list[str], parameter: Any) -> list[str]:
     if choices := _literal(parameter.type_descriptor.annotation):
         return list(map(str, choices))
     if words == ["import"] and parameter.name in ("form", "images", "output", "split"):
-        places = {"form": "goal-train", "images": SCENES, "output": f"{NEW}.jsonl", "split": "all"}
+        places = {
+            "form": "goal-train",
+            "images": EXPORTED,
+            "output": f"{NEW}.jsonl",
+            "split": "all",
+        }
         return [places[parameter.name]]
     if words == ["query"] and parameter.name == "output":
         return [f"{NEW}.parquet"]
@@ -163,5 +168,6 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         DATASET: folder / "datasets" / str(number),
         NEW: folder / "new" / str(number),
         ANNOTATIONS: folder / "goal" / "goal.json",
+        EXPORTED: folder / "goal",
     }
     return [str(places.get(word, word)).replace(NEW, str(places[NEW])) for word in line]

@@ -22,7 +22,8 @@ def run(words: list[str]) -> tuple[int, str]:
     """Exit code and error stream of one line."""
     sys.argv = ["glit", *words]
     errors = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+    output = io.TextIOWrapper(io.BytesIO())  # as a pipe: it takes bytes too
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         try:
             main()
         except SystemExit as end:

@@ -17,6 +17,10 @@ def dataset_card(manifest: dict[str, Any]) -> str:
         for role, model in sorted(manifest["models"].items())
     )
     drops = "\n".join(f"| {key} | {number} |" for key, number in sorted(counts["drops"].items()))
+    balance = (
+        f"{counts['ingested']} found = {counts['shipped']} shipped + {counts['dropped']} dropped "
+        f"+ {counts['duplicates']} duplicates."
+    )
     features = json.dumps(_yaml_features(), ensure_ascii=False)
     return f"""---
 configs:
@@ -65,8 +69,9 @@ Token spans are those of `{manifest["tokenizer"]["name"]}` in a window of
 
 ## What became of the images
 
-{counts["ingested"]} found = {counts["shipped"]} shipped + {counts["dropped"]} dropped +
-{counts["duplicates"]} duplicates. `drops.parquet` and `duplicates.parquet` name each of them.
+{balance}
+
+`drops.parquet` and `duplicates.parquet` name each of them.
 {counts.get("without_pair", 0)} of the shipped have no local pair: every sentence lacks a region.
 
 | stage/reason | dropped |

@@ -1,8 +1,10 @@
 """``hf``: a folder that ``datasets.load_dataset`` and the Hub take as it is.
 
-    README.md                     the YAML that names splits and features
-    data/train-00000.parquet      ``image``, ``image_id``, ``width``, ``height``, ``caption``,
-                                  ``objects`` and ``pairs``
+    README.md                       the page on the Hub: YAML, figures, how it was made, limits
+    pictures/1.jpg                  for that page
+    data/train-00000.parquet        ``image``, ``image_id``, ``width``, ``height``, ``caption``,
+                                    ``objects`` and ``pairs``
+    preview/train-00000.parquet     a hundred pictures with their boxes drawn in
 
 ``objects`` follows the convention of the ``datasets`` documentation: ``bbox`` [x, y, width, height]
 in pixels and ``categories``, a ClassLabel; beside them ``score`` and ``source``. A pair is the
@@ -19,11 +21,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from glit.export.coco import NO_LABEL
+from glit.export.hf_card import hub_card
 from glit.export.parts import local_of, picture, write_tables, xywh
+from glit.export.preview import numbered, with_boxes
 from glit.schema import META_HUGGINGFACE
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
+    from glit.dataset.row import Row
 
 _BOX = pa.list_(pa.float64(), 4)
 _SCHEMA = pa.schema(
@@ -62,6 +67,34 @@ _SCHEMA = pa.schema(
 )
 
 
+_MOST_PREVIEWED = 100
+_MOST_PICTURES = 3
+_PREVIEW_SCHEMA = pa.schema(
+    [
+        ("image", _SCHEMA.field("image").type),
+        ("caption", pa.string()),
+        ("sentences", pa.list_(pa.string())),
+        ("image_id", pa.string()),
+    ],
+    metadata={
+        META_HUGGINGFACE: json.dumps(
+            {
+                "info": {
+                    "features": {
+                        "image": {"_type": "Image"},
+                        "caption": {"dtype": "string", "_type": "Value"},
+                        "sentences": {
+                            "feature": {"dtype": "string", "_type": "Value"}, "_type": "List"
+                        },
+                        "image_id": {"dtype": "string", "_type": "Value"},
+                    }
+                }
+            }
+        ).encode()
+    },
+)  # fmt: skip
+
+
 def export_hf(dataset: Dataset, folder: Path) -> None:
     """See :data:`glit.export.Exporter`."""
     names = _labels(dataset)
@@ -69,9 +102,37 @@ def export_hf(dataset: Dataset, folder: Path) -> None:
     schema = _SCHEMA.with_metadata(
         {META_HUGGINGFACE: json.dumps({"info": {"features": features}}).encode()}
     )
-    (folder / "data").mkdir()
-    write_tables(_rows(dataset, names), schema, folder / "data", "train")
-    (folder / "README.md").write_text(_card(dataset), encoding="utf-8")
+    for name in ("data", "preview", "pictures"):
+        (folder / name).mkdir()
+    written = write_tables(_rows(dataset, names), schema, folder / "data", "train")
+    chosen = _preview(dataset)
+    rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
+             "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
+    write_tables(rows, _PREVIEW_SCHEMA, folder / "preview", "train")
+    pictures = _pictures(dataset, folder / "pictures")
+    card = hub_card(
+        dataset,
+        files={path.name: path.stat().st_size for path in written},
+        pictures=[f"pictures/{name}" for name in pictures],
+        previewed=min(len(dataset), _MOST_PREVIEWED),
+    )
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _preview(dataset: Dataset) -> Iterator[Row]:
+    """Rows from all over the dataset, the same for the same dataset."""
+    num = min(len(dataset), _MOST_PREVIEWED)
+    return (dataset[number * len(dataset) // num] for number in range(num))
+
+
+def _pictures(dataset: Dataset, folder: Path) -> list[str]:
+    """Three pictures for the page: those of the preview with the most regions in pairs."""
+    most = sorted(_preview(dataset), key=lambda row: -len({p.pair.region for p in local_of(row)}))
+    names = []
+    for number, row in enumerate(most[:_MOST_PICTURES], start=1):
+        names.append(f"{number}.jpg")
+        (folder / names[-1]).write_bytes(with_boxes(row))
+    return names
 
 
 def _labels(dataset: Dataset) -> list[str]:
@@ -138,28 +199,3 @@ def _features(names: list[str]) -> dict[str, Any]:
             }
         ),
     }  # fmt: skip
-
-
-def _card(dataset: Dataset) -> str:
-    """The features are in the files, so the YAML need not repeat them."""
-    return f"""---
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: data/train-*.parquet
-task_categories:
-- object-detection
-- image-to-text
-tags:
-- region-grounding
-- glit
----
-
-# Long captions and the regions they tell of
-
-{len(dataset)} images by glit {dataset.manifest["glit_version"]}, recipe
-`{dataset.manifest["recipe"]["name"]}`. `objects.bbox` is [x, y, width, height] in pixels; a pair is
-the characters `caption[char_start:char_end]` and the number of its object. The licence of the
-images is that of their source: fill it in before you publish.
-"""

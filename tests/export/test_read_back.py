@@ -260,3 +260,37 @@ def test_memory_stays_flat(tmp_path):
 
     peak(100)
     assert peak(20_000) < 4 * peak(1_000)
+
+
+def test_the_page_and_the_preview_for_the_hub(with_lism, tmp_path):
+    from datasets import load_dataset
+    from huggingface_hub import DatasetCard
+
+    folder = tmp_path / "hf"
+    export(with_lism, to="hf", output=folder)
+    card = DatasetCard.load(folder / "README.md")
+    assert card.data.license == "unknown" and "name the licence" in card.text
+    assert [config["config_name"] for config in card.data.configs] == ["default", "preview"]
+    assert card.data.dataset_info[0]["splits"][0]["num_examples"] == 12
+    pictures = sorted(path.name for path in (folder / "pictures").iterdir())
+    assert pictures == ["1.jpg", "2.jpg", "3.jpg"]
+    assert all(f"](pictures/{name})" in card.text for name in pictures)
+    assert "Of 12 images that were found, 12 are here" in card.text
+    rows = load_dataset(
+        str(folder), "preview", split="train", cache_dir=str(tmp_path / "cache")
+    )  # fmt: skip
+    assert len(rows) == 12
+    for shown, row in zip(rows, with_lism, strict=True):
+        assert shown["image_id"] == row.sample_id
+        assert [text.split(" ", 1)[1] for text in shown["sentences"]] == [
+            s.text for s in row.sentences
+        ]
+        paired = {p.sentence for p in row.pairs if not p.global_wins}
+        assert {n for n, text in enumerate(shown["sentences"]) if text[0] != "–"} == paired
+        drawn = np.asarray(shown["image"]).astype(int)
+        plain = row.pixels().astype(int)
+        changed = np.abs(drawn - plain).max(axis=2) > 60
+        region = next((p.region for p in row.pairs if not p.global_wins), None)
+        if region is not None:
+            x0, y0, x1, y1 = (round(value) for value in row.regions[region].box.xyxy)
+            assert changed[y0:y1, x0:x1].any()

@@ -1,0 +1,64 @@
+"""Pictures with their boxes drawn in, for viewers that draw none."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageDraw, ImageFont
+
+if TYPE_CHECKING:
+    from glit.dataset.row import Row
+
+MAX_SIDE = 640
+"""Pixels of the longer side."""
+_COLOURS = ("#1d5fd1", "#b4500b", "#147a42", "#b3256e", "#6d3fc4", "#0b7285", "#c02626", "#6b6a00")
+_QUALITY = 85
+
+
+def with_boxes(row: Row) -> bytes:
+    """JPEG of at most :data:`MAX_SIDE` pixels: every region that sentences have, and their numbers.
+
+    Sentences are numbered from 1, as in :func:`numbered`.
+
+    Raises:
+        ImageError: the image is damaged.
+    """
+    image = Image.fromarray(row.pixels())
+    image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
+    scale_x, scale_y = image.width / row.width, image.height / row.height
+    draw = ImageDraw.Draw(image)
+    line = max(2, round(max(image.size) / 220))
+    font = ImageFont.load_default(size=max(11, round(max(image.size) / 40)))
+    for turn, (region, sentences) in enumerate(sorted(_sentences(row).items(), reverse=True)):
+        colour = _COLOURS[turn % len(_COLOURS)]
+        x0, y0, x1, y1 = row.regions[region].box.xyxy
+        left, top = round(x0 * scale_x), round(y0 * scale_y)
+        right = max(left, round(x1 * scale_x) - 1)
+        bottom = max(top, round(y1 * scale_y) - 1)
+        draw.rectangle((left, top, right, bottom), outline=colour, width=line)
+        text = " ".join(str(sentence + 1) for sentence in sentences)
+        edges = draw.textbbox((left + line, top), text, font=font)
+        draw.rectangle((left, top, edges[2] + line, edges[3] + line), fill=colour)
+        draw.text((left + line, top), text, fill="white", font=font)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=_QUALITY)
+    return buffer.getvalue()
+
+
+def numbered(row: Row) -> list[str]:
+    """The sentences with the numbers that the boxes carry; a dash where there is no box."""
+    paired = {sentence for sentences in _sentences(row).values() for sentence in sentences}
+    return [
+        f"{number + 1 if number in paired else '–'} {sentence.text}"
+        for number, sentence in enumerate(row.sentences)
+    ]
+
+
+def _sentences(row: Row) -> dict[int, list[int]]:
+    """For every region that is in a pair, its sentences in the caption's order."""
+    found: dict[int, list[int]] = {}
+    for pair in row.pairs:
+        if not pair.global_wins:
+            found.setdefault(pair.region, []).append(pair.sentence)
+    return {region: sorted(sentences) for region, sentences in found.items()}
