@@ -4,7 +4,8 @@
 #   make demo                scenes -> dataset -> checks -> fine-tune -> retrieval -> a page, in minutes
 #   make demo IMAGES=folder  the same on your own images
 #   make test                all tests
-#   make check               format, lint, types, docs in sync, extras, wheel, and the tests
+#   make check               format, lint, types, docs in sync, their links, extras, wheel, and the tests
+#   make site                the documentation as a site, in build/site
 #   make browser             a Chromium for the tests of pages (Debian, as root)
 #   make bench               the measurements of docs/experiments.md
 #   make mini-report         what the embedded models can do, on test scenes
@@ -48,14 +49,14 @@ browser:
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core >/dev/null; \
 	} || echo "no Chromium on this machine, and apt-get cannot install one: pages stay untested"
 
-check: lint docs-in-sync extras wheel test
+check: lint docs-in-sync site extras wheel test
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-.PHONY: docs-in-sync extras wheel
+.PHONY: docs-in-sync site extras wheel
 docs-in-sync: $(STAMP)
 	$(BIN)/python -m tools.docs --check
 
@@ -64,6 +65,10 @@ extras: $(STAMP)
 
 wheel: $(STAMP)
 	$(BIN)/python -m tools.check_wheel
+
+# in an environment of its own that is gone afterwards; a link that leads nowhere is an error
+site: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/uv tool run --quiet --from mkdocs-material==9.8.1 mkdocs build --quiet --strict
 
 docs: $(STAMP)
 	$(BIN)/python -m tools.docs
