@@ -16,6 +16,7 @@ from glit.train.features import Features
 from glit.train.objectives import OBJECTIVES
 from glit.train.objectives.fast_goal import FastGoal
 from glit.train.objectives.hard_negatives import HardNegatives
+from glit.train.objectives.long_clip import LongClip, smoothed_cross_entropy
 from glit.train.objectives.siglip import Siglip, sigmoid_loss
 
 SCALE = torch.tensor(3.0)
@@ -37,12 +38,12 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         local_text_NKD=embedding(num, slots),
         pooled_patch_NKD=embedding(num, slots),
         pooled_token_NKD=embedding(num, slots),
-        further_text_NSD=embedding(num, 0),
+        further_text_NSD=embedding(num, 1),
         valid_N=torch.ones(num, dtype=torch.bool),
         valid_local_NK=ones,
         valid_patch_NK=ones.clone(),
         valid_token_NK=ones.clone(),
-        valid_further_NS=torch.ones(num, 0, dtype=torch.bool),
+        valid_further_NS=torch.ones(num, 1, dtype=torch.bool),
         similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
         weight_NK=torch.ones(num, slots, dtype=dtype),
         numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()},
@@ -88,6 +89,8 @@ def test_the_configuration_makes_what_it_names() -> None:
     [
         (FastGoal, {"lambda_tsl": float("nan")}, "train.lambda_tsl = nan: wanted 0 or more"),
         (FastGoal, {"lambda_local": -1.0}, "train.lambda_local = -1.0"),
+        (LongClip, {"num_components": 0}, "train.num_components = 0: wanted 1 or more"),
+        (LongClip, {"label_smoothing": 1.0}, "train.label_smoothing = 1.0: wanted 0 to 1"),
         (HardNegatives, {"max_local": 1}, "train.max_local = 1: wanted 2 or more"),
         (Siglip, {"siglip_lr": 0.0}, "train.siglip_lr = 0.0: wanted a positive number"),
     ],
@@ -188,6 +191,33 @@ def test_siglip_of_two_orthogonal_pairs() -> None:
     one = torch.eye(2)
     loss = sigmoid_loss(one, one, torch.tensor(1.0), torch.tensor(0.0))
     assert loss.item() == pytest.approx((2 * math.log1p(math.exp(-1)) + 2 * math.log(2)) / 2)
+
+
+def test_smoothed_cross_entropy_of_two_orthogonal_pairs() -> None:
+    p = math.e / (math.e + 1)
+    found = smoothed_cross_entropy(torch.eye(2), torch.tensor([True, True]), 0.1)
+    assert found.item() == pytest.approx(-(0.95 * math.log(p) + 0.05 * math.log(1 - p)))
+
+
+def test_long_clip_with_every_component_is_two_smoothed_losses() -> None:
+    f = random_features(4, 0)
+    loss, metrics = objective_of("long-clip")(f, SCALE)
+    target = torch.arange(4)
+    for key, text in (("loss_long", f.text_ND), ("loss_short", f.further_text_NSD[:, 0])):
+        scores = SCALE * f.image_ND @ text.T
+        both = [F.cross_entropy(s, target, label_smoothing=0.1) for s in (scores, scores.T)]
+        assert metrics[key].item() == pytest.approx(sum(both).item() / 2, rel=1e-5)
+    assert loss.item() == pytest.approx((metrics["loss_long"] + metrics["loss_short"]).item())
+
+
+def test_long_clip_s_short_caption_meets_a_coarser_image() -> None:
+    f = random_features(6, 0)
+    _, fine = LongClip()(f, SCALE)
+    _, coarse = LongClip(num_components=2)(f, SCALE)
+    assert coarse["loss_long"].item() == fine["loss_long"].item()
+    assert coarse["loss_short"].item() != pytest.approx(fine["loss_short"].item())
+    picked = LongClip().texts("A dog. It barks.", [(0, 6), (7, 16)], None)
+    assert picked == ["A dog."]
 
 
 def test_hard_negatives_by_hand() -> None:

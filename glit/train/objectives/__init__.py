@@ -8,6 +8,7 @@ from glit.train.objectives.fast_goal import FastGoal
 from glit.train.objectives.global_local import GlobalLocal
 from glit.train.objectives.hard_negatives import HardNegatives
 from glit.train.objectives.local import Local
+from glit.train.objectives.long_clip import LongClip
 from glit.train.objectives.siglip import Siglip
 from glit.train.objectives.top_k import Top3Uniform, Top3Weighted
 
@@ -21,5 +22,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "top3-weighted": Top3Weighted,
     "hard-negatives": HardNegatives,
     "siglip": Siglip,
+    "long-clip": LongClip,
 }
 """By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""
