@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer
+from PIL import Image
 
 from glit.cli.main import app
 from glit.config import Choice
@@ -93,6 +95,18 @@ def test_the_how_tos_run(tmp_path):
     assert (tmp_path / "with-captions" / "manifest.json").is_file()
     assert not (tmp_path / "with-captions" / "work").exists()
     assert (tmp_path / "as-csv" / "pairs.csv").read_text().count("\n") > 24
+
+
+def test_the_tutorial_and_its_notebook_run(tmp_path):
+    run_page(DOCS / "tutorial.md", tmp_path)
+    assert (tmp_path / "differences.html").is_file() and (tmp_path / "run" / "best").is_dir()
+    assert (tmp_path / "for-the-hub" / "README.md").is_file()
+    cells = json.loads((DOCS / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert all(not cell["outputs"] for cell in cells if cell["cell_type"] == "code")
+    script = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    run([sys.executable, "-c", f"import matplotlib; matplotlib.use('agg')\n{script}"], tmp_path)
+    with Image.open(tmp_path / "five-pairs.png") as drawn:
+        assert drawn.width > 1000
 
 
 def test_the_librarys_page_and_the_readmes_python_run(tmp_path):
