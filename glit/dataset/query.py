@@ -68,14 +68,17 @@ def connect(dataset: Dataset) -> duckdb.DuckDBPyConnection:
     data = [dataset.full(name) for name in dataset.files]
     drops, duplicates = dataset.full("drops.parquet"), dataset.full("duplicates.parquet")
     connection.execute(f"SET allowed_paths = {_texts([*data, drops, duplicates])}")
-    new = dataset.manifest["schema_version"] > 1
+    columns = set(dataset.schema.names)
+    of_pairs = {field.name for field in dataset.schema.field("pairs").type.value_type}
     parts = {
         "data": _texts(data),
         "drops": _texts([drops]),
         "duplicates": _texts([duplicates]),
-        "image_similarity": "image_similarity" if new else "NULL::FLOAT[]",
-        "probability": "p.probability" if new else "NULL::FLOAT",
-        "support": "p.support" if new else "NULL::FLOAT",
+        "image_similarity": "image_similarity"
+        if "image_similarity" in columns
+        else "NULL::FLOAT[]",
+        "probability": "p.probability" if "probability" in of_pairs else "NULL::FLOAT",
+        "support": "p.support" if "support" in of_pairs else "NULL::FLOAT",
     }
     for name, sql in VIEWS.items():
         connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
