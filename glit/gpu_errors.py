@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from collections.abc import Iterator
+
+from glit.errors import RunError
 
 _OF_A_GPU = ("CUDA error: ", "CUDA driver error: ", "Triton Error [CUDA]: ", "HIP error: ")
 _OF_ITS_LIBRARIES = tuple(
@@ -42,6 +45,29 @@ def ruins_process(error: BaseException) -> bool:
     its input: a ``ValueError``, a shape, ``torch.OutOfMemoryError``.
     """
     return any(map(_is_fatal, _chain(error)))
+
+
+@contextlib.contextmanager
+def one_line_where_the_gpu_fails(what: str, *, go_on: str) -> Iterator[None]:
+    """An error that ends this process's use of its GPU becomes one line; others pass.
+
+    Args:
+        what: that stopped.
+        go_on: how to start it again.
+
+    Raises:
+        RunError: with the first line of the error.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not ruins_process(error):
+            raise
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise RunError(
+            f"{what}: the GPU failed and this process cannot use it any more ({lines[0]}); "
+            f"what is done is kept: {go_on}"
+        ) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

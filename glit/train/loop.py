@@ -26,6 +26,7 @@ from glit.train.checkpoint import (
 )
 from glit.train.config import TrainConfig
 from glit.train.gather import num_ranks
+from glit.train.gpu_ends import one_line_where_a_gpu_ends
 from glit.train.interrupt import Vote, interrupt_flag
 from glit.train.log import METRICS, JsonLines, flat_config
 from glit.train.model import TrainedModel
@@ -84,7 +85,8 @@ def train(
         RunError: the loss is no longer finite, or a checkpoint cannot be written; the last good
             checkpoint stays.
     """
-    with kept_random_states(), without_bars():
+    # outside: to put back what a GPU holds fails as well
+    with one_line_where_a_gpu_ends(run), kept_random_states(), without_bars():
         return _train(config, dataset, run, resume=resume, report=report)
 
 

@@ -31,7 +31,14 @@ def test_what_comes_back_is_counted(with_a_drop, tmp_path, run_glit):
     assert done.code == 0
     assert json.loads(done.output) == {
         "dataset": str(with_a_drop),
-        "counts": {"ingested": 4, "shipped": 4, "dropped": 0, "duplicates": 0, "drops": {}},
+        "counts": {
+            "ingested": 4,
+            "shipped": 4,
+            "dropped": 0,
+            "duplicates": 0,
+            "drops": {},
+            "without_pair": 0,
+        },
     }
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoProcessor, CLIPModel
 
 from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
+from glit.train import loop
 from glit.train.checkpoint import Checkpoints, model_of_run, read_position
 from glit.train.config import TrainConfig
 from glit.train.loop import total_steps, train
@@ -305,3 +306,23 @@ def test_fp16_without_a_gpu_is_refused(tiny_clip, make_dataset, tmp_path) -> Non
     with pytest.raises(UserError, match="train.precision = 'fp16': wants a GPU"):
         train(config(tiny_clip, precision="fp16"), str(make_dataset(8)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError("CUDA error: an illegal memory access\nmore"), r"GPU failed .*--resume"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), r"memory was short .*micro_batch"),
+    ],
+)
+def test_a_gpu_that_fails_ends_a_run_in_one_line(
+    tiny_clip, make_dataset, tmp_path, monkeypatch, error, message
+) -> None:
+    def fails(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(loop, "run_step", fails)
+    config = TrainConfig(model=str(tiny_clip), batch_size=8, num_workers=0, trackers=())
+    with pytest.raises(RunError, match=message) as caught:
+        train(config, str(make_dataset(8)), tmp_path / "run")
+    assert "\n" not in str(caught.value)

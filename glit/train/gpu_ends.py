@@ -1,0 +1,32 @@
+"""A run whose GPU fails, or has too little memory, ends in one line that says how to go on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from glit.errors import RunError
+from glit.gpu_errors import is_out_of_memory, one_line_where_the_gpu_fails
+
+_GO_ON = "go on from the last checkpoint with --resume, or start again if there is none yet"
+
+
+@contextlib.contextmanager
+def one_line_where_a_gpu_ends(run: Path) -> Iterator[None]:
+    """Of the errors inside, those of a GPU.
+
+    Raises:
+        RunError: the GPU failed, or memory was short.
+    """
+    try:
+        with one_line_where_the_gpu_fails(f"training {run}", go_on=_GO_ON):
+            yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError(
+            f"training {run}: memory was short ({str(error).strip().splitlines()[0]}); start a new "
+            "run with train.micro_batch_size, which gives the same gradients, or with "
+            "train.gradient_checkpointing"
+        ) from error
