@@ -9,6 +9,7 @@ import pytest
 
 from glit.bench.gpu.training import step_operations
 from glit.bench.random_clip import TINY, VIT_B_16
+from tools.measure import host
 from tools.measure import train as bench
 from tools.measure.objectives import table
 from tools.measure.train_loader import loader_part
@@ -49,3 +50,13 @@ def test_operations_of_a_step() -> None:
 def test_the_table_of_objectives() -> None:
     text = table({"a": [{"x": 0.5}, {"x": 0.7}], "b": [{"x": 0.25}]}, columns={"X": "x"})
     assert text.splitlines()[2:] == ["| a | 60.0 ± 14.1 |", "| b | 25.0 |"]
+
+
+def test_what_the_host_does_for_a_gpu() -> None:
+    costs = host.host_costs(side_px=64, num=2, batch_size=4)
+    assert {cost.stage for cost in costs} == {"build", "pack", "train"}
+    assert len(costs) == 8
+    assert all(cost.ms > 0 for cost in costs)
+    some = [host.HostCost(part=p, stage="build", ms=m) for p, m in (("a", 2.0), ("b", 3.0))]
+    assert some[0].images_a_core == 500
+    assert host.fed_rate(some, "build", 10) == 2000
