@@ -82,6 +82,8 @@ class Counts:
     """Synchronisations, by the operator and the line of glit that asked."""
 
     syncs: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    """Every operator on the GPU, by name."""
 
     @property
     def num_syncs(self) -> int:
@@ -212,6 +214,8 @@ def _call(func, args, kwargs):
         return func(*args, **kwargs)
     name = func._schema.name.split("::")[1]
     _refuse(func, name, args, kwargs, tensors)
+    for counts in _counts:
+        counts.calls[name] += 1
     if here:
         _count(name, args, kwargs, asked)
     with torch.inference_mode(False), torch.no_grad():  # or views of both kinds of tensors mix

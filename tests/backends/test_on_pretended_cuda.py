@@ -8,6 +8,7 @@ from pretend_cuda import counting, pretend_cuda
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.matchers.clip import ClipMatcher
+from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.proposers import PROPOSERS
 from glit.backends.weights import resolve
 from glit.images import decode
@@ -113,3 +114,15 @@ def test_the_captioner(pictures, precision, temperature):
     assert found == wanted
     batches = NUM_IMAGES if temperature else 1
     assert counts.num_syncs <= CAPTIONER_PER_TOKEN * num_tokens * batches + 16, counts
+
+
+def test_a_crop_is_two_launches():
+    """Resized and copied; rounding and normalising are one launch each for all crops of an image."""
+    spec = CropSpec(side=32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    image = np.zeros((60, 80, 3), dtype=np.uint8)
+    boxes = np.array([[i, i, i + 30.0, i + 20.0] for i in range(20)])
+    with pretend_cuda(), counting() as counts:
+        cut_crops(image, boxes, spec, device="cuda")
+    assert counts.calls["_upsample_bicubic2d_aa"] == counts.calls["copy_"] == 20
+    once = ("round_", "clamp_", "sub_", "mul_", "contiguous", "clone")
+    assert [counts.calls[name] for name in once] == [1, 1, 1, 1, 0, 0]

@@ -62,8 +62,11 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     with torch.inference_mode():
         for crop, box in zip(found, whole_pixel_boxes(image, boxes), strict=True):
             source = here if min(_size(box)) > MAX_SHRINKING * spec.side else whole
-            crop.copy_(_resized(source, box, spec.side)[0]).sub_(shift).mul_(scale)
-    return found
+            crop.copy_(_resized(source, box, spec.side)[0])
+        # for all crops at once: on a GPU what is small costs its launch
+        if whole.device.type != "cpu":
+            found.round_().clamp_(0, 255)
+        return found.sub_(shift).mul_(scale)
 
 
 def whole_pixel_boxes(image: Pixels, boxes: Boxes) -> list[tuple[int, int, int, int]]:
@@ -85,7 +88,8 @@ def _size(box: tuple[int, int, int, int]) -> tuple[int, int]:
 
 
 def _resized(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
-    """The resized crop's middle square, whole grey levels 0 to 255 [1, 3, side, side]."""
+    """The resized crop's middle square, grey levels [1, 3, side, side]; of floating point they are
+    not rounded yet."""
     import torch
     from torch.nn import functional
 
@@ -95,13 +99,12 @@ def _resized(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
         size = (int(side * height / width), side)
     else:
         size = (side, int(side * width / height))
-    # the uint8 kernel is fastest on channels last
-    crop = whole[:, :, top:bottom, left:right].contiguous(memory_format=torch.channels_last)
+    crop = whole[:, :, top:bottom, left:right]
+    if crop.device.type == "cpu":  # whose kernel of uint8 is fastest on channels last
+        crop = crop.contiguous(memory_format=torch.channels_last)
     resized = functional.interpolate(
         crop, size=size, mode="bicubic", antialias=True, align_corners=False
     )
-    if resized.is_floating_point():
-        resized = resized.round_().clamp_(0, 255)
     y, x = (size[0] - side) // 2, (size[1] - side) // 2
     return resized[:, :, y : y + side, x : x + side]
 
