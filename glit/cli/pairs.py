@@ -34,12 +34,13 @@ def label_command(
 ) -> None:
     """Show pairs in a browser on this machine and keep what you say of them; Ctrl-C ends it."""
     from glit.dataset.reader import Dataset
-    from glit.label.server import LabelServer, Questions
+    from glit.label.server import LabelSite, Questions
+    from glit.loopback import address_of, loopback_server
 
     questions = Questions(Dataset(dataset), verdicts, num=num, seed=seed)
     console = Console(stderr=True, highlight=False)
-    with LabelServer(questions, port=port) as server:
-        console.print(f"{len(questions)} pairs at {server.address} (Ctrl-C when done)")
+    with loopback_server(LabelSite(questions), port=port) as server:
+        console.print(f"{len(questions)} pairs at {address_of(server)} (Ctrl-C when done)")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

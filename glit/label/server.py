@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
-
-from PIL import Image
+from typing import Any
 
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
-from glit.errors import GlitError, InputError
-from glit.images import decode
+from glit.errors import InputError
 from glit.label.choose import choose, pair_of
 from glit.label.verdicts import VERDICTS, Labelled, add_verdict, read_verdicts
+from glit.loopback import Answer, Site, as_json, shown
 
-HOST = "127.0.0.1"
-_POLICY = (
-    "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"
-)
-_LONGEST_BODY = 4096
-_SHOWN = ("image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp")
+
+class LabelSite(Site):
+    """Page, questions, pictures; takes answers."""
+
+    policy = (
+        "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; "
+        "script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"
+    )
+
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+
+    def answer(self, address: str) -> Answer:
+        """See :class:`glit.loopback.Site`."""
+        part, _, number = address.strip("/").partition("/")
+        if not part:
+            page = files("glit.label").joinpath("page.html").read_text("utf-8")
+            return page.encode(), "text/html; charset=utf-8"
+        if part == "next":
+            return as_json(self._questions.first_open())
+        if part == "question":
+            return as_json(self._questions.question(int(number)))
+        if part == "image":
+            return shown(self._questions.image(int(number)))
+        raise InputError(f"nothing at {address}")
+
+    def take(self, address: str, said: Any) -> Answer:
+        """See :class:`glit.loopback.Site`."""
+        if not isinstance(said, dict) or type(said.get("number")) is not int:
+            raise InputError("want a number and a verdict")
+        self._questions.answer(said["number"], said.get("verdict"))
+        return as_json({})
 
 
 class Questions:
@@ -47,7 +66,7 @@ class Questions:
         """What the page shows of a pair, with its answer if there is one.
 
         Raises:
-            IndexError: there is no such question.
+            InputError: there is no such question.
         """
         row, labelled = self._asked(number)
         sentence, region = row.sentences[labelled["sentence"]], row.regions[labelled["region"]]
@@ -92,101 +111,7 @@ class Questions:
 
     def _asked(self, number: int) -> tuple[Row, dict[str, Any]]:
         if not 0 <= number < len(self):
-            raise IndexError(f"question {number} of {len(self)}")
+            raise InputError(f"no question {number}; there are {len(self)}")
         row = self._dataset[self._rows[number]]
         pair = pair_of(row.pairs, number=self._rows[number], seed=self._seed)
         return row, {"sample_id": row.sample_id, "sentence": pair.sentence, "region": pair.region}
-
-
-def shown(encoded: bytes) -> tuple[str, bytes]:
-    """Kind and bytes of an image that a browser shows; formats that it does not know as PNG."""
-    kind = Image.open(BytesIO(encoded)).get_format_mimetype() or ""
-    if kind in _SHOWN:
-        return kind, encoded
-    written = BytesIO()
-    Image.fromarray(decode(encoded)).save(written, "PNG")
-    return "image/png", written.getvalue()
-
-
-class LabelServer(ThreadingHTTPServer):
-    """Answers requests that name this machine, and no other: no page elsewhere can ask it."""
-
-    daemon_threads = True
-
-    def __init__(self, questions: Questions, *, port: int = 0) -> None:
-        self.questions = questions
-        try:
-            super().__init__((HOST, port), _Handler)
-        except OSError as error:
-            raise InputError(f"--port {port}: {error.strerror or error}") from error
-
-    @property
-    def address(self) -> str:
-        """Where the page is."""
-        return f"http://{HOST}:{self.server_address[1]}/"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    @property
-    def _questions(self) -> Questions:
-        return cast(LabelServer, self.server).questions
-
-    def do_GET(self) -> None:
-        """The page, a question, an image."""
-        self._respond(self._get)
-
-    def do_POST(self) -> None:
-        """An answer."""
-        self._respond(self._post)
-
-    def _respond(self, work: Any) -> None:
-        host = self.headers.get("Host", "")
-        if host.rpartition(":")[0] not in (HOST, "localhost"):
-            self._send(HTTPStatus.FORBIDDEN, b"this page is for this machine only", "text/plain")
-            return
-        try:
-            kind, body = work()
-        except (IndexError, ValueError):
-            self._send(HTTPStatus.NOT_FOUND, b"no such question", "text/plain")
-        except GlitError as error:
-            self._send(HTTPStatus.CONFLICT, str(error).encode(), "text/plain; charset=utf-8")
-        else:
-            self._send(HTTPStatus.OK, body, kind)
-
-    def _get(self) -> tuple[str, bytes]:
-        questions = self._questions
-        part, _, number = self.path.strip("/").partition("/")
-        if not part:
-            page = files("glit.label").joinpath("page.html").read_text("utf-8")
-            return "text/html; charset=utf-8", page.encode()
-        if part == "next":
-            return "application/json", json.dumps(questions.first_open()).encode()
-        if part == "question":
-            return "application/json", json.dumps(questions.question(int(number))).encode()
-        if part == "image":
-            return shown(questions.image(int(number)))
-        raise IndexError(self.path)
-
-    def _post(self) -> tuple[str, bytes]:
-        # a form of another page can send no JSON without asking first
-        if self.headers.get_content_type() != "application/json":
-            raise InputError("want JSON")
-        length = min(int(self.headers.get("Content-Length", 0)), _LONGEST_BODY)
-        body = json.loads(self.rfile.read(length))
-        if not isinstance(body, dict) or type(body.get("number")) is not int:
-            raise InputError("want a number and a verdict")
-        self._questions.answer(body["number"], body.get("verdict"))
-        return "application/json", b"{}"
-
-    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", _POLICY)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""

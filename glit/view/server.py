@@ -1,26 +1,19 @@
-"""``glit view DATASET --serve``: the page over all of a dataset, for this machine alone.
-
-It listens on the loopback address, answers GET and nothing else, and refuses requests that were
-sent to another name than this machine's, as pages of others would send them.
-"""
+"""``glit view DATASET --serve``: the page over all of a dataset, for this machine alone."""
 
 from __future__ import annotations
 
-import io
-import json
 import math
-from functools import cached_property, partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import cached_property
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from PIL import Image
-
+from glit import loopback
 from glit.dataset.reader import Dataset, RowGroupCache
-from glit.errors import GlitError, InputError, UserError
-from glit.images import ImageError, decode, upright_file
+from glit.errors import InputError
+from glit.images import ImageError
+from glit.loopback import Answer, as_json
 from glit.view.charts import charts, sources, totals
 from glit.view.page_file import json_for_html, page_html
 from glit.view.report import overview
@@ -30,13 +23,11 @@ from glit.view.story import left_out
 
 PAGE = 20
 """Samples an answer."""
-_HOSTS = ("127.0.0.1", "localhost")
-_SHOWN = {".jpg": "image/jpeg", ".png": "image/png", ".webp": "image/webp", ".gif": "image/gif"}
 _ROWS_KEPT, _PICTURES_KEPT = 64, 8
 _PICTURE = ("sample_id", "source_path", "image")
 
 
-class Site:
+class Site(loopback.Site):
     """What can be asked for. Threads may share it."""
 
     def __init__(self, dataset: Dataset, *, where: str = "") -> None:
@@ -80,23 +71,34 @@ class Site:
         return {"totals": totals(cursor), "left_out": left_out(cursor), "charts": charts(cursor),
                 "sources": sources(cursor)}  # fmt: skip
 
-    def image(self, number: int) -> tuple[bytes, str]:
+    def image(self, number: int) -> Answer:
         """A picture in full, upright, in a format that browsers show; and its kind.
 
         Raises:
-            InputError: there is no such row.
-            ImageError: the file is damaged.
+            InputError: there is no such row, or the file is damaged.
         """
         if not 0 <= number < len(self._dataset):
             raise InputError(f"no row {number}")
         group, row = self._dataset.locate(number)
-        encoded = self._pictures.get(group).image(row)
-        data, suffix = upright_file(encoded)
-        if suffix in _SHOWN:
-            return data, _SHOWN[suffix]
-        buffer = io.BytesIO()
-        Image.fromarray(decode(encoded)).save(buffer, "PNG")
-        return buffer.getvalue(), "image/png"
+        try:
+            return loopback.shown(self._pictures.get(group).image(row))
+        except ImageError as error:
+            raise InputError(f"the image is damaged: {error}") from error
+
+    def answer(self, address: str) -> Answer:
+        """See :class:`glit.loopback.Site`."""
+        asked = urlsplit(address)
+        if asked.path == "/":
+            return self.page().encode(), "text/html; charset=utf-8"
+        if asked.path == "/numbers":
+            return as_json(self.numbers())
+        if asked.path == "/samples":
+            words = {name: values[0] for name, values in parse_qs(asked.query).items()}
+            first = max(0, int(words.pop("first", "0")))
+            return as_json(self.samples(_asked(words), first))
+        if asked.path.startswith("/image/"):
+            return self.image(int(asked.path.removeprefix("/image/")))
+        raise InputError(f"nothing at {asked.path}")
 
 
 class PageServer:
@@ -114,13 +116,10 @@ class PageServer:
     def __init__(self, dataset: Dataset, *, port: int, where: str = "") -> None:
         self._site = Site(dataset, where=where)
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, self._site))
-        except OSError as error:
+            self._server = loopback.loopback_server(self._site, port=port)
+        except BaseException:
             self._site.close()
-            raise UserError(
-                f"--port {port}: cannot listen there ({error.strerror or error}); choose another"
-            ) from error
-        self._server.daemon_threads = True
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -136,7 +135,7 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/"
+        return loopback.address_of(self._server)
 
     def serve(self) -> None:
         """Answer until :meth:`stop` or an interrupt."""
@@ -145,63 +144,6 @@ class PageServer:
     def stop(self) -> None:
         """End :meth:`serve`, from another thread."""
         self._server.shutdown()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def __init__(self, site: Site, *connection: Any) -> None:
-        self._site = site
-        super().__init__(*connection)  # answers
-
-    def do_GET(self) -> None:
-        host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
-        if host not in _HOSTS:
-            self._answer(421, b"this server answers on 127.0.0.1 alone", "text/plain")
-            return
-        try:
-            self._answer(200, *self._found())
-        except (UserError, ValueError) as error:
-            self._answer(404, str(error).encode(), "text/plain; charset=utf-8")
-        except GlitError as error:
-            self._answer(500, str(error).encode(), "text/plain; charset=utf-8")
-
-    def _found(self) -> tuple[bytes, str]:
-        address = urlsplit(self.path)
-        site = self._site
-        if address.path == "/":
-            return site.page().encode(), "text/html; charset=utf-8"
-        if address.path == "/numbers":
-            return _json(site.numbers())
-        if address.path == "/samples":
-            asked = {name: values[0] for name, values in parse_qs(address.query).items()}
-            first = max(0, int(asked.pop("first", "0")))
-            return _json(site.samples(_asked(asked), first))
-        if address.path.startswith("/image/"):
-            try:
-                return site.image(int(address.path.removeprefix("/image/")))
-            except ImageError as error:
-                raise InputError(f"the image is damaged: {error}") from error
-        raise InputError(f"nothing at {address.path}")
-
-    def _answer(self, code: int, body: bytes, kind: str) -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
-        keep = "private, max-age=600" if kind.startswith("image/") else "no-store"
-        self.send_header("Cache-Control", keep)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is the user's."""
-
-
-def _json(value: Any) -> tuple[bytes, str]:
-    return json.dumps(value, allow_nan=False).encode(), "application/json"
 
 
 def _asked(words: dict[str, str]) -> Asked:

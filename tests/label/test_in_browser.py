@@ -8,18 +8,19 @@ import pytest
 from browser import Page, chromium, violations
 
 from glit.dataset.reader import Dataset
-from glit.label.server import LabelServer, Questions
+from glit.label.server import LabelSite, Questions
 from glit.label.verdicts import read_verdicts
+from glit.loopback import address_of, loopback_server
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}])  # fmt: skip
 def test_keys_answer(built, tmp_path, options):
     file = tmp_path / "verdicts.jsonl"
     questions = Questions(Dataset(built), file, num=3, seed=0)
-    with LabelServer(questions) as server, chromium() as browser:
+    with loopback_server(LabelSite(questions), port=0) as server, chromium() as browser:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        page = Page(browser, server.address, **options)
+        page = Page(browser, address_of(server), **options)
         where = page.locator("#where")
         where.filter(has_text="Pair 1 of 3").wait_for()
         assert violations(page) == []
@@ -32,7 +33,7 @@ def test_keys_answer(built, tmp_path, options):
         pressed = page.locator("[data-verdict][aria-pressed=true]")
         assert pressed.get_attribute("data-verdict") == "none"
         assert page.faults == []
-        assert all(url.startswith(server.address) for url in page.asked)
+        assert all(url.startswith(address_of(server)) for url in page.asked)
         server.shutdown()
         thread.join()
     said = [labelled.verdict for labelled in read_verdicts(file).values()]

@@ -15,8 +15,9 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.label.calibrate import calibrate
 from glit.label.choose import choose
-from glit.label.server import LabelServer, Questions, shown
+from glit.label.server import LabelSite, Questions
 from glit.label.verdicts import Labelled, add_verdict, read_verdicts
+from glit.loopback import address_of, loopback_server, shown
 from glit.recipe import load_recipe
 from glit.rules.calibration import read_calibration
 from glit.scenes import write_scenes
@@ -38,10 +39,10 @@ def scored_scenes(tmp_path_factory):
 @pytest.fixture
 def server(scored_scenes, tmp_path):
     questions = Questions(scored_scenes[1], tmp_path / "verdicts.jsonl", num=10, seed=0)
-    with LabelServer(questions) as running:
+    with loopback_server(LabelSite(questions), port=0) as running:
         thread = threading.Thread(target=running.serve_forever, daemon=True)
         thread.start()
-        with httpx.Client(base_url=running.address) as client:
+        with httpx.Client(base_url=address_of(running)) as client:
             yield client, tmp_path / "verdicts.jsonl"
         running.shutdown()
         thread.join()
@@ -68,10 +69,10 @@ def test_a_person_answers_goes_back_and_goes_on_another_day(server, scored_scene
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("/verdict", {"number": 0, "verdict": "maybe"}, 409),
-        ("/verdict", {"number": "0", "verdict": "right"}, 409),
+        ("/verdict", {"number": 0, "verdict": "maybe"}, 404),
+        ("/verdict", {"number": "0", "verdict": "right"}, 404),
         ("/verdict", {"number": 10, "verdict": "right"}, 404),
-        ("/verdict", [], 409),
+        ("/verdict", [], 404),
     ],
 )
 def test_answers_that_are_none_are_not_kept(server, path, body, status):
@@ -82,9 +83,9 @@ def test_answers_that_are_none_are_not_kept(server, path, body, status):
 
 def test_nobody_else_can_ask_or_answer(server):
     client, file = server
-    assert client.get("/question/0", headers={"Host": "evil.example"}).status_code == 403
+    assert client.get("/question/0", headers={"Host": "evil.example"}).status_code == 421
     form = client.post("/verdict", data={"number": "0", "verdict": "right"})
-    assert form.status_code == 409 and not file.exists()
+    assert form.status_code == 404 and not file.exists()
     assert client.get("/question/-1").status_code == 404
     assert client.get("/../../etc/passwd").status_code == 404
     assert "default-src 'none'" in client.get("/").headers["content-security-policy"]
@@ -94,7 +95,7 @@ def test_formats_that_browsers_do_not_show_become_png(tmp_path):
     from PIL import Image
 
     Image.new("RGB", (8, 6), (200, 10, 10)).save(tmp_path / "a.tiff")
-    kind, data = shown((tmp_path / "a.tiff").read_bytes())
+    data, kind = shown((tmp_path / "a.tiff").read_bytes())
     assert kind == "image/png" and data[1:4] == b"PNG"
 
 

@@ -122,7 +122,7 @@ def test_only_this_machine_is_answered(server):
     assert address.hostname == "127.0.0.1"
     assert get(server, "/", host=f"localhost:{address.port}")[0] == 200
     assert get(server, "/", host=f"evil.example:{address.port}")[0] == 421
-    assert get(server, "/", method="POST")[0] == 501
+    assert get(server, "/", method="POST")[0] == 404
     _, headers, body = get(server, "/")
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"

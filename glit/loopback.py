@@ -1,0 +1,147 @@
+"""Small pages for this machine alone: what ``glit view --serve`` and ``glit pairs label`` share.
+
+A server listens on the loopback address and refuses requests that were sent to another name than
+this machine's, as pages of others would send them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from PIL import Image
+
+from glit.errors import GlitError, UserError
+from glit.images import decode, upright_file
+
+HOST = "127.0.0.1"
+_NAMES = (HOST, "localhost")
+_LONGEST_BODY = 4096
+_SHOWN = {".jpg": "image/jpeg", ".png": "image/png", ".webp": "image/webp", ".gif": "image/gif"}
+
+Answer = tuple[bytes, str]
+"""A body and its kind."""
+
+
+class Site(ABC):
+    """What can be asked for. Threads share it."""
+
+    policy: ClassVar[str] = "frame-ancestors 'none'"
+    """Content-Security-Policy of every answer."""
+
+    @abstractmethod
+    def answer(self, address: str) -> Answer:
+        """What a GET of this path and query finds.
+
+        Raises:
+            UserError, ValueError: there is no such thing.
+        """
+
+    def take(self, address: str, said: Any) -> Answer:
+        """What a POST of JSON does; without an override, nothing can be said.
+
+        Raises:
+            UserError: it cannot be taken.
+        """
+        raise UserError("nothing can be said here")
+
+
+def loopback_server(site: Site, *, port: int) -> ThreadingHTTPServer:
+    """A server of the site, with threads that end with the process.
+
+    Args:
+        site: what it answers.
+        port: of the loopback address; 0 takes a free one.
+
+    Raises:
+        UserError: the port is taken.
+    """
+    try:
+        server = ThreadingHTTPServer((HOST, port), partial(_Handler, site))
+    except OSError as error:
+        raise UserError(
+            f"--port {port}: cannot listen there ({error.strerror or error}); choose another"
+        ) from error
+    server.daemon_threads = True
+    return server
+
+
+def address_of(server: ThreadingHTTPServer) -> str:
+    """Where its page is."""
+    return f"http://{HOST}:{server.server_port}/"
+
+
+def as_json(value: Any) -> Answer:
+    """A value as an answer."""
+    return json.dumps(value, allow_nan=False).encode(), "application/json"
+
+
+def shown(encoded: bytes) -> Answer:
+    """A picture upright, in a format that browsers show: PNG where its own is none of those.
+
+    Raises:
+        ImageError: the file is damaged.
+    """
+    data, suffix = upright_file(encoded)
+    if suffix in _SHOWN:
+        return data, _SHOWN[suffix]
+    buffer = io.BytesIO()
+    Image.fromarray(decode(encoded)).save(buffer, "PNG")
+    return buffer.getvalue(), "image/png"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, site: Site, *connection: Any) -> None:
+        self._site = site
+        super().__init__(*connection)  # answers
+
+    def do_GET(self) -> None:
+        self._respond(lambda: self._site.answer(self.path))
+
+    def do_POST(self) -> None:
+        self.close_connection = True  # whatever was sent and is not read
+        self._respond(self._taken)
+
+    def _taken(self) -> Answer:
+        # a form on another's page can send no JSON without asking first
+        if self.headers.get_content_type() != "application/json":
+            raise UserError("want JSON")
+        length = int(self.headers.get("Content-Length", 0))
+        if length > _LONGEST_BODY:
+            raise UserError(f"want {_LONGEST_BODY} bytes at most")
+        return self._site.take(self.path, json.loads(self.rfile.read(length)))
+
+    def _respond(self, work: Any) -> None:
+        host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
+        if host not in _NAMES:
+            self._answer(421, b"this server answers on 127.0.0.1 alone", "text/plain")
+            return
+        try:
+            self._answer(200, *work())
+        except (UserError, ValueError) as error:
+            self._answer(404, str(error).encode(), "text/plain; charset=utf-8")
+        except GlitError as error:
+            self._answer(500, str(error).encode(), "text/plain; charset=utf-8")
+
+    def _answer(self, code: int, body: bytes, kind: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("Content-Security-Policy", self._site.policy)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        keep = "private, max-age=600" if kind.startswith("image/") else "no-store"
+        self.send_header("Cache-Control", keep)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the terminal is the user's."""
