@@ -7,8 +7,15 @@ import pytest
 from tools import golden
 
 
+NOISE = {
+    **dict.fromkeys(("x0", "y0", "x1", "y1"), 0.05),  # pixels
+    **dict.fromkeys(("mean_logprob", "min_logprob"), 0.02),
+}
+"""By field; 1e-3 for the others."""
+
+
 def assert_close(found, wanted, where=""):
-    """Equal, floats to the noise between processors: 0.05 for pixels, 1e-3 for the rest."""
+    """Equal, floats to the noise between processors."""
     if isinstance(wanted, dict):
         assert found.keys() == wanted.keys(), where
         for key in wanted:
@@ -18,8 +25,8 @@ def assert_close(found, wanted, where=""):
         for index, (a, b) in enumerate(zip(found, wanted, strict=True)):
             assert_close(a, b, f"{where}[{index}]")
     elif isinstance(wanted, float):
-        in_pixels = where.rsplit(".", 1)[-1] in ("x0", "y0", "x1", "y1")
-        assert found == pytest.approx(wanted, abs=0.05 if in_pixels else 1e-3), where
+        noise = NOISE.get(where.rsplit(".", 1)[-1], 1e-3)
+        assert found == pytest.approx(wanted, abs=noise), where
     else:
         assert found == wanted, where
 
