@@ -6,7 +6,6 @@ import pytest
 
 from tools import golden
 
-
 NOISE = {
     **dict.fromkeys(("x0", "y0", "x1", "y1"), 0.05),  # pixels
     **dict.fromkeys(("mean_logprob", "min_logprob"), 0.02),
