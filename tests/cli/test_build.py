@@ -105,7 +105,14 @@ def test_what_is_printed(scenes, tmp_path, run_glit):
     again = run_glit(*words, "--json")
     assert json.loads(again.output) == {
         "dataset": f"{tmp_path}/out",
-        "counts": {"ingested": 3, "shipped": 3, "dropped": 0, "duplicates": 0, "drops": {}},
+        "counts": {
+            "ingested": 3,
+            "shipped": 3,
+            "dropped": 0,
+            "duplicates": 0,
+            "drops": {},
+            "without_pair": 0,
+        },
     }
 
 
