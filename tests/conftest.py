@@ -14,6 +14,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import cpu_only
 import pytest
+from browser import chromium
 from building import run_build
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
@@ -129,6 +130,13 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A Chromium without a window; a process of tests has one, as Playwright wants it."""
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from browser import Page, chromium, violations
+from browser import Page, violations
 
 from glit.dataset.reader import Dataset
 from glit.label.server import LabelSite, Questions
@@ -14,10 +14,10 @@ from glit.loopback import address_of, loopback_server
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}])  # fmt: skip
-def test_keys_answer(built, tmp_path, options):
+def test_keys_answer(browser, built, tmp_path, options):
     file = tmp_path / "verdicts.jsonl"
     questions = Questions(Dataset(built), file, num=3, seed=0)
-    with loopback_server(LabelSite(questions), port=0) as server, chromium() as browser:
+    with loopback_server(LabelSite(questions), port=0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         page = Page(browser, address_of(server), **options)

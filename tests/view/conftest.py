@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from browser import chromium
 from building import run_build
 
 from glit.dataset.reader import Dataset
@@ -41,9 +40,3 @@ def hostile(scenes, tmp_path_factory) -> Path:
 @pytest.fixture
 def opened(hostile) -> Dataset:
     return Dataset(hostile)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with chromium() as opened:
-        yield opened
