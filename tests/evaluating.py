@@ -11,6 +11,8 @@ from glit.evaluate.collection import (
 )
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.readers.files import AnnotatedImage
+from glit.train.config import TrainConfig
+from glit.train.loop import train
 
 CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
 
@@ -18,6 +20,13 @@ CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1,
 def config(**changes) -> EvaluateConfig:
     values = {"batch_size": 4, "num_workers": 2, "device": "cpu", "recall_at": (1, 5)}
     return EvaluateConfig(**{**values, **changes})
+
+
+def run_of(objective: str, model: Path, dataset: Path, run: Path, **changes) -> Path:
+    """A run of one step, so that a scorer has what its objective learned."""
+    values = {"batch_size": 4, "max_steps": 1, "num_workers": 0, "trackers": (), **changes}
+    train(TrainConfig(model=str(model), objective=objective, **values), str(dataset), run)
+    return run
 
 
 class SetByHand:

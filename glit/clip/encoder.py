@@ -41,6 +41,8 @@ class ClipEncoder(nn.Module):
         self.grid = self.side // self.patch_size
         self.width = int(model.text_projection.out_features)
         """D, the width of the shared space."""
+        self.context = int(model.text_model.config.max_position_embeddings)
+        """Text window in tokens."""
         self._text_tokens = tokens_in_rows if rows_agree(model.text_model) else tokens_alone
         self.mean_3: Tensor
         self.std_3: Tensor
@@ -79,12 +81,19 @@ class ClipEncoder(nn.Module):
         embedding_TD = F.normalize(self.clip.text_projection(ends_TH).float(), dim=-1)
         return tokens_XH, embedding_TD
 
+    def patch_features(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
+        """Patch tokens, or means of them, in the shared space; not normalised."""
+        return self.clip.visual_projection(self.clip.vision_model.post_layernorm(patch))
+
+    def token_features(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
+        """Text tokens before the final layer norm, or means of them, in the shared space; not
+        normalised."""
+        return self.clip.text_projection(self.clip.text_model.final_layer_norm(token))
+
     def project_patches(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Embeddings, L2-normalised, of patch tokens or means of them."""
-        normed = self.clip.vision_model.post_layernorm(patch)
-        return F.normalize(self.clip.visual_projection(normed).float(), dim=-1)
+        """Embeddings of patch tokens or means of them."""
+        return F.normalize(self.patch_features(patch).float(), dim=-1)
 
     def project_tokens(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Embeddings, L2-normalised, of text tokens before the final layer norm, or their means."""
-        normed = self.clip.text_model.final_layer_norm(token)
-        return F.normalize(self.clip.text_projection(normed).float(), dim=-1)
+        """Embeddings of text tokens before the final layer norm, or means of them."""
+        return F.normalize(self.token_features(token).float(), dim=-1)

@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 ROW_MULTIPLE = 8
@@ -49,6 +49,20 @@ class TextRows:
         same_RWW = self.text_id_RW[:, :, None] == self.text_id_RW[:, None, :]
         causal_WW = torch.ones(width, width, dtype=torch.bool, device=device).tril()
         return (same_RWW & causal_WW)[:, None]
+
+    def apart(
+        self, slots_XH: Float[Tensor, "x h"], num: int
+    ) -> tuple[Float[Tensor, "n w h"], Bool[Tensor, "n w"]]:
+        """The first ``num`` texts' slots in a row of their own each, and which of them are theirs.
+
+        Args:
+            slots_XH: a vector for every slot of the flattened rows.
+            num: texts.
+        """
+        slot_W = torch.arange(self.input_ids_RW.shape[1], device=slots_XH.device)
+        index_NW = self.offset_T[:num, None] + slot_W
+        valid_NW = slot_W < self.length_T[:num, None]
+        return slots_XH[index_NW.clamp_max(len(slots_XH) - 1)], valid_NW
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TextRows:
         """The same rows with every tensor changed."""

@@ -37,7 +37,8 @@ class EvaluateConfig:
     scorer: str = "cosine"
     """How ``retrieval`` and ``robustness`` compare an image with a text: ``cosine`` of both;
     ``sentence-average`` embeds every sentence by itself and averages (Table XV's baseline);
-    ``sentence-patches`` takes every sentence with its best patch."""
+    ``sentence-patches`` takes every sentence with its best patch; ``finelip`` is what runs of that
+    objective are trained on."""
 
     options: Any = None
     """The scorer itself, with its keys; None takes their defaults."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from glit.clip import ImageFit
 from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_clip, read_preprocessing
 from glit.clip.preprocess import crop, fit_boxes, fit_image
-from glit.clip.text_rows import lay_out
+from glit.clip.text_rows import TextRows, lay_out
 from glit.clip.text_window import stretch_model
 from glit.cores import num_threads
 from glit.dataset.local_pairs import LocalPair
@@ -44,6 +45,8 @@ class Embedder:
     """As the user named it."""
     checkpoint: str
     """Which checkpoint of a run it is; empty where it is none."""
+    folder: Path
+    """Of its files."""
     encoder: ClipEncoder
     tokenizer: TextTokenizer
     fit: ImageFit
@@ -60,16 +63,28 @@ class Embedder:
             RunError: an embedding is not finite; names the model and the text.
         """
         different = list(dict.fromkeys(texts))
-        ids = self.tokenizer.encode_closed(different, context=self.context)
-        by_length = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-        found = torch.empty(len(ids), self.encoder.width)
-        for group in _token_groups(by_length, ids, self.batch_size * self.context):
-            rows = lay_out([ids[i] for i in group], pad_id=self.tokenizer.end_id)
-            _, embedding = self.encoder.encode_texts(rows.to(self.device))
+        found = torch.empty(len(different), self.encoder.width)
+        for group, _, _, embedding in self.encoded_texts(different):
             found[group] = embedding.cpu()
-        self._check(found, [f"the text {text[:60]!r}" for text in different])
+        self.check(found, [f"the text {text[:60]!r}" for text in different])
         place = {text: i for i, text in enumerate(different)}
         return found[[place[text] for text in texts]]
+
+    def encoded_texts(
+        self, texts: Sequence[str]
+    ) -> Iterator[tuple[list[int], TextRows, Float[Tensor, "slots h"], Float[Tensor, "t d"]]]:
+        """Numbers of some texts, their rows, the tokens before the final layer norm of all slots,
+        and embeddings; those of a length come together. On the model's device, and not checked
+        to be finite.
+        """
+        ids = self.tokenizer.encode_closed(list(texts), context=self.context)
+        by_length = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
+        for group in _token_groups(by_length, ids, self.batch_size * self.context):
+            rows = lay_out([ids[i] for i in group], pad_id=self.tokenizer.end_id)
+            rows = rows.to(self.device)
+            with torch.inference_mode():
+                tokens, embedding = self.encoder.encode_texts(rows)
+            yield group, rows, tokens, embedding
 
     def wholes(self, collection: Collection) -> list[Picture]:
         """Every whole image of a collection."""
@@ -83,15 +98,28 @@ class Embedder:
             InputError: an image cannot be decoded.
             RunError: an embedding is not finite; names the model and the image.
         """
+        found = self.encoded_images(collection, pictures, tokens=False)
+        embeddings = torch.cat([embedding.cpu() for _, embedding in found])
+        self.check(embeddings, [f"image {collection.names[index]}" for index, _ in pictures])
+        return embeddings
+
+    def encoded_images(
+        self, collection: Collection, pictures: Sequence[Picture], *, tokens: bool = True
+    ) -> Iterator[tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]]:
+        """Patch tokens (of none, without ``tokens``) and embeddings, some ``batch_size`` pictures
+        at a time; on the model's device, and not checked to be finite.
+
+        Raises:
+            InputError: an image cannot be decoded.
+        """
         pixels = self._ahead(lambda picture: self._fitted(collection, picture), pictures)
-        found = torch.cat(
-            [
-                self.encoder.encode_images(torch.stack(batch).to(self.device))[1].cpu()
-                for batch in batched(pixels, self.batch_size)
-            ]
-        )
-        self._check(found, [f"image {collection.names[index]}" for index, _ in pictures])
-        return found
+        for some in batched(pixels, self.batch_size):
+            batch = torch.stack(some).to(self.device)
+            with torch.inference_mode():
+                patches, embedding = self.encoder.encode_images(
+                    batch, num_tokens=len(batch) if tokens else 0
+                )
+            yield patches, embedding
 
     def patches(
         self, collection: Collection, numbers: Sequence[int]
@@ -101,14 +129,13 @@ class Embedder:
 
         Raises: as :meth:`images`.
         """
-        pixels = self._ahead(lambda number: self._fitted(collection, (number, None)), numbers)
-        for start in range(0, len(numbers), self.batch_size):
-            some = numbers[start : start + self.batch_size]
-            batch = torch.stack([next(pixels) for _ in some]).to(self.device)
+        done = 0
+        for tokens, _ in self.encoded_images(collection, [(number, None) for number in numbers]):
             with torch.inference_mode():
-                tokens, _ = self.encoder.encode_images(batch, num_tokens=len(batch))
                 found = self.encoder.project_patches(tokens).cpu()
-            self._check(found.flatten(1), [f"image {collection.names[number]}" for number in some])
+            some = numbers[done : done + len(found)]
+            self.check(found.flatten(1), [f"image {collection.names[number]}" for number in some])
+            done += len(found)
             yield found
 
     def box(self, collection: Collection, index: int, pair: LocalPair) -> Float[np.ndarray, 4]:
@@ -125,7 +152,12 @@ class Embedder:
             image = crop(image, np.array(pair.box_xyxy))
         return fit_image(image, side=self.encoder.side, fit=self.fit)
 
-    def _check(self, found: Float[Tensor, "n x"], names: Sequence[str]) -> None:
+    def check(self, found: Float[Tensor, "n x"], names: Sequence[str]) -> None:
+        """Refuse rows that are not finite.
+
+        Raises:
+            RunError: names the model and the first of them.
+        """
         good_N = found.isfinite().all(dim=1)
         if not bool(good_N.all()):
             first = int((~good_N).int().argmax())
@@ -163,6 +195,7 @@ def load_embedder(
     return Embedder(
         name=name,
         checkpoint=found.checkpoint,
+        folder=found.folder,
         encoder=encoder.to(device),
         tokenizer=TextTokenizer(found.folder),
         fit=preprocessing.fit if config.image_fit == "model" else config.image_fit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -53,6 +54,8 @@ class Batch:
     """The matcher's cosine of the pair."""
     weight_BK: Float[Tensor, "b k"]
     """How much the pair counts; zero in empty slots."""
+    caption_key_B2: Float[Tensor, "b 2"]
+    """See :func:`text_key`."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with every tensor changed."""
@@ -136,6 +139,7 @@ def collate(
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
         weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
+        caption_key_B2=torch.tensor([text_key(s.caption) for s in samples]).float().view(-1, 2),
     )
     if pin_memory:
         batch = batch.map(lambda each: each if each is pixels else each.pin_memory())
@@ -144,6 +148,12 @@ def collate(
         PixelPlace(whole=pixels[index] if needs.whole else None, crops=pixels[start:end])
         for index, (start, end) in enumerate(pairwise(ends.tolist()))
     ]
+
+
+def text_key(text: str) -> tuple[int, int]:
+    """48 bits of a text's hash as two numbers that float32 holds exactly."""
+    digest = hashlib.blake2b(text.encode(), digest_size=6).digest()
+    return int.from_bytes(digest[:3], "big"), int.from_bytes(digest[3:], "big")
 
 
 def _filled(numbers: list[int], width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,8 @@
 """Checkpoints: a ``CLIPModel.from_pretrained`` folder with its processor, and what resuming needs.
 
     RUN/checkpoints/step-00000120/   config.json, model.safetensors, tokenizer, preprocessor,
-                                     objective/model.safetensors (if it has parameters),
+                                     objective/ (if it has parameters: config.json with its keys,
+                                     model.safetensors),
                                      trainer/optimizer.pt, trainer/state.json
     RUN/last, RUN/best               links to the two that are kept
 
@@ -71,6 +72,7 @@ class Checkpoints:
         model: CLIPModel,
         module: nn.Module | None,
         *,
+        objective: dict[str, Any],
         start: Path,
         preprocessing: Preprocessing,
         optimizer: dict[str, Any],
@@ -78,6 +80,8 @@ class Checkpoints:
         is_best: bool,
     ) -> Path:
         """Write a checkpoint, move the links, remove those that no link names.
+
+        ``objective`` are the keys of the objective, its name among them.
 
         Raises RunError when it cannot be written; the checkpoints before it stay.
         """
@@ -87,7 +91,7 @@ class Checkpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             write_model(temporary, model, start=start, preprocessing=preprocessing)
             if module is not None:
-                write_module(temporary, module)
+                write_module(temporary, module, objective)
             (temporary / "trainer").mkdir()
             torch.save(
                 {"optimizer": optimizer, "scaler": scaler}, temporary / "trainer" / "optimizer.pt"
@@ -165,13 +169,32 @@ def read_optimizer(checkpoint: Path) -> dict[str, Any]:
         ) from error
 
 
-def write_module(checkpoint: Path, module: nn.Module) -> None:
-    """Save the parameters of an objective's own beside the model."""
+def write_module(checkpoint: Path, module: nn.Module, objective: dict[str, Any]) -> None:
+    """Save the parameters of an objective's own beside the model, and its keys."""
     from safetensors.torch import save_file
 
     (checkpoint / OBJECTIVE).mkdir()
+    write_json(checkpoint / OBJECTIVE / "config.json", objective)
     weights = {name: value.contiguous() for name, value in module.state_dict().items()}
     save_file(weights, checkpoint / OBJECTIVE / "model.safetensors", metadata={"format": "pt"})
+
+
+def read_objective(checkpoint: Path) -> dict[str, Any]:
+    """The keys of the objective a checkpoint was trained with, its name as ``objective``.
+
+    Raises:
+        WeightsError: the folder holds no parameters of an objective's own.
+    """
+    path = checkpoint / OBJECTIVE / "config.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(found["objective"], str)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise WeightsError(
+            f"{path}: does not say which objective the checkpoint was trained with "
+            f"({type(error).__name__}); give a run of an objective that has parameters of its own"
+        ) from error
 
 
 def read_module(checkpoint: Path, module: nn.Module) -> None:

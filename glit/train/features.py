@@ -50,6 +50,8 @@ class Features:
     """The matcher's cosine of the pair, from the dataset."""
     weight_NK: Float[Tensor, "n k"]
     """How much the pair counts in local losses: 1, or its probability; zero in empty slots."""
+    caption_key_N2: Float[Tensor, "n 2"]
+    """The same for equal captions, and for no others (see :func:`glit.train.batch.text_key`)."""
     valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)
     """Which entries of ``made`` are valid, under the same names; only where the module says so."""
 
@@ -85,6 +87,10 @@ class Features:
         rows = self.embeddings() | self.labels()
         return self.with_rows({name: change(value) for name, value in rows.items()})
 
+    def equal_captions(self) -> Bool[Tensor, "n n"]:
+        """Which samples have the same caption, each with itself."""
+        return (self.caption_key_N2[:, None] == self.caption_key_N2).all(dim=-1)
+
     @property
     def num_slots(self) -> int:
         """K, the local slots a sample."""
@@ -108,6 +114,7 @@ _LABELS = (
     "valid_further_NS",
     "similarity_NK",
     "weight_NK",
+    "caption_key_N2",
 )
 
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from glit.backends.device import best_device
 from glit.callers_process import kept_random_states, without_bars
+from glit.config import as_table
 from glit.errors import RunError, UserError
 from glit.train.checkpoint import (
     Checkpoints,
@@ -325,6 +326,7 @@ class _Run:
             self.position,
             self.ingredients.model.encoder.clip,
             self.ingredients.model.module,
+            objective={"objective": self.config.objective, **as_table(self.objective)},
             start=self.ingredients.start,
             preprocessing=self.ingredients.preprocessing,
             optimizer=self.optimizer.state_dict(),

@@ -127,6 +127,7 @@ def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
         valid_further_NS=batch.valid_further_BS,
         similarity_NK=batch.similarity_BK,
         weight_NK=batch.weight_BK,
+        caption_key_N2=batch.caption_key_B2,
     )
 
 
@@ -139,14 +140,11 @@ def _into_slots(embedding_MD: Tensor, slot_M: Tensor, valid_BK: Tensor) -> Tenso
 
 
 def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H: Tensor) -> Tokens:
-    length_B = batch.texts.length_T[: batch.num_global]
-    longest = batch.texts.input_ids_RW.shape[1]
-    slot_L = torch.arange(longest, device=length_B.device)
-    index_BL = batch.texts.offset_T[: batch.num_global, None] + slot_L
+    token_BLH, valid_token_BL = batch.texts.apart(token_flat_H, batch.num_global)
     return Tokens(
         patch_BPH=patch_BPH,
-        token_BLH=token_flat_H[index_BL.clamp_max(token_flat_H.shape[0] - 1)],
-        valid_token_BL=slot_L < length_B[:, None],
+        token_BLH=token_BLH,
+        valid_token_BL=valid_token_BL,
         patches_BKP=patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid),
     )
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+import torch
+
 from glit.backends.device import has_bfloat16, warn_if_slow
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import resolve
@@ -90,7 +92,9 @@ def prepare(
         model.gradient_checkpointing_enable({"use_reentrant": False})
     found = read_preprocessing(start)
     encoder = ClipEncoder(model, mean=found.mean, std=found.std)
-    module = objective.module(encoder)
+    with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
+        torch.manual_seed(config.seed)
+        module = objective.module(encoder)
     if checkpoint is not None and module is not None:
         read_module(checkpoint, module)
     tokenizer = TextTokenizer(start)

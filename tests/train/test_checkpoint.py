@@ -96,7 +96,7 @@ def test_a_checkpoint_of_another_objective_is_refused(tmp_path) -> None:
     module = ScaleAndBias()
     with pytest.raises(WeightsError, match="not the parameters of this run's objective"):
         read_module(tmp_path, module)
-    write_module(tmp_path, torch.nn.Linear(2, 2))
+    write_module(tmp_path, torch.nn.Linear(2, 2), {"objective": "other"})
     with pytest.raises(WeightsError, match="written with another objective"):
         read_module(tmp_path, module)
 

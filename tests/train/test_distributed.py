@@ -20,6 +20,7 @@ CASES = {
     "hard-negatives": {"objective": "hard-negatives"},
     "clip": {"objective": "clip"},
     "siglip": {"objective": "siglip"},
+    "finelip": {"objective": "finelip"},
     "siglip cached": {"objective": "siglip", "micro_batch_size": 2},
 }
 

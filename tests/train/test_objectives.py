@@ -15,6 +15,7 @@ from glit.train.config import TrainConfig
 from glit.train.features import Features
 from glit.train.objectives import OBJECTIVES
 from glit.train.objectives.fast_goal import FastGoal
+from glit.train.objectives.finelip import FineLip, triplet
 from glit.train.objectives.hard_negatives import HardNegatives
 from glit.train.objectives.long_clip import LongClip, smoothed_cross_entropy
 from glit.train.objectives.siglip import Siglip, sigmoid_loss
@@ -46,6 +47,12 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         valid_further_NS=torch.ones(num, 1, dtype=torch.bool),
         similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
         weight_NK=torch.ones(num, slots, dtype=dtype),
+        caption_key_N2=torch.arange(2.0 * num).view(num, 2),
+        made={"image_tokens": embedding(num, 3), "text_tokens": embedding(num, 4)},
+        valid_made={
+            "image_tokens": torch.ones(num, 3, dtype=torch.bool),
+            "text_tokens": torch.arange(4) < 4 - torch.arange(num)[:, None] % 2,
+        },
         numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()},
     )
 
@@ -93,6 +100,10 @@ def test_the_configuration_makes_what_it_names() -> None:
         (LongClip, {"label_smoothing": 1.0}, "train.label_smoothing = 1.0: wanted 0 to 1"),
         (HardNegatives, {"max_local": 1}, "train.max_local = 1: wanted 2 or more"),
         (Siglip, {"siglip_lr": 0.0}, "train.siglip_lr = 0.0: wanted a positive number"),
+        (FineLip, {"margin": math.nan}, "train.margin = nan: wanted a positive number"),
+        (FineLip, {"aggregation_ratio": 0}, "train.aggregation_ratio = 0: wanted 0 to 1"),
+        (FineLip, {"negatives": "most"}, "'most': wanted one of hardest, sum"),
+        (FineLip, {"refine": "all"}, "'all': wanted one of both, image, text, none"),
     ],
 )
 def test_values_that_cannot_be(kind, changes, message: str) -> None:
@@ -218,6 +229,42 @@ def test_long_clip_s_short_caption_meets_a_coarser_image() -> None:
     assert coarse["loss_short"].item() != pytest.approx(fine["loss_short"].item())
     picked = LongClip().texts("A dog. It barks.", [(0, 6), (7, 16)], None)
     assert picked == ["A dog."]
+
+
+def test_triplet_by_hand() -> None:
+    scores = torch.tensor([[1.0, 0.9, 0.85], [0.5, 1.0, 0.2], [0.95, 0.1, 1.0]])
+    wrong, everyone = ~torch.eye(3, dtype=torch.bool), torch.ones(3, dtype=torch.bool)
+    hardest = triplet(scores, wrong, everyone, 0.2)
+    assert hardest.item() == pytest.approx((0.1 + 0 + 0.15) / 3 + (0.15 + 0.1 + 0.05) / 3)
+    total = triplet(scores, wrong, everyone, 0.2, "sum")
+    assert total.item() == pytest.approx((0.1 + 0.05 + 0.15) / 3 + (0.15 + 0.1 + 0.05) / 3)
+
+
+def test_finelip_by_hand() -> None:
+    """Against a loop over images and texts; text 1 has a word less, and 0 and 2 are equal."""
+    f = random_features(3, 0)
+    f = replace(f, caption_key_N2=torch.tensor([[1.0, 2], [3, 4], [1, 2]]))
+    loss, metrics = objective_of("finelip")(f, SCALE)
+    words = f.valid_made["text_tokens"].sum(dim=1).tolist()
+    score = [[0.0] * 3 for _ in range(3)]
+    for i in range(3):
+        for j in range(3):
+            cosine = f.made["image_tokens"][i] @ f.made["text_tokens"][j, : words[j]].T
+            score[i][j] = float(cosine.amax(dim=1).mean() + cosine.amax(dim=0).mean())
+    error = 0.0
+    for i in range(3):
+        others = [j for j in range(3) if j != i and {i, j} != {0, 2}]
+        error += max(max(0.0, 0.2 + score[i][j] - score[i][i]) for j in others)
+        error += max(max(0.0, 0.2 + score[j][i] - score[i][i]) for j in others)
+    assert words == [4, 3, 4] and error > 0
+    assert loss.item() == pytest.approx(error / 3, rel=1e-5)
+    assert metrics["score"].item() == pytest.approx(sum(score[i][i] for i in range(3)) / 3)
+
+
+def test_finelip_of_equal_captions_alone_is_zero() -> None:
+    f = random_features(3, 0)
+    loss, _ = objective_of("finelip")(replace(f, caption_key_N2=torch.ones(3, 2)), SCALE)
+    assert loss.item() == 0
 
 
 def test_hard_negatives_by_hand() -> None:

@@ -36,7 +36,16 @@ def gradients(made: Ingredients, parts: list[Batch], **options) -> dict[str, tor
 
 @pytest.mark.parametrize(
     "objective",
-    ["clip", "local", "global+local", "fast-goal", "top3-weighted", "hard-negatives", "siglip"],
+    [
+        "clip",
+        "local",
+        "global+local",
+        "fast-goal",
+        "top3-weighted",
+        "hard-negatives",
+        "siglip",
+        "finelip",
+    ],
 )
 def test_cached_gradients_are_the_plain_ones(tiny_clip, make_dataset, objective: str) -> None:
     def some_without_pairs(index: int, row) -> None:
@@ -53,7 +62,7 @@ def test_cached_gradients_are_the_plain_ones(tiny_clip, make_dataset, objective:
     assert ("module.bias" in wanted) is (objective == "siglip")
     for name, gradient in wanted.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5, msg=name)
-    learns_scale = objective != "siglip"  # which has one of its own
+    learns_scale = objective not in ("siglip", "finelip")  # which have one of their own, or none
     assert (float(wanted["encoder.clip.logit_scale"]) != 0) is learns_scale
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glit.evaluate.scorers.cosine import Cosine
+from glit.evaluate.scorers.finelip import FineLipScore
 from glit.evaluate.scorers.protocol import Scorer
 from glit.evaluate.scorers.sentence_average import SentenceAverage
 from glit.evaluate.scorers.sentence_patches import SentencePatches
@@ -11,4 +12,5 @@ SCORERS: dict[str, type[Scorer]] = {
     "cosine": Cosine,
     "sentence-average": SentenceAverage,
     "sentence-patches": SentencePatches,
+    "finelip": FineLipScore,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from glit.train.objective import Objective
 from glit.train.objectives.clip import Clip
 from glit.train.objectives.fast_goal import FastGoal
+from glit.train.objectives.finelip import FineLip
 from glit.train.objectives.global_local import GlobalLocal
 from glit.train.objectives.hard_negatives import HardNegatives
 from glit.train.objectives.local import Local
@@ -23,5 +24,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "hard-negatives": HardNegatives,
     "siglip": Siglip,
     "long-clip": LongClip,
+    "finelip": FineLip,
 }
 """By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""

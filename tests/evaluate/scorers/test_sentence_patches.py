@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import torch
 from evaluating import CONFIG, config
@@ -32,7 +34,7 @@ def test_sentence_patches_by_hand() -> None:
 
 
 @torch.no_grad()
-def test_retrieval_by_sentences_and_patches(tiny_clip, make_dataset) -> None:
+def test_retrieval_by_sentences_and_patches(monkeypatch, tiny_clip, make_dataset) -> None:
     """More than one vector a side, in blocks, against a loop over all of them."""
     dataset = str(make_dataset(7))
     embedder = load_embedder(str(tiny_clip), CONFIG)
@@ -49,7 +51,8 @@ def test_retrieval_by_sentences_and_patches(tiny_clip, make_dataset) -> None:
         float(((scores > own[:, None]).sum(dim=1) < 1).float().mean()),
         float(((own[:, None] < scores.T).sum(dim=1) < 1).float().mean()),
     ]
-    for chunk in (2, 4096):
+    for chunk, most_kept in ((2, 1 << 26), (2, 0), (4096, 0)):
+        monkeypatch.setattr(import_module("glit.evaluate.tasks.retrieval"), "MOST_KEPT", most_kept)
         settings = config(scorer="sentence-patches", chunk_size=chunk)
         found = evaluate("retrieval", [str(tiny_clip)], dataset, settings)[0].metrics
         both = [found[f"{way}_retrieval_recall@1"] for way in ("image", "text")]

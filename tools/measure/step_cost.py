@@ -1,0 +1,149 @@
+"""What a step of every objective costs: ``python -m tools.measure.step_cost -o OUT``.
+
+Steps on the same samples, alternated with those of ``clip`` in one process, of a CLIP with random
+weights; then the memory that a step of each adds at its peak, in a process each. Prints JSON and
+writes it to ``OUT/step-cost.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glit.bench.lism_flism.machine import peak_mb
+from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
+from glit.bench.random_dataset import DatasetShape
+from glit.train.batch import collate
+from glit.train.config import TrainConfig
+from glit.train.loop import parameter_groups
+from glit.train.objectives import OBJECTIVES
+from glit.train.setup import prepare
+from glit.train.step import run_step
+from tools.measure.train_setup import (
+    clip_folder,
+    dataset_folder,
+    planned_samples,
+    resident_mb,
+    timed,
+)
+
+SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
+CAPTION = {"num_sentences": 8, "words": 19}
+
+
+def main() -> None:
+    """Measure some objectives, or the memory of one."""
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.step_cost", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
+    parser.add_argument("--model", choices=SHAPES, default="vit-b-16")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES))
+    parser.add_argument("--memory-of", choices=OBJECTIVES, help="only the memory of this one")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as scratch:
+        setting = _Setting(SHAPES[arguments.model], arguments.batch, Path(scratch))
+        if arguments.memory_of:
+            step, before = setting.step_of(arguments.memory_of)[0], resident_mb()
+            step()
+            print(json.dumps({"peak_mb": peak_mb() - before}))
+            return
+        result = measured(setting, arguments)
+    text = json.dumps(result, indent=2)
+    print(text)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    (arguments.output / "step-cost.json").write_text(text + "\n", encoding="utf-8")
+
+
+def measured(setting: _Setting, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Times and memory of every objective, and how they stand to those of ``clip``."""
+    baseline, _ = setting.step_of("clip")
+    baseline()  # warms up
+    memory_of_clip = _memory_of("clip", arguments)
+    found = {}
+    for name in arguments.objectives:
+        step, added = setting.step_of(name)
+        step()
+        times = [(timed(baseline).cpu_s, timed(step).cpu_s) for _ in range(arguments.repeats)]
+        memory = _memory_of(name, arguments)
+        found[name] = {
+            "cpu_s": statistics.median(own for _, own in times),
+            "times_clip": statistics.median(own / clip for clip, own in times),
+            "peak_mb": memory,
+            "memory_times_clip": memory / memory_of_clip,
+            "parameters_added": added,
+        }
+        print(f"{name}: {found[name]['times_clip']:.2f} times clip", file=sys.stderr)
+    return {
+        "model": arguments.model,
+        "weights": "random",
+        "batch": arguments.batch,
+        "threads": arguments.threads,
+        "objectives": found,
+    }
+
+
+def _memory_of(name: str, arguments: argparse.Namespace) -> float:
+    """Peak memory of a step, MB, in a process of its own."""
+    command = [sys.executable, "-m", "tools.measure.step_cost", "--memory-of", name]
+    for key in ("model", "batch", "threads"):
+        command += [f"--{key}", str(getattr(arguments, key))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["peak_mb"]
+
+
+class _Setting:
+    """A model's folder and a dataset; steps of objectives on it."""
+
+    def __init__(self, shape: ClipShape, batch_size: int, scratch: Path) -> None:
+        self.clip = clip_folder(shape, scratch)
+        data = DatasetShape(num_samples=batch_size, width=320, height=240, **CAPTION)
+        self.dataset = dataset_folder(self.clip, scratch / "dataset", data)
+        self.batch_size = batch_size
+
+    def step_of(self, objective: str) -> tuple[Callable[[], None], int]:
+        """A whole step at learning rate zero; and how many
+        parameters the objective brings."""
+        from accelerate import Accelerator
+
+        config = TrainConfig(
+            model=str(self.clip), objective=objective, batch_size=self.batch_size, num_workers=0
+        )
+        made = prepare(config, str(self.dataset))
+        samples, loader = planned_samples(made.loader), made.loader
+        groups = parameter_groups(made.model, made.objective, config)
+        optimizer = torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
+        accelerator = Accelerator(cpu=True)
+        batch, places = collate(
+            samples,
+            loader.tokenize,
+            made.objective.needs,
+            side=loader.config.side,
+            pad_id=loader.config.pad_id,
+        )
+        for sample, place in zip(samples, places, strict=True):
+            sample.write_pixels(place.whole, place.crops, fit=loader.config.fit)
+        made.model.train()
+
+        def step() -> None:
+            run_step([batch], model=made.model, objective=made.objective, accelerator=accelerator)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        module = made.model.module
+        return step, sum(p.numel() for p in module.parameters()) if module is not None else 0
+
+
+if __name__ == "__main__":
+    main()
