@@ -12,7 +12,7 @@ import torch
 from glit.errors import RunError
 from glit.executors import local
 from glit.executors.local import LocalExecutor
-from glit.executors.protocols import Tally
+from glit.executors.protocols import Needs, Tally
 from glit.gpu_errors import is_out_of_memory, ruins_process
 from glit.records import Drop
 from glit.stages.base import isolate
@@ -142,7 +142,7 @@ def test_no_sample_is_dropped_for_a_gpu_that_failed():
 class Failing:
     """A task and its worker, whose second unit meets an error."""
 
-    name, uses_gpu, keeps_process, memory_bytes = "propose", True, True, 1
+    name, needs = "propose", Needs(memory_bytes=1, gpus=1)
 
     def __init__(self, error):
         self.error = error

@@ -55,11 +55,17 @@ class Backend:
     process_bytes: int = 1_200_000_000
     """Memory of a worker in bytes, for libraries and activations; three times the size of the
     weights is added to it."""
+    continuous: bool = False
+    """Captioners: whether images are handed over one by one (``ContinuousCaptioner``) and two units
+    of work at a time, so that an engine has the next images while the last of a unit are at work.
+    """
     tells_logprobs: bool = False
     """Captioners: whether they say how probable each token was."""
     gpu_bytes: int = 0
     """Memory on a GPU beside its weights, for batches at their defaults and CUDA itself: workers
     share a GPU if it has room for several. 0 where one worker wants the whole GPU."""
+    gpus: Callable[[Any], int] = lambda config: 1
+    """How many GPUs a worker holds together, by its configuration."""
     keeps_process: bool = True
     """Whether its process can be used for other stages afterwards; False for engines that do not
     free their memory or threads."""

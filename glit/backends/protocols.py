@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,7 +30,8 @@ class CaptionerConfig(ModelConfig):
     max_tokens: int = 400
     """Longest caption in tokens; a longer one is trimmed to its last whole sentence."""
     batch_size: int = speed_only(32)
-    """Images in one generate call (transformers) or requests in flight (endpoint)."""
+    """Images in one generate call (transformers) or requests in flight (endpoint); vLLM fills its
+    engine by itself."""
     max_model_len: int = 4096
     """Context of the vLLM engine, image tokens included."""
     gpu_memory_utilization: float = speed_only(0.9)
@@ -71,6 +73,14 @@ class Captioner(Protocol):
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
     ) -> list[RawCaption]:
         """One caption per image; a temperature of 0 is greedy and ignores the seeds."""
+        ...
+
+
+class ContinuousCaptioner(Protocol):
+    """Answers images as they come, many at a time, each when it is done; safe for threads."""
+
+    def submit(self, image: Pixels, *, seed: int, temperature: float) -> Future[RawCaption]:
+        """Ask for a caption; waits only while as many images are at work as it can take."""
         ...
 
 

@@ -21,7 +21,7 @@ from glit.build.listing import Chunk
 from glit.build.stage_task import disk_error
 from glit.build.tables import table_file
 from glit.build.work import Work
-from glit.executors.protocols import Tally
+from glit.executors.protocols import Needs, Tally
 from glit.parquet import write_parquet
 from glit.schema import DROPS_SCHEMA
 from glit.stages import STAGES
@@ -51,10 +51,7 @@ class LedgerTask:
 
     work: Work
     name: str = "ledger"
-    uses_gpu: bool = False
-    gpu_bytes: int = 0
-    keeps_process: bool = True
-    memory_bytes: int = PLAIN_BYTES
+    needs: Needs = Needs(memory_bytes=PLAIN_BYTES)
 
     def open(self, threads: int) -> LedgerWorker:
         return LedgerWorker(self.work)

@@ -12,7 +12,7 @@ from glit.build.stage_task import disk_error
 from glit.build.work import Work
 from glit.dataset.manifest import describe_data_file
 from glit.errors import RunError
-from glit.executors.protocols import Tally
+from glit.executors.protocols import Needs, Tally
 from glit.records import Sample
 from glit.schema import dataset_schema
 from glit.stages.pack import DataFile, PackConfig, write_file
@@ -27,10 +27,7 @@ class PackTask:
     folder: str
     tokenizer: dict[str, Any]
     name: str = "pack"
-    uses_gpu: bool = False
-    gpu_bytes: int = 0
-    keeps_process: bool = True
-    memory_bytes: int = 600_000_000
+    needs: Needs = Needs(memory_bytes=600_000_000)
 
     def open(self, threads: int) -> PackWorker:
         return PackWorker(self)

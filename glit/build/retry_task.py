@@ -14,7 +14,7 @@ from glit.build.stage_task import (
 )
 from glit.build.tables import drops_by_reason
 from glit.build.work import Work
-from glit.executors.protocols import Tally
+from glit.executors.protocols import Needs, Tally
 from glit.records import Sample
 from glit.stages import STAGES
 from glit.storage import Entry
@@ -47,24 +47,12 @@ class RetryTask:
         return StageTask(name=self.name, work=self.work)
 
     @property
-    def uses_gpu(self) -> bool:
-        return self._stage.uses_gpu
-
-    @property
-    def keeps_process(self) -> bool:
-        return self._stage.keeps_process
-
-    @property
-    def memory_bytes(self) -> int:
-        return self._stage.memory_bytes
+    def needs(self) -> Needs:
+        return self._stage.needs
 
     def wanted(self, drop: dict[str, Any] | None) -> bool:
         """Whether a row with this drop is done again."""
         return self.selected and drop is not None and self.reason in (None, drop["reason"])
-
-    @property
-    def gpu_bytes(self) -> int:
-        return self._stage.gpu_bytes
 
     def open(self, threads: int) -> RetryWorker:
         """Load the stage's model."""

@@ -13,7 +13,7 @@ from glit.build.listing import Chunk
 from glit.build.tables import drops_by_reason, stage_row
 from glit.build.work import Work
 from glit.errors import GlitError, RunError
-from glit.executors.protocols import Tally
+from glit.executors.protocols import Needs, Tally
 from glit.records import Drop, Sample
 from glit.rows import drop_row
 from glit.stages import STAGES
@@ -35,24 +35,18 @@ class StageTask:
     work: Work
 
     @property
-    def uses_gpu(self) -> bool:
-        return self._with_model and self._config.device == "cuda"
-
-    @property
-    def keeps_process(self) -> bool:
-        return self._backend is None or self._backend.keeps_process
-
-    @property
-    def memory_bytes(self) -> int:
-        if self._backend is None:
-            return PLAIN_BYTES
-        return self._backend.process_bytes + 3 * self._weight_bytes
-
-    @property
-    def gpu_bytes(self) -> int:
-        if self._backend is None or not self._backend.gpu_bytes:
-            return 0
-        return self._backend.gpu_bytes + self._weight_bytes
+    def needs(self) -> Needs:
+        backend, weights = self._backend, self._weight_bytes
+        if backend is None:
+            return Needs(memory_bytes=PLAIN_BYTES)
+        on_gpu = self._with_model and self._config.device == "cuda"
+        return Needs(
+            memory_bytes=backend.process_bytes + 3 * weights,
+            gpus=backend.gpus(self._config) if on_gpu else 0,
+            gpu_bytes=backend.gpu_bytes + weights if backend.gpu_bytes else 0,
+            units_at_once=2 if backend.continuous else 1,
+            keeps_process=backend.keeps_process,
+        )
 
     @property
     def _weight_bytes(self) -> int:

@@ -28,7 +28,6 @@ from glit.executors.protocols import Tally, Task, Worker
 from glit.executors.sharing import gpu_share, threads_a_worker, workers_a_gpu
 from glit.gpu_errors import ruins_process
 
-_IN_FLIGHT = 2  # units given to an actor: one runs, one waits
 _START_FAILURES = 3
 _DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
 """A worker is gone: crashed, killed, out of reach, or ended by Ray's watch over memory."""
@@ -93,11 +92,12 @@ def _guarded(call: Callable[[], Any]) -> Any:
 
 @dataclass(eq=False)
 class _Slot:
-    """An actor and the units it has been given, the first of them at work."""
+    """An actor and the units it has been given, the first of them at work: where it works at
+    several, a death is held against the first, and the others go back."""
 
     actor: Any
     given: deque[tuple[Any, Any]] = field(default_factory=deque)
-    """(object reference, unit)"""
+    """(object reference, unit); one more than it works at, so that it need not wait."""
 
 
 class RayExecutor:
@@ -107,6 +107,7 @@ class RayExecutor:
         self._num_workers = num_workers
         self._slots: list[_Slot] = []
         self._gpu_share = 0.0
+        self._units_at_once = 1
         self._gpu_bytes = 0
         self._threads = 2
         self._started_here = False
@@ -134,7 +135,7 @@ class RayExecutor:
         except BaseException:
             self._kill_all()  # units may still be at work; nobody waits for them any more
             raise
-        if not task.keeps_process:
+        if not task.needs.keeps_process:
             self._kill_all()
 
     def close(self) -> None:
@@ -146,12 +147,18 @@ class RayExecutor:
     def _pool_size(self, task: Task) -> int:
         resources = ray.cluster_resources()
         cpus = max(1, int(resources.get("CPU", 1)))
-        if task.uses_gpu and resources.get("GPU", 0) >= 1:
-            gpus = int(resources["GPU"])
-            return gpus * workers_a_gpu(task.gpu_bytes, self._memory_of_gpus(), cpus / gpus)
+        gpus = int(resources.get("GPU", 0)) if task.needs.gpus else 0
+        if 0 < gpus < task.needs.gpus:
+            raise RunError(
+                f"stage {task.name}: a worker wants {task.needs.gpus} GPUs together, Ray has {gpus}"
+            )
+        if gpus and task.needs.gpus > 1:
+            return gpus // task.needs.gpus
+        if gpus:
+            return gpus * workers_a_gpu(task.needs.gpu_bytes, self._memory_of_gpus(), cpus / gpus)
         if self._num_workers is not None:
             return self._num_workers
-        fitting = int(psutil.virtual_memory().available * 0.8 / task.memory_bytes)
+        fitting = int(psutil.virtual_memory().available * 0.8 / task.needs.memory_bytes)
         return max(1, min(cpus, fitting)) if len(ray.nodes()) == 1 else cpus
 
     def _memory_of_gpus(self) -> int:
@@ -173,11 +180,12 @@ class RayExecutor:
 
     def _open(self, task: Task, number: int) -> None:
         resources = ray.cluster_resources()
-        gpus = int(resources.get("GPU", 0)) if task.uses_gpu else 0
-        share = gpu_share(number, gpus)
-        if share != self._gpu_share:
+        gpus = int(resources.get("GPU", 0)) if task.needs.gpus else 0
+        share = gpu_share(number, gpus) if task.needs.gpus <= 1 else float(task.needs.gpus)
+        kind = (share, task.needs.units_at_once)
+        if kind != (self._gpu_share, self._units_at_once):
             self._kill_all()
-        self._gpu_share = share
+        self._gpu_share, self._units_at_once = kind
         self._threads = threads_a_worker(resources.get("CPU", 1), number)
         for slot in self._slots[number:]:
             ray.kill(slot.actor)
@@ -189,7 +197,9 @@ class RayExecutor:
             self._await_open(task, slot, reference)
 
     def _new_actor(self) -> Any:
-        return _RemoteActor.options(num_cpus=1, num_gpus=self._gpu_share).remote()
+        return _RemoteActor.options(
+            num_cpus=1, num_gpus=self._gpu_share, max_concurrency=self._units_at_once
+        ).remote()
 
     def _await_open(self, task: Task, slot: _Slot, reference: Any) -> None:
         for _ in range(_START_FAILURES):
@@ -217,7 +227,7 @@ class RayExecutor:
         suspects: list[Any] = []
         while waiting or any(slot.given for slot in self._slots):
             for slot in self._slots:
-                while waiting and len(slot.given) < _IN_FLIGHT:
+                while waiting and len(slot.given) < task.needs.units_at_once + 1:
                     unit = waiting.popleft()
                     slot.given.append((slot.actor.run.remote(unit, ()), unit))
             heads = {slot.given[0][0]: slot for slot in self._slots if slot.given}

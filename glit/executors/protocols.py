@@ -34,6 +34,22 @@ class Worker(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a worker of a task needs of its machine."""
+
+    memory_bytes: int
+    """Roughly."""
+    gpus: int = 0
+    """More than one where a model is spread over several."""
+    gpu_bytes: int = 0
+    """Of a GPU's memory, roughly; 0 for a worker that wants the whole GPU."""
+    units_at_once: int = 1
+    """How many units it is at together, each in a thread of its own."""
+    keeps_process: bool = True
+    """Whether the process is fit for another task afterwards (an engine may not let go)."""
+
+
 class Task(Protocol):
     """Work to be done on many units; picklable, opened in each worker."""
 
@@ -41,22 +57,7 @@ class Task(Protocol):
     def name(self) -> str: ...
 
     @property
-    def uses_gpu(self) -> bool: ...
-
-    @property
-    def keeps_process(self) -> bool:
-        """Whether the process is fit for another task afterwards (an engine may not let go)."""
-        ...
-
-    @property
-    def memory_bytes(self) -> int:
-        """What a worker of this task needs, roughly."""
-        ...
-
-    @property
-    def gpu_bytes(self) -> int:
-        """What a worker needs of a GPU's memory, roughly; 0 for one that wants the whole GPU."""
-        ...
+    def needs(self) -> Needs: ...
 
     def open(self, threads: int) -> Worker:
         """Load models; the worker may decode with so many threads."""

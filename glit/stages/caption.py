@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,8 +19,16 @@ from glit import rows
 from glit.ahead import batched
 from glit.backends.base import Backend
 from glit.backends.captioners import CAPTIONERS
-from glit.backends.protocols import Captioner, CaptionerConfig, CaptionLookup, RawCaption
+from glit.backends.protocols import (
+    Captioner,
+    CaptionerConfig,
+    CaptionLookup,
+    ContinuousCaptioner,
+    RawCaption,
+)
 from glit.config import Choice, need
+from glit.errors import GlitError
+from glit.gpu_errors import ruins_process
 from glit.images import Pixels
 from glit.records import Caption, Drop, Sample, Token
 from glit.schema import CAPTION_SOURCE, TOKEN
@@ -105,7 +114,7 @@ class CaptionStage(Stage):
         if backend.reads != "pixels":
             return LookUpCaptions(backend.make(plan.brought))
         model = plan.models.get("captioner")
-        return WriteCaptions(
+        return (StreamCaptions if backend.continuous else WriteCaptions)(
             config,
             backend.make(config, model, plan.prompt),
             revision=model.revision if model else "",
@@ -135,7 +144,7 @@ class WriteCaptions(CaptionStage):
     def __init__(
         self,
         config: CaptionConfig,
-        captioner: Captioner,
+        captioner: Any,
         *,
         revision: str,
         prompt: str,
@@ -162,12 +171,7 @@ class WriteCaptions(CaptionStage):
                 for index in range(len(batch))
                 if index not in outcomes or (attempt and _worth_retrying(outcomes[index]))
             ]
-            temperature = (
-                max(SECOND_TRY_TEMPERATURE, self._config.temperature)
-                if attempt
-                else self._config.temperature
-            )
-            asked = [(batch[index][0], batch[index][1], attempt, temperature) for index in todo]
+            asked = [(*batch[index], attempt) for index in todo]
             if asked:
                 answers = isolate(asked, self._ask, reason="captioner_error")
                 for index, answer in zip(todo, answers, strict=True):
@@ -175,9 +179,14 @@ class WriteCaptions(CaptionStage):
         return (outcomes[index] for index in range(len(batch)))
 
     def _ask(self, asked: Sequence[tuple]) -> list[RawCaption]:
-        images = [_shrunk(image, self._config.max_image_side) for _, image, _, _ in asked]
-        seeds = [_seed(sample, attempt) for sample, _, attempt, _ in asked]
-        return self._captioner.caption(images, seeds=seeds, temperature=asked[0][3])
+        captioner: Captioner = self._captioner
+        images = [_shrunk(image, self._config.max_image_side) for _, image, _ in asked]
+        seeds = [_seed(sample, attempt) for sample, _, attempt in asked]
+        return captioner.caption(images, seeds=seeds, temperature=self._temperature(asked[0][2]))
+
+    def _temperature(self, attempt: int) -> float:
+        wanted = self._config.temperature
+        return max(SECOND_TRY_TEMPERATURE, wanted) if attempt else wanted
 
     def _checked(self, sample: Sample, answer: RawCaption | Drop, attempt: int) -> Outcome:
         if isinstance(answer, Drop):
@@ -200,6 +209,90 @@ class WriteCaptions(CaptionStage):
             tokens=_tokens_within(answer, text),
         )
         return dataclasses.replace(sample, caption=caption)
+
+
+class StreamCaptions(WriteCaptions):
+    """As :class:`WriteCaptions` for a captioner that takes images one by one.
+
+    A second try goes in among the others; only what failed with an error waits until the rest is
+    done, and is then asked for alone.
+    """
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        asked: dict[Future[RawCaption], tuple[int, int]] = {}  # to its sample and attempt
+        outcomes: dict[int, Outcome] = {}
+        broken: list[tuple[int, int]] = []
+        given = 0
+        try:
+            for index, image in enumerate(images.each(samples)):
+                if isinstance(image, Drop):
+                    outcomes[index] = image
+                else:
+                    asked[self._submit(samples[index], image, 0)] = (index, 0)
+                done = [future for future in asked if future.done()]
+                self._take(done, asked, samples, images, outcomes, broken)
+                while given in outcomes:
+                    yield outcomes.pop(given)
+                    given += 1
+            while asked:
+                done, _ = wait(asked, return_when=FIRST_COMPLETED)
+                self._take(done, asked, samples, images, outcomes, broken)
+            for index, attempt in broken:
+                outcomes[index] = self._alone(samples[index], images, attempt)
+            yield from (outcomes[index] for index in range(given, len(samples)))
+        finally:
+            for future in asked:
+                future.cancel()
+
+    def _submit(self, sample: Sample, image: Pixels, attempt: int) -> Future[RawCaption]:
+        captioner: ContinuousCaptioner = self._captioner
+        return captioner.submit(
+            _shrunk(image, self._config.max_image_side),
+            seed=_seed(sample, attempt),
+            temperature=self._temperature(attempt),
+        )
+
+    def _take(
+        self,
+        done: Iterable[Future[RawCaption]],
+        asked: dict[Future[RawCaption], tuple[int, int]],
+        samples: Sequence[Sample],
+        images: ImageSource,
+        outcomes: dict[int, Outcome],
+        broken: list[tuple[int, int]],
+    ) -> None:
+        """Check the captions that are done; ask once more, or note an outcome or an error."""
+        for future in done:
+            index, attempt = asked.pop(future)
+            try:
+                answer = future.result()
+            except GlitError:
+                raise
+            except Exception as error:
+                if ruins_process(error):
+                    raise
+                broken.append((index, attempt))
+                continue
+            outcome = self._checked(samples[index], answer, attempt)
+            if not attempt and _worth_retrying(outcome):
+                image = images.load(samples[index])  # its pixels were not kept
+                if not isinstance(image, Drop):
+                    asked[self._submit(samples[index], image, 1)] = (index, 1)
+                    continue
+                outcome = image
+            outcomes[index] = outcome
+
+    def _alone(self, sample: Sample, images: ImageSource, attempt: int) -> Outcome:
+        """Asked for with nothing else of this unit at work: an error is the sample's own."""
+        image = images.load(sample)
+        if isinstance(image, Drop):
+            return image
+        [answer] = isolate(
+            [image],
+            lambda each: [self._submit(sample, each[0], attempt).result()],
+            reason="captioner_error",
+        )
+        return self._checked(sample, answer, attempt)
 
 
 class LookUpCaptions(CaptionStage):

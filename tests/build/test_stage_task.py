@@ -27,7 +27,7 @@ def test_sam_needs_memory_beyond_that_of_its_weights(tmp_path):
     images = Store(tmp_path)
     work = Work(store=images, images=images, plan=make_plan(recipe, device="cpu", brought=brought))
     task = stage_task.StageTask(name="propose", work=work)
-    assert task.memory_bytes > 1.81 * GB
+    assert task.needs.memory_bytes > 1.81 * GB
 
 
 def test_a_full_disk_is_one_line_and_resumable(scenes, built, tmp_path, monkeypatch):

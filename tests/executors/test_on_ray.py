@@ -14,7 +14,7 @@ import pytest
 from building import data_bytes, run_build
 
 from glit.errors import GlitError, RunError
-from glit.executors.protocols import Tally
+from glit.executors.protocols import Needs, Tally
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +48,12 @@ class KillerTask:
     once: bool = False
     """Whether a death happens only the first time."""
     failure: str = ""
+    counting: bool = False
+    """Units take a while, and say how many of them are at work in their process."""
     gpu_error: bool = False
     """Killers are not killed, but raise what a GPU raises that no process recovers from."""
     name: str = "killer"
-    uses_gpu: bool = True
-    keeps_process: bool = True
-    memory_bytes: int = 1 << 20
-    gpu_bytes: int = 0
+    needs: Needs = Needs(memory_bytes=1 << 20, gpus=1)
     seen: list = field(default_factory=list)
 
     def open(self, threads):
@@ -64,6 +63,7 @@ class KillerTask:
 class KillerWorker:
     def __init__(self, task: KillerTask):
         self.task = task
+        self.at_work = 0
 
     def _touch(self, unit, samples):
         for sample in samples:
@@ -80,6 +80,11 @@ class KillerWorker:
     def run(self, unit, excluded):
         if self.task.failure:
             raise RunError(self.task.failure)
+        if self.task.counting:
+            self.at_work += 1
+            time.sleep(0.3)
+            (Path(self.task.folder) / f"together-{unit.index}").write_text(str(self.at_work))
+            self.at_work -= 1
         self._touch(unit, [s for s in range(unit.size) if s not in excluded])
         (Path(self.task.folder) / f"unit-{unit.index}").write_text(str(list(excluded)))
         return Tally(rows=unit.size, drops={"worker_crash": len(excluded)} if excluded else {})
@@ -102,6 +107,22 @@ def test_every_unit_is_done_once(executor, tmp_path):
     done, written = go(executor, KillerTask(str(tmp_path)))
     assert sorted(done) == list(range(6))
     assert set(written.values()) == {"[]"}
+
+
+def test_a_worker_may_be_at_two_units_together(executor, tmp_path):
+    needs = Needs(memory_bytes=1 << 20, units_at_once=2)
+    task = KillerTask(str(tmp_path), needs=needs, counting=True)
+    done, _ = go(executor, task, num_units=12)
+    assert sorted(done) == list(range(12))
+    assert {path.read_text() for path in tmp_path.glob("together-*")} == {"1", "2"}
+
+
+def test_of_two_units_together_the_one_that_kills_is_found(executor, tmp_path):
+    needs = Needs(memory_bytes=1 << 20, units_at_once=2)
+    done, written = go(executor, KillerTask(str(tmp_path), needs=needs, killers=((3, 2),)))
+    assert sorted(done) == list(range(6))
+    assert written["unit-3"] == "[2]"
+    assert [written[f"unit-{i}"] for i in (0, 1, 2, 4, 5)] == ["[]"] * 5
 
 
 def test_a_worker_that_dies_once_costs_nothing(executor, tmp_path):
@@ -175,5 +196,25 @@ def test_workers_share_the_gpus_of_a_cluster(executor, monkeypatch, gpu_bytes, w
 
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 12.0})
     monkeypatch.setattr(executor, "_gpu_bytes", 80 << 30)
-    number = executor._pool_size(KillerTask("", gpu_bytes=gpu_bytes))
+    number = executor._pool_size(
+        KillerTask("", needs=Needs(memory_bytes=1, gpus=1, gpu_bytes=gpu_bytes))
+    )
     assert (number, on_ray.gpu_share(number, 2)) == (workers, share)
+
+
+@pytest.mark.parametrize(("gpus", "workers"), [(1, 4), (2, 2), (4, 1)])
+def test_a_model_over_several_gpus_takes_them_whole(executor, monkeypatch, gpus, workers):
+    from glit.executors import on_ray
+
+    monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 4.0, "CPU": 4.0})
+    monkeypatch.setattr(executor, "_gpu_bytes", 80 << 30)
+    needs = Needs(memory_bytes=1, gpus=gpus)
+    assert executor._pool_size(KillerTask("", needs=needs)) == workers
+
+
+def test_more_gpus_than_there_are_is_one_line(executor, monkeypatch):
+    from glit.executors import on_ray
+
+    monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 4.0})
+    with pytest.raises(RunError, match="wants 4 GPUs together, Ray has 2"):
+        executor._pool_size(KillerTask("", needs=Needs(memory_bytes=1, gpus=4)))

@@ -8,14 +8,14 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import httpx
 from PIL import Image
 
 from glit.backends.base import PLAIN_BYTES, Backend
+from glit.backends.captioners.continuous import ContinuousBase
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
 from glit.errors import RunError, UserError
@@ -25,10 +25,11 @@ _RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 _LONGEST_WAIT_S = 60.0
 
 
-class EndpointCaptioner:
+class EndpointCaptioner(ContinuousBase):
     """Sends each image to ``/chat/completions`` as a data URL, in PNG (lossless)."""
 
     def __init__(self, config: CaptionerConfig, model: Resolved | None, prompt: str) -> None:
+        super().__init__(2 * config.batch_size)
         key = os.environ.get(config.api_key_env, "")
         self._config = config
         self._prompt = prompt
@@ -38,23 +39,19 @@ class EndpointCaptioner:
             headers={"Authorization": f"Bearer {key}"} if key else {},
             limits=httpx.Limits(max_connections=config.batch_size),
         )
-        weakref.finalize(self, self._client.close)
+        self._threads = ThreadPoolExecutor(config.batch_size, thread_name_prefix="captions")
+        weakref.finalize(self, _close, self._threads, self._client)
 
-    def caption(
-        self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
-    ) -> list[RawCaption]:
-        """See :class:`glit.backends.protocols.Captioner`.
+    def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:
+        return self._threads.submit(self._one, image, seed, temperature)
+
+    def _one(self, image: Pixels, seed: int, temperature: float) -> RawCaption:
+        """The answer of the server.
 
         Raises:
             UserError: the server refuses the key or does not know the model.
             RunError: the server cannot be reached at all, or fails after all retries.
         """
-        with ThreadPoolExecutor(self._config.batch_size) as pool:
-            return list(
-                pool.map(lambda image, seed: self._one(image, seed, temperature), images, seeds)
-            )
-
-    def _one(self, image: Pixels, seed: int, temperature: float) -> RawCaption:
         body = {
             "model": self._config.model,
             "messages": [{"role": "user", "content": _content(image, self._prompt)}],
@@ -101,6 +98,11 @@ class EndpointCaptioner:
         raise AssertionError("unreachable: the last try returns or raises")
 
 
+def _close(threads: ThreadPoolExecutor, client: httpx.Client) -> None:
+    threads.shutdown(wait=False, cancel_futures=True)
+    client.close()
+
+
 def _wait_s(attempt: int, retry_after: str | None, waits: random.Random) -> float:
     """Seconds to wait: the server's ``Retry-After``, else 0.5 s doubled each time, with jitter."""
     if retry_after and retry_after.isdigit():
@@ -118,4 +120,6 @@ def _content(image: Pixels, prompt: str) -> list[dict[str, Any]]:
     ]
 
 
-ENDPOINT = Backend(make=EndpointCaptioner, needs_model=False, process_bytes=PLAIN_BYTES)
+ENDPOINT = Backend(
+    make=EndpointCaptioner, continuous=True, needs_model=False, process_bytes=PLAIN_BYTES
+)

@@ -1,18 +1,35 @@
-"""Captions by vLLM in this process: LLaVA-NeXT, or any other image-text model of vLLM."""
+"""Captions by vLLM in this process: LLaVA-NeXT, or any other image-text model of vLLM.
+
+The engine is kept full. Images are prepared (tiles, prompt tokens) by threads of their own, a
+thread adds each to the engine as soon as it is ready and lets the engine take one step after the
+other, and a caption is handed out when it is finished, whatever others are still being written. So
+neither the preparation of images nor the longest caption of a batch is waited for.
+
+What is computed beside an image moves its numbers by rounding, on some GPUs enough to change a
+word; docs/decisions/continuous-captions.md says what follows.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+import queue
+import threading
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, Literal
 
 from PIL import Image
 
 from glit.backends.base import Backend
+from glit.backends.captioners.continuous import ContinuousBase, settle
 from glit.backends.captioners.kinds import refuse_no_captioner
 from glit.backends.captioners.token_probabilities import tokens_of_text
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
+from glit.config import need, speed_only
 from glit.errors import RunError
 from glit.extras import require
 from glit.images import Pixels
@@ -25,56 +42,184 @@ _ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
 _CPU_CACHE_BYTES = 256 << 20
+_SEQUENCES = 256
+"""Captions that the engine writes at a time, where its memory has room for them."""
+_AHEAD = 64
+"""Images prepared, or being prepared, while the engine is full."""
+_LONGEST_STEP_S = 10.0
+_PREPARING = 2
+"""Threads that prepare images; most of it is work outside of Python's lock."""
 
 
-class VllmCaptioner:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmOptions:
+    """``[caption]`` of vLLM."""
+
+    quantization: Literal["", "fp8"] = ""
+    """``fp8`` halves the weights' memory and, on GPUs that multiply it, their time; empty loads
+    them as they are."""
+    tensor_parallel_size: int = speed_only(1)
+    """GPUs that hold one model together, for a model that does not fit one."""
+
+    def __post_init__(self) -> None:
+        found = self.tensor_parallel_size
+        need(found >= 1, f"[caption] tensor_parallel_size: found {found}, want >= 1")
+
+
+class VllmCaptioner(ContinuousBase):
     """vLLM's engine with the model's own chat template.
 
     Images are given as PIL images. The cache of processed images is off, since ingest drops
-    duplicates.
+    duplicates, and so is that of prefixes: the image comes first in every prompt.
     """
 
     def __init__(
         self, config: CaptionerConfig, model: Resolved, prompt: str, **engine: Any
     ) -> None:
         """Start the engine; ``engine`` are further arguments of its own."""
+        super().__init__(_SEQUENCES + _AHEAD)
         config = VLLM.settled(config)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         require("vllm", needed_for="caption.backend = 'vllm'")
         from vllm import LLM, SamplingParams
+        from vllm.sampling_params import RequestOutputKind
 
         self._sampling = SamplingParams
+        self._once_finished = RequestOutputKind.FINAL_ONLY
         self._config = config
         self._prompt = prompt
         try:
-            self._engine = LLM(**_engine_arguments(config, model) | engine)
+            self._llm: Any = LLM(**engine_arguments(config, model) | engine)
         except (RuntimeError, ValueError, OSError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise RunError(f"vLLM cannot start with model {model.name!r}: {first}") from error
+        self._threads = ThreadPoolExecutor(_PREPARING, thread_name_prefix="captions")
+        self._steps = _Steps(self._llm.llm_engine)
+        weakref.finalize(self, _stop, self._threads, self._steps)
 
-    def caption(
-        self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
-    ) -> list[RawCaption]:
-        """See :class:`glit.backends.protocols.Captioner`."""
-        conversations: Any = [[_message(image, self._prompt)] for image in images]
-        parameters = [
-            self._sampling(
-                temperature=temperature,
-                seed=seed if temperature > 0 else None,
-                max_tokens=self._config.max_tokens,
-                logprobs=0,  # of the chosen token alone
-            )
-            for seed in seeds
-        ]
-        outputs = self._engine.chat(conversations, parameters, use_tqdm=False)
-        return [self._read(output.outputs[0]) for output in outputs]
+    def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:
+        answer: Future[RawCaption] = Future()
+        self._threads.submit(self._prepare, image, seed, temperature, answer)
+        return answer
 
-    def _read(self, answer: Any) -> RawCaption:
+    def _prepare(
+        self, image: Pixels, seed: int, temperature: float, answer: Future[RawCaption]
+    ) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        prepared: Future[Any] = Future()
+        settle(prepared, lambda: self._llm._preprocess_chat([[_message(image, self._prompt)]])[0])
+        parameters = self._sampling(
+            temperature=temperature,
+            seed=seed if temperature > 0 else None,
+            max_tokens=self._config.max_tokens,
+            logprobs=0,  # of the chosen token alone
+            output_kind=self._once_finished,
+        )
+        written: Future[Any] = Future()
+        written.add_done_callback(lambda done: self._threads.submit(self._hand_over, done, answer))
+        self._steps.add(prepared, parameters, written)
+
+    def _hand_over(self, written: Future[Any], answer: Future[RawCaption]) -> None:
+        settle(answer, lambda: self._read(written.result()))
+
+    def _read(self, output: Any) -> RawCaption:
+        answer = output.outputs[0]
         ids = list(answer.token_ids)
         logprobs = [step[token].logprob for token, step in zip(ids, answer.logprobs, strict=True)]
-        tokens = tokens_of_text(self._engine.get_tokenizer(), ids, logprobs, answer.text)
+        tokens = tokens_of_text(self._llm.get_tokenizer(), ids, logprobs, answer.text)
         return RawCaption(text=answer.text, cut=answer.finish_reason == "length", tokens=tokens)
+
+
+_Coming = tuple[Future[Any], Any, Future[Any]]
+"""A prepared image, its sampling parameters, and the output to come."""
+
+
+class _Steps:
+    """The thread that alone speaks with the engine.
+
+    An error while a request is added is that request's; one of a step is of all that are at work,
+    since nothing says which of them it came from.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        import torch
+
+        self._engine = engine
+        self._coming: queue.SimpleQueue[_Coming | None] = queue.SimpleQueue()
+        self._at_work: dict[str, Future[Any]] = {}
+        self._numbers = count()
+        self._ending = False
+        self._cpu_threads = torch.get_num_threads()
+        self._thread = threading.Thread(target=self._run, name="vllm", daemon=True)
+        self._thread.start()
+
+    def add(self, prepared: Future[Any], parameters: Any, written: Future[Any]) -> None:
+        """Hand over a prepared image; ``written`` becomes vLLM's finished output, or an error."""
+        self._coming.put((prepared, parameters, written))
+
+    def stop(self) -> None:
+        """End the thread after the step it is at; who still waits gets an error."""
+        self._ending = True
+        self._coming.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_LONGEST_STEP_S)
+
+    def _run(self) -> None:
+        import torch
+
+        torch.set_num_threads(self._cpu_threads)  # OpenMP's number is each thread's own
+        while self._take_all():
+            step: Future[list[Any]] = Future()
+            settle(step, self._engine.step)
+            error = step.exception()
+            if error is not None:
+                self._fail(error)
+                continue
+            for output in step.result():
+                if output.finished:
+                    self._at_work.pop(output.request_id).set_result(output)
+        while not self._coming.empty():
+            item = self._coming.get()
+            if item is not None:
+                self._at_work[str(next(self._numbers))] = item[2]
+        self._fail(RuntimeError("the captioner was closed"))
+
+    def _take_all(self) -> bool:
+        """Add what is prepared, wait where nothing is at work; whether to go on."""
+        while not (self._at_work and self._coming.empty()):
+            item = self._coming.get()
+            if item is None:
+                return False
+            prepared, parameters, written = item
+            name = str(next(self._numbers))
+            added: Future[str] = Future()
+            settle(added, partial(self._add, name, prepared, parameters))
+            error = added.exception()
+            if error is None:
+                self._at_work[name] = written
+            else:
+                written.set_exception(error)
+        return not self._ending
+
+    def _add(self, name: str, prepared: Future[Any], parameters: Any) -> str:
+        return self._engine.add_request(name, prepared.result(), parameters)
+
+    def _fail(self, error: BaseException) -> None:
+        failed, self._at_work = self._at_work, {}
+        forgotten: Future[None] = Future()
+        settle(forgotten, lambda: self._engine.abort_request(list(failed)))
+        second = forgotten.exception()
+        if second is not None:  # nothing works any more; the first error says why
+            error.add_note(f"and it could not be told to forget them: {second}")
+        for written in failed.values():
+            written.set_exception(error)
+
+
+def _stop(threads: ThreadPoolExecutor, steps: _Steps) -> None:
+    threads.shutdown(wait=False, cancel_futures=True)
+    steps.stop()
 
 
 def _message(image: Pixels, prompt: str) -> dict[str, Any]:
@@ -82,27 +227,41 @@ def _message(image: Pixels, prompt: str) -> dict[str, Any]:
     return {"role": "user", "content": [picture, {"type": "text", "text": prompt}]}
 
 
-def _engine_arguments(config: CaptionerConfig, model: Resolved) -> dict[str, Any]:
+def engine_arguments(config: CaptionerConfig, model: Resolved) -> dict[str, Any]:
+    """What vLLM's engine is started with."""
     from transformers import AutoConfig
 
     loaded = AutoConfig.from_pretrained(str(model.path), local_files_only=True)
     text = loaded.get_text_config()
     longest = getattr(text, "max_position_embeddings", None) or config.max_model_len
+    options = _options(config)
     arguments: dict[str, Any] = {
         "model": str(model.path),
         "max_model_len": min(config.max_model_len, longest),
+        "max_num_seqs": _SEQUENCES,
         "limit_mm_per_prompt": {"image": 1},
         "mm_processor_cache_gb": 0,
+        "enable_prefix_caching": False,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
         "seed": 0,
         "dtype": config.precision,
     }
+    if options.quantization:
+        arguments["quantization"] = options.quantization
     if config.device == "cuda":
-        arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
+        arguments |= {
+            "gpu_memory_utilization": config.gpu_memory_utilization,
+            "tensor_parallel_size": options.tensor_parallel_size,
+            "performance_mode": "throughput",
+        }
     else:
         arguments |= {"enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
     return arguments
+
+
+def _options(config: Any) -> VllmOptions:
+    return getattr(config, "options", None) or VllmOptions()
 
 
 def _check(config: CaptionerConfig, model: Resolved | None) -> None:
@@ -110,5 +269,12 @@ def _check(config: CaptionerConfig, model: Resolved | None) -> None:
 
 
 VLLM = Backend(
-    make=VllmCaptioner, tells_logprobs=True, keeps_process=False, extras=("vllm",), check=_check
+    make=VllmCaptioner,
+    continuous=True,
+    tells_logprobs=True,
+    keeps_process=False,
+    extras=("vllm",),
+    check=_check,
+    options=VllmOptions,
+    gpus=lambda config: _options(config).tensor_parallel_size,
 )

@@ -1,0 +1,60 @@
+"""What captioners share that take images one by one while others are being answered."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from glit.backends.protocols import RawCaption
+from glit.images import Pixels
+
+Out = TypeVar("Out")
+
+
+def settle(future: Future[Out], call: Callable[[], Out]) -> None:
+    """Let a future become what a call gives or raises, as an executor does."""
+    try:
+        result = call()
+    except Exception as error:  # noqa: BLE001 - belongs to who waits for the future
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class ContinuousBase(ABC):
+    """Bounds how many images are at work, and answers whole batches for who has them.
+
+    Args:
+        most: images at work at a time, of all threads together.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = threading.BoundedSemaphore(most)
+
+    def submit(self, image: Pixels, *, seed: int, temperature: float) -> Future[RawCaption]:
+        """See :class:`glit.backends.protocols.ContinuousCaptioner`."""
+        self._free.acquire()
+        try:
+            answer = self._start(image, seed, temperature)
+        except BaseException:
+            self._free.release()
+            raise
+        answer.add_done_callback(lambda _: self._free.release())
+        return answer
+
+    def caption(
+        self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
+    ) -> list[RawCaption]:
+        """See :class:`glit.backends.protocols.Captioner`."""
+        asked = [
+            self.submit(image, seed=seed, temperature=temperature)
+            for image, seed in zip(images, seeds, strict=True)
+        ]
+        return [answer.result() for answer in asked]
+
+    @abstractmethod
+    def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:
+        """The caption to come."""
