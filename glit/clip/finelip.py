@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
-from glit.clip.refinement import TokenRefinement
+from glit.clip.refinement import TokenRefinement, widened, words
 
 Refine = Literal["both", "image", "text", "none"]
 
@@ -67,14 +67,12 @@ class FineLipTokens(nn.Module):
             valid_BL: the text's own tokens, start and end included.
             text_BD: embeddings of the texts.
         """
-        word_BLD = encoder.token_features(token_BLH[:, 1:])
-        valid_BL = F.pad(valid_BL[:, 2:], (0, 1))  # neither start nor end
+        word_BLH, valid_BL = words(token_BLH, valid_BL)
+        word_BLD = encoder.token_features(word_BLH)
         if self.text is not None:
             word_BLD, valid_B1 = self.text(word_BLD, valid_BL), valid_BL.any(dim=1, keepdim=True)
             return self._with_global(text_BD, word_BLD, valid_B1.expand(-1, word_BLD.shape[1]))
-        missing = self.num_words - word_BLD.shape[1]
-        word_BLD, valid_BL = F.pad(word_BLD, (0, 0, 0, missing)), F.pad(valid_BL, (0, missing))
-        return self._with_global(text_BD, word_BLD, valid_BL)
+        return self._with_global(text_BD, *widened(word_BLD, valid_BL, self.num_words))
 
     def _with_global(
         self, global_BD: Tensor, local_BVD: Tensor, valid_BV: Tensor

@@ -6,6 +6,7 @@ Shapes: B samples, T tokens, Q queries, D width.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -34,7 +35,7 @@ class TokenRefinement(nn.Module):
         self, token_BTD: Float[Tensor, "b t d"], valid_BT: Bool[Tensor, "b t"] | None = None
     ) -> Float[Tensor, "b q d"]:
         """The condensed tokens; without any valid token they mean nothing, and are finite."""
-        hidden = nn.functional.gelu(self.keys(self.norm(token_BTD)))
+        hidden = F.gelu(self.keys(self.norm(token_BTD)))
         logits_BTQ = self.queries(hidden) * self.scale
         if valid_BT is not None:
             lowest = torch.finfo(logits_BTQ.dtype).min
@@ -42,3 +43,23 @@ class TokenRefinement(nn.Module):
             token_BTD = token_BTD * valid_BT[..., None].to(token_BTD.dtype)
         weight_BTQ = logits_BTQ.softmax(dim=1).to(token_BTD.dtype)
         return weight_BTQ.transpose(1, 2) @ token_BTD
+
+
+def words(
+    token_BLH: Float[Tensor, "b l h"], valid_BL: Bool[Tensor, "b l"]
+) -> tuple[Float[Tensor, "b w h"], Bool[Tensor, "b w"]]:
+    """The tokens of texts between start and end, and which slots hold one.
+
+    Args:
+        token_BLH: start token first.
+        valid_BL: the texts' own tokens, start and end included.
+    """
+    return token_BLH[:, 1:], F.pad(valid_BL[:, 2:], (0, 1))
+
+
+def widened(
+    vector_BVD: Float[Tensor, "b v d"], valid_BV: Bool[Tensor, "b v"], num: int
+) -> tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]:
+    """The same with invalid ones behind, so that every process has as many."""
+    missing = num - vector_BVD.shape[1]
+    return F.pad(vector_BVD, (0, 0, 0, missing)), F.pad(valid_BV, (0, missing))

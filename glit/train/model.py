@@ -36,6 +36,8 @@ class Tokens:
     """The caption's own tokens, start and end token included."""
     patches_BKP: Bool[Tensor, "b k p"]
     """The patches that each region touches."""
+    further_BSD: Float[Tensor, "b s d"]
+    """The further texts in the shared space, not normalised; zeros in empty slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +143,15 @@ def _into_slots(embedding_MD: Tensor, slot_M: Tensor, valid_BK: Tensor) -> Tenso
 
 def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H: Tensor) -> Tokens:
     token_BLH, valid_token_BL = batch.texts.apart(token_flat_H, batch.num_global)
+    first = batch.num_global + len(batch.slot_M)
+    last_E = (batch.texts.offset_T + batch.texts.length_T - 1)[first:]
+    further_ED = encoder.token_features(token_flat_H[last_E])
     return Tokens(
         patch_BPH=patch_BPH,
         token_BLH=token_BLH,
         valid_token_BL=valid_token_BL,
         patches_BKP=patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid),
+        further_BSD=_into_slots(further_ED, batch.slot_E, batch.valid_further_BS),
     )
 
 

@@ -21,6 +21,7 @@ CASES = {
     "clip": {"objective": "clip"},
     "siglip": {"objective": "siglip"},
     "finelip": {"objective": "finelip"},
+    "mulclip": {"objective": "mulclip"},
     "siglip cached": {"objective": "siglip", "micro_batch_size": 2},
 }
 

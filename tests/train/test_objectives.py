@@ -39,17 +39,24 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         local_text_NKD=embedding(num, slots),
         pooled_patch_NKD=embedding(num, slots),
         pooled_token_NKD=embedding(num, slots),
-        further_text_NSD=embedding(num, 1),
+        further_text_NSD=embedding(num, 2),
         valid_N=torch.ones(num, dtype=torch.bool),
         valid_local_NK=ones,
         valid_patch_NK=ones.clone(),
         valid_token_NK=ones.clone(),
-        valid_further_NS=torch.ones(num, 1, dtype=torch.bool),
+        valid_further_NS=torch.arange(2) < 2 - torch.arange(num)[:, None] % 2,
         similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
         weight_NK=torch.ones(num, slots, dtype=dtype),
         caption_key_N2=torch.arange(2.0 * num).view(num, 2),
-        made={"image_tokens": embedding(num, 3), "text_tokens": embedding(num, 4)},
+        made={
+            "image_tokens": embedding(num, 3),
+            "text_tokens": embedding(num, 4),
+            "aggregated": embedding(num, 2),
+            "word_image": torch.rand(num, generator=generator, dtype=dtype),
+            "word_text": torch.rand(num, generator=generator, dtype=dtype),
+        },
         valid_made={
+            "words": torch.arange(num) % 3 < 2,
             "image_tokens": torch.ones(num, 3, dtype=torch.bool),
             "text_tokens": torch.arange(4) < 4 - torch.arange(num)[:, None] % 2,
         },
@@ -265,6 +272,26 @@ def test_finelip_of_equal_captions_alone_is_zero() -> None:
     f = random_features(3, 0)
     loss, _ = objective_of("finelip")(replace(f, caption_key_N2=torch.ones(3, 2)), SCALE)
     assert loss.item() == 0
+
+
+def test_mulclip_by_hand() -> None:
+    f = random_features(3, 0)
+    loss, metrics = objective_of("mulclip")(f, SCALE)
+
+    def sigmoid(images: torch.Tensor, texts: torch.Tensor) -> float:
+        cosine = (images @ texts.T).tolist()
+        signed = [
+            (NUMBERS["scale"] * cosine[i][j] + NUMBERS["bias"]) * (1 if i == j else -1)
+            for i in range(3)
+            for j in range(3)
+        ]
+        return sum(math.log1p(math.exp(-value)) for value in signed) / 3
+
+    whole = sigmoid(f.image_ND, f.text_ND) + 0.5 * sigmoid(f.image_ND, f.further_text_NSD[:, 0])
+    word = float((f.made["word_image"] + f.made["word_text"])[:2].mean())  # sample 2 has no word
+    assert metrics["loss_word"].item() == pytest.approx(word)
+    wanted = whole + word + metrics["loss_sub"].item()
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_hard_negatives_by_hand() -> None:

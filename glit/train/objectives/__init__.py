@@ -10,6 +10,7 @@ from glit.train.objectives.global_local import GlobalLocal
 from glit.train.objectives.hard_negatives import HardNegatives
 from glit.train.objectives.local import Local
 from glit.train.objectives.long_clip import LongClip
+from glit.train.objectives.mulclip import MulClip
 from glit.train.objectives.siglip import Siglip
 from glit.train.objectives.top_k import Top3Uniform, Top3Weighted
 
@@ -25,5 +26,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "siglip": Siglip,
     "long-clip": LongClip,
     "finelip": FineLip,
+    "mulclip": MulClip,
 }
 """By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""
