@@ -1,4 +1,4 @@
-"""The head phrase of a sentence: the noun phrase that the sentence tells of.
+"""Phrases of a sentence, among them its head: the noun phrase that the sentence tells of.
 
 "A small ring can be seen above the striped cross." tells of "A small ring"; its embedding as a
 whole is as close to the cross. Words are tagged by TextBlob, whose lexicon comes with the package.
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from glit.extras import require
 
 _INSIDE = {"DT", "PRP$", "CD", "JJ", "JJR", "JJS", "VBN", "VBG", "RB", "POS"}
 _STARTS = {"DT", "PRP$"}
+_PLACES = {
+    "left", "right", "top", "bottom", "front", "back", "middle", "center", "centre", "side",
+}  # fmt: skip
 _NEVER_LAST = {"DT", "PRP$", "CD", "RB", "POS"}
 
 
@@ -29,6 +33,51 @@ def head_phrases(sentences: Sequence[str]) -> list[str]:
     """
     require("phrases", needed_for="score.phrases = true")
     return [_head(sentence) for sentence in sentences]
+
+
+def phrases(sentence: str) -> tuple[str, ...]:
+    """Noun phrases, verbs with a preposition, and places, each once, as they stand there.
+
+    Raises:
+        MissingExtraError: TextBlob is not installed.
+
+    >>> phrases("A small dog leans against the door on the left of it.")
+    ('A small dog', 'the door', 'leans against', 'on the left of')
+    """
+    require("phrases", needed_for="phrases of a caption")
+    return _phrases(sentence)
+
+
+@lru_cache(maxsize=65536)
+def _phrases(sentence: str) -> tuple[str, ...]:
+    words = list(_tagged(sentence))
+    places = list(_places(sentence, words))
+    nouns = [text for text, _ in _noun_phrases(sentence) if text.lower().split()[-1] not in _PLACES]
+    verbs = [
+        sentence[start:end]
+        for (start, stop, first), (_, end, second) in pairwise(words)
+        if first.startswith("VB") and second in ("IN", "TO")
+        if not any(other.endswith(sentence[start:stop]) for other in nouns)
+        if not any(sentence[start:end] in place for place in places)
+    ]
+    return tuple(dict.fromkeys([*nouns, *verbs, *places]))
+
+
+def _places(sentence: str, words: list[tuple[int, int, str]]) -> Iterator[str]:
+    """ "on the left of", "next to": a preposition, perhaps a determiner, a place, perhaps "of"."""
+    texts = [sentence[start:end].lower() for start, end, _ in words]
+    at = 0
+    while at < len(words):
+        end = at
+        if words[at][2] == "IN":
+            place = at + 2 if at + 1 < len(words) and words[at + 1][2] == "DT" else at + 1
+            if place < len(words) and texts[place] in _PLACES:
+                end = place + 2 if texts[place + 1 : place + 2] == ["of"] else place + 1
+        elif texts[at : at + 2] == ["next", "to"]:
+            end = at + 2
+        if end > at:
+            yield sentence[words[at][0] : words[end - 1][1]]
+        at = max(end, at + 1)
 
 
 @lru_cache(maxsize=65536)

@@ -10,7 +10,7 @@ D width of the shared space.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -55,19 +55,36 @@ class ClipEncoder(nn.Module):
         return self.clip.logit_scale.exp()
 
     def encode_images(
-        self, pixels_V3SS: UInt8[Tensor, "v 3 s s"], *, num_tokens: int = 0
+        self,
+        pixels_V3SS: UInt8[Tensor, "v 3 s s"],
+        *,
+        num_tokens: int = 0,
+        unmixed: bool = False,
     ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
-        """Patch tokens of the first ``num_tokens`` images, and every image's embedding."""
+        """Patch tokens of the first ``num_tokens`` images, and every image's embedding.
+
+        With ``unmixed`` every patch attends to itself alone in the last layer (its value is its
+        attention's output, as in MaskCLIP, Zhou et al. 2022); embeddings are the same.
+        """
         dtype = self.clip.visual_projection.weight.dtype
         pixels = pixels_V3SS.to(dtype)
         pixels = (pixels - self.mean_3.to(dtype)[:, None, None]) / self.std_3.to(dtype)[
             :, None, None
         ]
-        output = self.clip.vision_model(pixel_values=pixels)
+        output = self.clip.vision_model(pixel_values=pixels, output_hidden_states=unmixed)
         embedding_VD = F.normalize(
             self.clip.visual_projection(output.pooler_output).float(), dim=-1
         )
+        if unmixed:
+            return self._unmixed(output.hidden_states[-2][:num_tokens, 1:]), embedding_VD
         return output.last_hidden_state[:num_tokens, 1:], embedding_VD
+
+    def _unmixed(self, before_GPH: Float[Tensor, "g p h"]) -> Float[Tensor, "g p h"]:
+        """The last layer's output for tokens that attend to themselves alone."""
+        layer: Any = self.clip.vision_model.encoder.layers[-1]
+        value = layer.self_attn.v_proj(layer.layer_norm1(before_GPH))
+        middle = before_GPH + layer.self_attn.out_proj(value)
+        return middle + layer.mlp(layer.layer_norm2(middle))
 
     def encode_texts(self, texts: TextRows) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
         """Token features before the final layer norm, and the embedding of each text.

@@ -299,6 +299,8 @@ class _Run:
         limit = math.log(self.config.max_logit_scale)
         with torch.no_grad():
             self.ingredients.model.encoder.clip.logit_scale.clamp_(max=limit)
+            if self.ingredients.model.module is not None:
+                self.ingredients.model.module.after_step(self.config.max_logit_scale)
 
     def _end_epoch(self, epoch: int) -> None:
         """Move to the next epoch; its mean loss decides which checkpoint is the best."""

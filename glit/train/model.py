@@ -72,6 +72,9 @@ class ObjectiveModule(nn.Module):
         """Turn a part of a batch into what the loss needs; sample by sample, so that parts and
         processes do not matter."""
 
+    def after_step(self, max_logit_scale: float) -> None:
+        """Called after every optimiser step, without gradients, to keep parameters in range."""
+
 
 class TrainedModel(nn.Module):
     """Turns a Batch into Features."""
@@ -87,7 +90,9 @@ class TrainedModel(nn.Module):
     def forward(self, batch: Batch) -> tuple[Features, Tensor]:
         """Features of the batch's samples (float32) and the logit scale as a factor."""
         encoder = self.encoder
-        patch_BPH, image_VD = encoder.encode_images(batch.pixels_V3SS, num_tokens=batch.num_global)
+        patch_BPH, image_VD = encoder.encode_images(
+            batch.pixels_V3SS, num_tokens=batch.num_global, unmixed=self.needs.unmixed
+        )
         token_flat_H, text_TD = encoder.encode_texts(batch.texts)
         features, tokens = _features(batch, image_VD, text_TD), None
         if self.needs.pooled or self.needs.tokens:

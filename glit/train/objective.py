@@ -40,6 +40,8 @@ class Needs:
     and local pairs."""
     tokens: bool = False
     """All patch and caption tokens, for a module of the objective; needs ``whole``."""
+    unmixed: bool = False
+    """Patch tokens that attend to themselves alone in the last layer."""
     num_texts: int = 0
     """Texts beside the caption and the pairs' sentences, as :meth:`Objective.texts` picks them."""
 

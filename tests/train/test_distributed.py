@@ -22,6 +22,7 @@ CASES = {
     "siglip": {"objective": "siglip"},
     "finelip": {"objective": "finelip"},
     "mulclip": {"objective": "mulclip"},
+    "beta-clip": {"objective": "beta-clip"},
     "siglip cached": {"objective": "siglip", "micro_batch_size": 2},
 }
 

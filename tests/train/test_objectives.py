@@ -8,84 +8,21 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from made_features import NUMBERS, SCALE, cross_entropy, logits, objective_of, random_features
 
 from glit.errors import RecipeError
 from glit.recipe import load_table
 from glit.train.config import TrainConfig
-from glit.train.features import Features
 from glit.train.objectives import OBJECTIVES
 from glit.train.objectives.fast_goal import FastGoal
-from glit.train.objectives.finelip import FineLip, triplet
+from glit.train.objectives.finelip import FineLip
 from glit.train.objectives.hard_negatives import HardNegatives
 from glit.train.objectives.long_clip import LongClip, smoothed_cross_entropy
 from glit.train.objectives.siglip import Siglip, sigmoid_loss
 
-SCALE = torch.tensor(3.0)
-NUMBERS = {"scale": 2.0, "bias": -1.0}
-"""What modules of objectives have learned."""
-
-
-def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32) -> Features:
-    generator = torch.Generator().manual_seed(seed)
-
-    def embedding(*shape: int) -> torch.Tensor:
-        return F.normalize(torch.randn(*shape, 5, generator=generator, dtype=dtype), dim=-1)
-
-    ones = torch.ones(num, slots, dtype=torch.bool)
-    return Features(
-        image_ND=embedding(num),
-        text_ND=embedding(num),
-        local_image_NKD=embedding(num, slots),
-        local_text_NKD=embedding(num, slots),
-        pooled_patch_NKD=embedding(num, slots),
-        pooled_token_NKD=embedding(num, slots),
-        further_text_NSD=embedding(num, 2),
-        valid_N=torch.ones(num, dtype=torch.bool),
-        valid_local_NK=ones,
-        valid_patch_NK=ones.clone(),
-        valid_token_NK=ones.clone(),
-        valid_further_NS=torch.arange(2) < 2 - torch.arange(num)[:, None] % 2,
-        similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
-        weight_NK=torch.ones(num, slots, dtype=dtype),
-        caption_key_N2=torch.arange(2.0 * num).view(num, 2),
-        made={
-            "image_tokens": embedding(num, 3),
-            "text_tokens": embedding(num, 4),
-            "aggregated": embedding(num, 2),
-            "word_image": torch.rand(num, generator=generator, dtype=dtype),
-            "word_text": torch.rand(num, generator=generator, dtype=dtype),
-        },
-        valid_made={
-            "words": torch.arange(num) % 3 < 2,
-            "image_tokens": torch.ones(num, 3, dtype=torch.bool),
-            "text_tokens": torch.arange(4) < 4 - torch.arange(num)[:, None] % 2,
-        },
-        numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()},
-    )
-
-
-def objective_of(name: str):
-    return OBJECTIVES[name]()
-
 
 def slots_of(name: str) -> int:
     return max(1, objective_of(name).needs.num_local)
-
-
-def cross_entropy(logits: list[list[float]]) -> float:
-    """Symmetric cross-entropy in plain Python."""
-
-    def rows(matrix: list[list[float]]) -> float:
-        total = 0.0
-        for i, row in enumerate(matrix):
-            total += math.log(sum(math.exp(v) for v in row)) - row[i]
-        return total / len(matrix)
-
-    return (rows(logits) + rows([list(column) for column in zip(*logits, strict=True)])) / 2
-
-
-def logits(a: torch.Tensor, b: torch.Tensor) -> list[list[float]]:
-    return (SCALE * a @ b.T).tolist()
 
 
 def test_the_configuration_makes_what_it_names() -> None:
@@ -236,62 +173,6 @@ def test_long_clip_s_short_caption_meets_a_coarser_image() -> None:
     assert coarse["loss_short"].item() != pytest.approx(fine["loss_short"].item())
     picked = LongClip().texts("A dog. It barks.", [(0, 6), (7, 16)], None)
     assert picked == ["A dog."]
-
-
-def test_triplet_by_hand() -> None:
-    scores = torch.tensor([[1.0, 0.9, 0.85], [0.5, 1.0, 0.2], [0.95, 0.1, 1.0]])
-    wrong, everyone = ~torch.eye(3, dtype=torch.bool), torch.ones(3, dtype=torch.bool)
-    hardest = triplet(scores, wrong, everyone, 0.2)
-    assert hardest.item() == pytest.approx((0.1 + 0 + 0.15) / 3 + (0.15 + 0.1 + 0.05) / 3)
-    total = triplet(scores, wrong, everyone, 0.2, "sum")
-    assert total.item() == pytest.approx((0.1 + 0.05 + 0.15) / 3 + (0.15 + 0.1 + 0.05) / 3)
-
-
-def test_finelip_by_hand() -> None:
-    """Against a loop over images and texts; text 1 has a word less, and 0 and 2 are equal."""
-    f = random_features(3, 0)
-    f = replace(f, caption_key_N2=torch.tensor([[1.0, 2], [3, 4], [1, 2]]))
-    loss, metrics = objective_of("finelip")(f, SCALE)
-    words = f.valid_made["text_tokens"].sum(dim=1).tolist()
-    score = [[0.0] * 3 for _ in range(3)]
-    for i in range(3):
-        for j in range(3):
-            cosine = f.made["image_tokens"][i] @ f.made["text_tokens"][j, : words[j]].T
-            score[i][j] = float(cosine.amax(dim=1).mean() + cosine.amax(dim=0).mean())
-    error = 0.0
-    for i in range(3):
-        others = [j for j in range(3) if j != i and {i, j} != {0, 2}]
-        error += max(max(0.0, 0.2 + score[i][j] - score[i][i]) for j in others)
-        error += max(max(0.0, 0.2 + score[j][i] - score[i][i]) for j in others)
-    assert words == [4, 3, 4] and error > 0
-    assert loss.item() == pytest.approx(error / 3, rel=1e-5)
-    assert metrics["score"].item() == pytest.approx(sum(score[i][i] for i in range(3)) / 3)
-
-
-def test_finelip_of_equal_captions_alone_is_zero() -> None:
-    f = random_features(3, 0)
-    loss, _ = objective_of("finelip")(replace(f, caption_key_N2=torch.ones(3, 2)), SCALE)
-    assert loss.item() == 0
-
-
-def test_mulclip_by_hand() -> None:
-    f = random_features(3, 0)
-    loss, metrics = objective_of("mulclip")(f, SCALE)
-
-    def sigmoid(images: torch.Tensor, texts: torch.Tensor) -> float:
-        cosine = (images @ texts.T).tolist()
-        signed = [
-            (NUMBERS["scale"] * cosine[i][j] + NUMBERS["bias"]) * (1 if i == j else -1)
-            for i in range(3)
-            for j in range(3)
-        ]
-        return sum(math.log1p(math.exp(-value)) for value in signed) / 3
-
-    whole = sigmoid(f.image_ND, f.text_ND) + 0.5 * sigmoid(f.image_ND, f.further_text_NSD[:, 0])
-    word = float((f.made["word_image"] + f.made["word_text"])[:2].mean())  # sample 2 has no word
-    assert metrics["loss_word"].item() == pytest.approx(word)
-    wanted = whole + word + metrics["loss_sub"].item()
-    assert loss.item() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_hard_negatives_by_hand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glit.train.objective import Objective
+from glit.train.objectives.beta_clip import BetaClip
 from glit.train.objectives.clip import Clip
 from glit.train.objectives.fast_goal import FastGoal
 from glit.train.objectives.finelip import FineLip
@@ -27,5 +28,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "long-clip": LongClip,
     "finelip": FineLip,
     "mulclip": MulClip,
+    "beta-clip": BetaClip,
 }
 """By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""

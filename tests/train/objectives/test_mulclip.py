@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
+from made_features import NUMBERS, SCALE, objective_of, random_features
 
 from glit.errors import RecipeError
 from glit.train.config import TrainConfig
@@ -45,6 +46,26 @@ def tokens(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def log_sigmoid(value: float) -> float:
     return -math.log1p(math.exp(-value))
+
+
+def test_mulclip_by_hand() -> None:
+    f = random_features(3, 0)
+    loss, metrics = objective_of("mulclip")(f, SCALE)
+
+    def sigmoid(images: torch.Tensor, texts: torch.Tensor) -> float:
+        cosine = (images @ texts.T).tolist()
+        signed = [
+            (NUMBERS["scale"] * cosine[i][j] + NUMBERS["bias"]) * (1 if i == j else -1)
+            for i in range(3)
+            for j in range(3)
+        ]
+        return sum(math.log1p(math.exp(-value)) for value in signed) / 3
+
+    whole = sigmoid(f.image_ND, f.text_ND) + 0.5 * sigmoid(f.image_ND, f.further_text_NSD[:, 0])
+    word = float((f.made["word_image"] + f.made["word_text"])[:2].mean())  # sample 2 has no word
+    assert metrics["loss_word"].item() == pytest.approx(word)
+    wanted = whole + word + metrics["loss_sub"].item()
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_attention_by_hand() -> None:
