@@ -16,7 +16,17 @@ from glit.progress import StageProgress
 from glit.recipe import load_recipe
 
 
-def run_build(images, output, *, overrides=(), captions=None, recipe="mini", executor=None, **rest):
+def run_build(
+    images,
+    output,
+    *,
+    overrides=(),
+    captions=None,
+    recipe="mini",
+    executor=None,
+    progress=None,
+    **rest,
+):
     """One build as the command line does it, silently."""
     if captions is not None:
         overrides = ["caption.backend=provided", *overrides]
@@ -27,7 +37,7 @@ def run_build(images, output, *, overrides=(), captions=None, recipe="mini", exe
         captions=None if captions is None else str(captions),
         **rest,
     )
-    return build(request, executor or LocalExecutor(), quiet())
+    return build(request, executor or LocalExecutor(), progress or quiet())
 
 
 def quiet() -> StageProgress:
@@ -46,7 +56,7 @@ class Counting(LocalExecutor):
         """The same without what publishing does."""
         return {n: number for n, number in self.done.items() if n not in ("ledger", "pack")}
 
-    def run(self, task, units, on_done):
+    def run(self, task, units, on_done, *watch):
         def counted(unit, tally):
             self.done[task.name] = self.done.get(task.name, 0) + 1
             if self.left is not None:
@@ -55,7 +65,7 @@ class Counting(LocalExecutor):
                     raise KeyboardInterrupt
             on_done(unit, tally)
 
-        super().run(task, units, counted)
+        super().run(task, units, counted, *watch)
 
 
 def counts(manifest) -> tuple[int, int, int, int]:

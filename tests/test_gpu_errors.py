@@ -142,7 +142,7 @@ def test_no_sample_is_dropped_for_a_gpu_that_failed():
 class Failing:
     """A task and its worker, whose second unit meets an error."""
 
-    name, needs = "propose", Needs(memory_bytes=1, gpus=1)
+    name, loads, needs = "propose", "", Needs(memory_bytes=1, gpus=1)
 
     def __init__(self, error):
         self.error = error
@@ -151,6 +151,7 @@ class Failing:
         return self
 
     def run(self, unit, excluded):
+        yield from ()
         if unit == 1:
             raise self.error
         return Tally(rows=1)

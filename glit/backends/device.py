@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
 from typing import Any
 
@@ -79,3 +80,12 @@ def torch_dtype(precision: str) -> Any:
     import torch
 
     return getattr(torch, precision)
+
+
+def gpu_memory() -> tuple[int, int] | None:
+    """Bytes in use on this process's GPU, and bytes it has; None where the process uses none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    free, total = torch.cuda.mem_get_info()
+    return total - free, total

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from glit.build.listing import Chunk
 from glit.build.stage_task import disk_error
 from glit.build.tables import table_file
 from glit.build.work import Work
-from glit.executors.protocols import Needs, Tally
+from glit.executors.protocols import Beat, Needs, Tally
 from glit.parquet import write_parquet
 from glit.schema import DROPS_SCHEMA
 from glit.stages import STAGES
@@ -51,6 +51,7 @@ class LedgerTask:
 
     work: Work
     name: str = "ledger"
+    loads: str = ""
     needs: Needs = Needs(memory_bytes=PLAIN_BYTES)
 
     def open(self, threads: int) -> LedgerWorker:
@@ -63,8 +64,9 @@ class LedgerWorker:
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Tally:
+    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
         """Write a chunk's ledger."""
+        yield from ()
         rows = list(self._rows(unit))
         try:
             with self._work.store.atomic(ledger_name(self._work, unit)) as temporary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from glit.build.stage_task import disk_error
 from glit.build.work import Work
 from glit.dataset.manifest import describe_data_file
 from glit.errors import RunError
-from glit.executors.protocols import Needs, Tally
+from glit.executors.protocols import Beat, Needs, Tally
 from glit.records import Sample
 from glit.schema import dataset_schema
 from glit.stages.pack import DataFile, PackConfig, write_file
@@ -27,6 +27,7 @@ class PackTask:
     folder: str
     tokenizer: dict[str, Any]
     name: str = "pack"
+    loads: str = ""
     needs: Needs = Needs(memory_bytes=600_000_000)
 
     def open(self, threads: int) -> PackWorker:
@@ -51,7 +52,7 @@ class PackWorker:
     def __init__(self, task: PackTask) -> None:
         self._task = task
 
-    def run(self, unit: PackUnit, excluded: tuple[int, ...]) -> Tally:
+    def run(self, unit: PackUnit, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
         """Write a data file, then its description; the description makes it count.
 
         Raises:
@@ -59,6 +60,7 @@ class PackWorker:
         """
         if excluded:
             raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
+        yield from ()
         task = self._task
         target = f"{task.folder}/{unit.file.name}"
         try:

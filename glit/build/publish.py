@@ -129,7 +129,7 @@ def _pack(
     total = sum(file.num_rows for file in files)
     progress.begin("pack", total=total, done=total - sum(unit.file.num_rows for unit in units))
     task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
-    executor.run(task, units, lambda _, tally: progress.advance(tally.rows, 0))
+    executor.run(task, units, lambda unit, tally: progress.finished(unit, tally.rows, 0), progress)
     return descriptions(work, folder, files)
 
 

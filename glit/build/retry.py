@@ -135,7 +135,7 @@ def _again(
     def done(_: RetryUnit, tally: Tally) -> None:
         progress.advance(1, sum(tally.drops.values()))
 
-    executor.run(task, touched, done)
+    executor.run(task, touched, done, progress)
 
 
 def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:

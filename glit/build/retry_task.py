@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from glit.build.stage_task import (
 )
 from glit.build.tables import drops_by_reason
 from glit.build.work import Work
-from glit.executors.protocols import Needs, Tally
+from glit.executors.protocols import Beat, Needs, Tally
 from glit.records import Sample
 from glit.stages import STAGES
 from glit.storage import Entry
@@ -47,6 +48,10 @@ class RetryTask:
         return StageTask(name=self.name, work=self.work)
 
     @property
+    def loads(self) -> str:
+        return self._stage.loads
+
+    @property
     def needs(self) -> Needs:
         return self._stage.needs
 
@@ -70,8 +75,9 @@ class RetryWorker:
             opened = STAGES[task.name].open(task.work.plan)
             self._stage = StageWorker(task.name, task.work, opened, threads=threads)
 
-    def run(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Tally:
+    def run(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
         """Do what is wanted of a chunk; the merged table goes beside the finished one."""
+        yield from ()
         if self._stage is None:
             return self._ingest(unit, excluded)
         name = self._task.name

@@ -219,9 +219,9 @@ def run_stage(
     progress.begin(stage, total=total, done=total - todo)
 
     def done(chunk: Chunk, tally: Tally) -> None:
-        progress.advance(per_chunk[chunk.index], sum(tally.drops.values()))
+        progress.finished(chunk, per_chunk[chunk.index], sum(tally.drops.values()))
 
-    executor.run(StageTask(name=stage, work=work), missing, done)
+    executor.run(StageTask(name=stage, work=work), missing, done, progress)
 
 
 def _rows_in(work: Work, chunks: list[Chunk]) -> dict[int, int]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from glit.backends.base import PLAIN_BYTES, Backend
+from glit.backends.device import gpu_memory
 from glit.backends.model_files import weight_files
 from glit.build.listing import Chunk
 from glit.build.tables import drops_by_reason, stage_row
 from glit.build.work import Work
 from glit.errors import GlitError, RunError
-from glit.executors.protocols import Needs, Tally
+from glit.executors.protocols import Beat, Needs, Tally
 from glit.records import Drop, Sample
 from glit.rows import drop_row
 from glit.stages import STAGES
@@ -23,6 +26,7 @@ from glit.stages.ingest import IngestConfig, ingest
 from glit.storage import Entry
 
 _ALL_FAILED = 8
+_BEAT_EVERY_S = 0.5
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
 _KILLED = Drop(reason="worker_crash", message="the sample killed its worker process repeatedly")
 
@@ -33,6 +37,12 @@ class StageTask:
 
     name: str
     work: Work
+
+    @property
+    def loads(self) -> str:
+        plan = self.work.plan
+        models = STAGES[self.name].models(plan.recipe) if self._with_model else ()
+        return ", ".join(plan.models[role].name for role in models)
 
     @property
     def needs(self) -> Needs:
@@ -84,29 +94,32 @@ class StageWorker:
         self._stage = stage
         self._images = ImageSource(work.images, threads=threads)
 
-    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Tally:
+    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
         """Process a chunk and publish its table.
 
         Raises:
             RunError: the disk is full, or a model failed on every sample of the chunk.
         """
         samples = self._work.samples(self._name, unit)
-        rows = list(self.rows(samples, excluded))
+        rows = yield from telling(self.rows(samples, excluded))
         self._refuse_total_failure(rows)
         return publish(self._work, self._name, unit, rows)
 
     def rows(self, samples: list[Sample], excluded: tuple[int, ...]) -> Iterator[dict[str, Any]]:
         """A table row per sample, in order."""
         alive = [sample for index, sample in enumerate(samples) if index not in excluded]
-        outcomes = iter(self._outcomes(alive))
+        outcomes = self._outcomes(alive)
         for index, sample in enumerate(samples):
             outcome = _KILLED if index in excluded else next(outcomes)
             yield stage_row(STAGES[self._name], sample.sample_id, outcome)
+        assert next(outcomes, None) is None, f"{self._name}: more outcomes than samples"
 
-    def _outcomes(self, samples: list[Sample]) -> list[Outcome]:
-        outcomes = list(self._stage.process(samples, self._images))
-        assert len(outcomes) == len(samples), f"{self._name}: {len(outcomes)} of {len(samples)}"
-        return outcomes
+    def _outcomes(self, samples: list[Sample]) -> Iterator[Outcome]:
+        number = 0
+        for outcome in self._stage.process(samples, self._images):
+            number += 1
+            yield outcome
+        assert number == len(samples), f"{self._name}: {number} of {len(samples)}"
 
     def _refuse_total_failure(self, rows: list[dict[str, Any]]) -> None:
         failed = [row["drop"] for row in rows if (row.get("drop") or {}).get("reason") in _FAILURES]
@@ -118,7 +131,7 @@ class StageWorker:
 
     def probe(self, unit: Chunk, start: int, stop: int) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
-        self._outcomes(self._work.samples(self._name, unit)[start:stop])
+        deque(self._outcomes(self._work.samples(self._name, unit)[start:stop]), maxlen=0)
 
     def size(self, unit: Chunk) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
@@ -131,9 +144,9 @@ class IngestWorker:
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Tally:
+    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
         """Ingest a chunk and publish its table."""
-        rows = ingest_rows(self._work, self._work.entries(unit), excluded)
+        rows = yield from telling(each_ingested(self._work, self._work.entries(unit), excluded))
         return publish(self._work, "ingest", unit, rows)
 
     def probe(self, unit: Chunk, start: int, stop: int) -> None:
@@ -145,23 +158,50 @@ class IngestWorker:
         return len(self._work.entries(unit))
 
 
+def telling(rows: Iterable[dict[str, Any]]) -> Generator[Beat, None, list[dict[str, Any]]]:
+    """All rows; on the way a beat now and then.
+
+    The rows of a batch come all at once, so the first is told, and of those after it the second,
+    fourth, eighth and so on.
+    """
+    done: list[dict[str, Any]] = []
+    drops, since, told = 0, 0, time.monotonic()
+    for row in rows:
+        done.append(row)
+        drops += row.get("drop") is not None
+        if (now := time.monotonic()) - told >= _BEAT_EVERY_S:
+            told, since = now, 1
+        elif since:
+            since += 1
+        if since.bit_count() == 1:
+            yield Beat(rows=len(done), drops=drops, gpu_memory=gpu_memory())
+    return done
+
+
 def ingest_rows(
     work: Work, entries: list[Entry], excluded: tuple[int, ...]
 ) -> list[dict[str, Any]]:
+    """All of :func:`each_ingested`."""
+    return list(each_ingested(work, entries, excluded))
+
+
+def each_ingested(
+    work: Work, entries: list[Entry], excluded: tuple[int, ...]
+) -> Iterator[dict[str, Any]]:
     """A row of the ingest table per entry; those at the excluded positions are not touched."""
     alive = [entry for index, entry in enumerate(entries) if index not in excluded]
     done = ingest(alive, work.images, work.plan.config(IngestConfig))
-    return [
-        {
-            "sample_id": "",
-            "source_path": entry.path,
-            "num_bytes": entry.size,
-            "drop": drop_row(_KILLED),
-        }
-        if index in excluded
-        else next(done)
-        for index, entry in enumerate(entries)
-    ]
+    for index, entry in enumerate(entries):
+        yield (
+            {
+                "sample_id": "",
+                "source_path": entry.path,
+                "num_bytes": entry.size,
+                "drop": drop_row(_KILLED),
+            }
+            if index in excluded
+            else next(done)
+        )
 
 
 def publish(work: Work, stage: str, unit: Chunk, rows: list[dict[str, Any]]) -> Tally:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 from glit.importers import IMPORTERS
@@ -39,6 +39,7 @@ def build_command(
     locked: Annotated[
         bool, typer.Option("--locked", help="Take the models of glit lock's file, no others.")
     ] = False,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Build a dataset from images; run again to continue."""
@@ -63,7 +64,7 @@ def build_command(
         lock=read_lock(lock_path(name)) if locked else None,
     )
     own_process(executor)
-    with open_executor(executor) as runner, StageProgress(console) as progress:
+    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
         manifest = build(request, runner, progress)
     _report(manifest, folder, console, as_json=as_json)
 
@@ -73,6 +74,7 @@ def retry_command(
     stage: Annotated[str | None, typer.Option("--stage", help="Only drops of this stage.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
     executor: ExecutorOption = "ray",
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Try dropped samples once more and merge what succeeds."""
@@ -82,7 +84,7 @@ def retry_command(
     folder = local_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
     own_process(executor)
-    with open_executor(executor) as runner, StageProgress(console) as progress:
+    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
         manifest = retry(str(folder), runner, progress, stage=stage, reason=reason)
     _report(manifest, folder, console, as_json=as_json)
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.options import ImageRootOption, JsonOption, SetOption
+from glit.cli.options import ImageRootOption, JsonOption, QuietOption, SetOption
 from glit.errors import UserError
 from glit.export import EXPORTERS
 from glit.storage import Store, local_file, local_folder
@@ -134,6 +134,7 @@ def pair_command(
         typer.Option("-r", "--recipe", help="Whose table [pair]; without it, the dataset's own."),
     ] = None,
     overrides: SetOption = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Write the dataset with the pairs of another rule; no model, no pixels."""
     from glit.build.pair_again import pair_again
@@ -142,7 +143,7 @@ def pair_command(
     from glit.progress import StageProgress
 
     folder, opened = local_folder(output), Dataset(dataset)
-    with StageProgress(Console(stderr=True, highlight=False)) as progress:
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         progress.begin("pair", total=len(opened), done=0)
         pair_again(
             opened, folder, recipe=recipe, settings=overrides or (),

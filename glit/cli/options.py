@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress, only the result.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 RecipeOption = Annotated[
     str | None, typer.Option("-r", "--recipe", help="A built-in recipe's name, or a TOML file.")

@@ -13,8 +13,9 @@ import logging
 import os
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import psutil
@@ -24,11 +25,12 @@ from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorErro
 from glit.backends.device import best_device
 from glit.errors import GlitError, RunError
 from glit.executors.process import prepare_own_process
-from glit.executors.protocols import Tally, Task, Worker
+from glit.executors.protocols import Beat, Tally, Task, Unwatched, Watch, Worker
 from glit.executors.sharing import gpu_share, threads_a_worker, workers_a_gpu
 from glit.gpu_errors import ruins_process
 
 _START_FAILURES = 3
+_UNWATCHED = Unwatched()
 _DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
 """A worker is gone: crashed, killed, out of reach, or ended by Ray's watch over memory."""
 
@@ -59,10 +61,15 @@ class _Actor:
 
         return torch.cuda.mem_get_info()[1]
 
-    def run(self, unit: Any, excluded: tuple[int, ...]) -> Any:
+    def run(self, unit: Any, excluded: tuple[int, ...]) -> Generator[Any, None, None]:
+        """Beats as they come, in the end the tally or a failure."""
         assert self._worker is not None
-        worker = self._worker
-        return _guarded(lambda: worker.run(unit, excluded))
+        running = self._worker.run(unit, excluded)
+        while True:
+            told = _guarded(lambda: _next(running))
+            yield told
+            if not isinstance(told, Beat):
+                return
 
     def probe(self, unit: Any, start: int, stop: int) -> Any:
         assert self._worker is not None
@@ -76,6 +83,14 @@ class _Actor:
 
 
 _RemoteActor: Any = ray.remote(max_restarts=0, max_task_retries=0)(_Actor)
+
+
+def _next(running: Generator[Beat, None, Tally]) -> Beat | Tally:
+    """The next beat, or the tally that comes after the last."""
+    try:
+        return next(running)
+    except StopIteration as end:
+        return end.value
 
 
 def _guarded(call: Callable[[], Any]) -> Any:
@@ -97,7 +112,11 @@ class _Slot:
 
     actor: Any
     given: deque[tuple[Any, Any]] = field(default_factory=deque)
-    """(object reference, unit); one more than it works at, so that it need not wait."""
+    """(what streams from it, unit); one more than it works at, so that it need not wait."""
+
+    def give(self, unit: Any, excluded: tuple[int, ...] = ()) -> Any:
+        """Send the actor a unit; what comes back, one reference after the other."""
+        return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
 
 
 class RayExecutor:
@@ -123,13 +142,21 @@ class RayExecutor:
         here = best_device() if len(ray.nodes()) == 1 else "cpu"
         return "cpu" if here == "cuda" else here  # a GPU that Ray does not know is not used
 
-    def run(self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]) -> None:
+    def run(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        on_done: Callable[[Any, Tally], None],
+        watch: Watch = _UNWATCHED,
+    ) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
         if not units:
             return
         try:
+            watch.loading(task.loads)
             self._open(task, min(self._pool_size(task), len(units)))
-            suspects = self._run_all(task, deque(units), on_done)
+            watch.ready()
+            suspects = self._run_all(task, deque(units), on_done, watch)
             for unit in suspects:
                 on_done(unit, self._run_suspect(task, unit))
         except BaseException:
@@ -220,7 +247,11 @@ class RayExecutor:
         self._await_open(task, slot, slot.actor.open.remote(task, self._threads))
 
     def _run_all(
-        self, task: Task, waiting: deque[Any], on_done: Callable[[Any, Tally], None]
+        self,
+        task: Task,
+        waiting: deque[Any],
+        on_done: Callable[[Any, Tally], None],
+        watch: Watch,
     ) -> list[Any]:
         """Run every unit; those that killed two workers are given back."""
         blamed: list[Any] = []
@@ -229,13 +260,18 @@ class RayExecutor:
             for slot in self._slots:
                 while waiting and len(slot.given) < task.needs.units_at_once + 1:
                     unit = waiting.popleft()
-                    slot.given.append((slot.actor.run.remote(unit, ()), unit))
-            heads = {slot.given[0][0]: slot for slot in self._slots if slot.given}
-            ready, _ = ray.wait(list(heads), num_returns=1, timeout=10)
-            for reference in ready:
-                slot = heads[reference]
+                    slot.given.append((slot.give(unit), unit))
+            at_work = {
+                stream: (slot, unit)
+                for slot in self._slots
+                for stream, unit in islice(slot.given, task.needs.units_at_once)
+            }
+            ready: list[Any]
+            ready, _ = ray.wait(list(at_work), num_returns=1, timeout=10)
+            for stream in ready:
+                slot, unit = at_work[stream]
                 try:
-                    tally = _value(ray.get(reference))
+                    told = _value(ray.get(next(stream)))
                 except _DEAD:
                     unit = self._take_back(slot, waiting)
                     if any(unit is other for other in blamed):
@@ -245,8 +281,11 @@ class RayExecutor:
                         waiting.append(unit)
                     self._replace(task, slot)
                     continue
-                _, unit = slot.given.popleft()
-                on_done(unit, tally)
+                if isinstance(told, Beat):
+                    watch.moved(unit, told)
+                    continue
+                slot.given.remove((stream, unit))
+                on_done(unit, told)
         return suspects
 
     @staticmethod
@@ -262,7 +301,11 @@ class RayExecutor:
         size = _value(ray.get(slot.actor.size.remote(unit)))
         killers = tuple(self._killers(task, slot, unit, 0, size))
         try:
-            return _value(ray.get(slot.actor.run.remote(unit, killers)))
+            return next(
+                told
+                for reference in slot.give(unit, killers)
+                if isinstance(told := _value(ray.get(reference)), Tally)
+            )
         except _DEAD as error:
             self._replace(task, slot)
             raise RunError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -18,11 +18,53 @@ class Tally:
     """Drops by reason."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """How far a worker is in a unit that it has not finished."""
+
+    rows: int
+    drops: int
+    gpu_memory: tuple[int, int] | None = None
+    """Bytes in use on its GPU, and bytes that the GPU has."""
+
+
+class Watch(Protocol):
+    """Who is told what an executor is at; it decides nothing."""
+
+    def loading(self, model: str) -> None:
+        """Workers start and load this model; the empty text for none."""
+        ...
+
+    def ready(self) -> None:
+        """They are at work."""
+        ...
+
+    def moved(self, unit: Any, beat: Beat) -> None:
+        """A unit is so far; less than before when it was begun anew."""
+        ...
+
+
+class Unwatched:
+    """Nobody is told."""
+
+    def loading(self, model: str) -> None:
+        """See :class:`Watch`."""
+
+    def ready(self) -> None:
+        """See :class:`Watch`."""
+
+    def moved(self, unit: Any, beat: Beat) -> None:
+        """See :class:`Watch`."""
+
+
 class Worker(Protocol):
     """An opened task: models loaded, ready for units."""
 
-    def run(self, unit: Any, excluded: tuple[int, ...]) -> Tally:
-        """Do a unit and publish its result; the excluded samples become ``worker_crash``."""
+    def run(self, unit: Any, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
+        """Do a unit and publish its result; the excluded samples become ``worker_crash``.
+
+        A beat is yielded after a batch, a few a second at most.
+        """
         ...
 
     def probe(self, unit: Any, start: int, stop: int) -> None:
@@ -57,11 +99,19 @@ class Task(Protocol):
     def name(self) -> str: ...
 
     @property
+    def loads(self) -> str:
+        """The model that opening it waits for; empty for none."""
+        ...
+
+    @property
     def needs(self) -> Needs: ...
 
     def open(self, threads: int) -> Worker:
         """Load models; the worker may decode with so many threads."""
         ...
+
+
+_UNWATCHED = Unwatched()
 
 
 class Executor(Protocol):
@@ -72,7 +122,13 @@ class Executor(Protocol):
         """The best device that its workers have: ``cuda``, ``mps`` or ``cpu``."""
         ...
 
-    def run(self, task: Task, units: Sequence[Any], on_done: Callable[[Any, Tally], None]) -> None:
+    def run(
+        self,
+        task: Task,
+        units: Sequence[Any],
+        on_done: Callable[[Any, Tally], None],
+        watch: Watch = _UNWATCHED,
+    ) -> None:
         """Do every unit; ``on_done`` is called in the driver, in the order units finish.
 
         Raises:

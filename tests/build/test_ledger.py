@@ -38,12 +38,12 @@ class AtWork(Counting):
         self.at_work = False
         self.stop_before = stop_before
 
-    def run(self, task, units, on_done):
+    def run(self, task, units, on_done, *watch):
         if task.name == self.stop_before:
             raise KeyboardInterrupt
         self.at_work = True
         try:
-            super().run(task, units, on_done)
+            super().run(task, units, on_done, *watch)
         finally:
             self.at_work = False
 

@@ -57,8 +57,8 @@ def test_nothing_left_to_ship_says_why(tmp_path):
 
 def test_pack_goes_on_with_the_files_it_has(scenes, built, tmp_path):
     class StopsInPack(LocalExecutor):
-        def run(self, task, units, on_done):
-            super().run(task, units[:3] if task.name == "pack" else units, on_done)
+        def run(self, task, units, on_done, *watch):
+            super().run(task, units[:3] if task.name == "pack" else units, on_done, *watch)
             if task.name == "pack":
                 raise KeyboardInterrupt
 

@@ -14,7 +14,7 @@ import pytest
 from building import data_bytes, run_build
 
 from glit.errors import GlitError, RunError
-from glit.executors.protocols import Needs, Tally
+from glit.executors.protocols import Beat, Needs, Tally
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,7 @@ class KillerTask:
     gpu_error: bool = False
     """Killers are not killed, but raise what a GPU raises that no process recovers from."""
     name: str = "killer"
+    loads: str = "a killer"
     needs: Needs = Needs(memory_bytes=1 << 20, gpus=1)
     seen: list = field(default_factory=list)
 
@@ -87,6 +88,7 @@ class KillerWorker:
             self.at_work -= 1
         self._touch(unit, [s for s in range(unit.size) if s not in excluded])
         (Path(self.task.folder) / f"unit-{unit.index}").write_text(str(list(excluded)))
+        yield Beat(rows=unit.size // 2, drops=0)
         return Tally(rows=unit.size, drops={"worker_crash": len(excluded)} if excluded else {})
 
     def probe(self, unit, start, stop):

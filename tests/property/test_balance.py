@@ -23,14 +23,14 @@ class Stops(LocalExecutor):
     def __init__(self, after: int):
         self.left = after
 
-    def run(self, task, units, on_done):
+    def run(self, task, units, on_done, *watch):
         def counted(unit, tally):
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt
             on_done(unit, tally)
 
-        super().run(task, units, counted)
+        super().run(task, units, counted, *watch)
 
 
 def fill(folder: Path, kinds: list[str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from glit.backends.matchers.crops import cut_crops
 from glit.backends.proposers.yolos import YolosDetector
 from glit.build.plan import make_plan
 from glit.build.run import BuildRequest, build
+from glit.executors.local import to_its_end
 from glit.executors.protocols import Tally, Task
 from glit.images import decode
 from glit.progress import StageProgress
@@ -50,11 +51,13 @@ class _Timed:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def run(self, task: Task, units: Any, on_done: Callable[[Any, Tally], None]) -> None:
+    def run(
+        self, task: Task, units: Any, on_done: Callable[[Any, Tally], None], watch: Any = None
+    ) -> None:
         worker = task.open(2)
         started = time.process_time()
         for unit in units:
-            on_done(unit, worker.run(unit, ()))
+            on_done(unit, to_its_end(worker.run(unit, ()), lambda _: None))
         self.seconds[task.name] = time.process_time() - started
 
     def close(self) -> None:

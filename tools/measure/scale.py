@@ -106,7 +106,7 @@ class _FirstUnit(Exception):
 class _Stops:
     device = "cpu"
 
-    def run(self, task: Any, units: Any, on_done: Any) -> None:
+    def run(self, task: Any, units: Any, on_done: Any, watch: Any = None) -> None:
         if units:
             raise _FirstUnit
 
