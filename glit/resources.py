@@ -26,6 +26,13 @@ def weights_manifest() -> Path:
     return _folder("manifests") / "weights.toml"
 
 
+def tested_versions() -> dict[str, str]:
+    """``manifests/constraints.txt``: package -> the version that glit was tested with."""
+    lines = (_folder("manifests") / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = (line.partition("#")[0].strip().partition("==") for line in lines)
+    return {name: version for name, equals, version in pinned if equals}
+
+
 def default_prompt() -> Path:
     """The prompt a captioner is asked with unless the recipe names another file."""
     return _folder("pipelines") / "prompts" / "describe.txt"

@@ -62,7 +62,7 @@ def _use(python: Path, here: Path) -> tuple[int, int]:
     faults = [
         f"glit {' '.join(line)}\n{errors or f'exit code {code}'}"
         for line, (code, errors) in zip(lines, ends, strict=True)
-        if not (code == 0 or names_an_extra(code, errors))
+        if not (code == 0 or names_an_extra(code, errors) or is_a_diagnosis(line, code, errors))
     ]
     if faults:
         sys.exit(
@@ -77,6 +77,11 @@ def names_an_extra(code: int, errors: str) -> bool:
     """Whether a command ended as it should where an extra is missing."""
     lines = [line for line in errors.splitlines() if line.startswith("glit: ")]
     return code == 2 and len(lines) == 1 and "pip install 'glit[" in lines[0]
+
+
+def is_a_diagnosis(line: list[str], code: int, errors: str) -> bool:
+    """Whether glit doctor says, on its output, that a build would fail for want of an extra."""
+    return line[0] == "doctor" and code == 1 and "Traceback" not in errors
 
 
 def _run(*command: object, cwd: Path | None = None) -> None:

@@ -93,6 +93,8 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         return [SCENES]
     if words[:1] == ["eval"] and parameter.name == "overrides":
         return ["evaluate.precision=float32"]
+    if words == ["doctor"] and parameter.name == "overrides":
+        return ["propose.backend=sam"]
     if words[:1] == ["train"] and parameter.name == "overrides":
         return ["train.epochs=1"]
     if words[:1] == ["pair"] and parameter.name in ("overrides", "recipe"):

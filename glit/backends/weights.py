@@ -18,6 +18,7 @@ from glit.backends.model_files import (
     cache_folder,
     check_complete,
     check_hash,
+    weight_files,
     weights_hash,
 )
 from glit.errors import MissingExtraError, MissingModelError, WeightsError
@@ -65,7 +66,7 @@ class Entry:
     source: str = ""
     """Where that file is published."""
     num_bytes: int = 0
-    """Its size."""
+    """Its size; with ``id``, roughly that of its weights."""
     sha256: str = ""
     """Of that file; with ``id``, of the pickle that its publisher gives in place of safetensors."""
     revision: str = "main"
@@ -131,6 +132,56 @@ def is_here(name: str) -> bool:
     except (MissingExtraError, WeightsError):
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedUp:
+    """What is known of a model without fetching it."""
+
+    path: Path | None
+    """Where it lies; None where it is not here, or not whole."""
+    num_bytes: int
+    """Of its weights: as they lie here, else as published; 0 where that is not known."""
+    fetch: str
+    """The command that gets it; empty where no such model is known."""
+    from_hub: bool
+    """Whether a build would fetch it by itself."""
+
+
+def look_up(name: str, revision: str = "main") -> LookedUp:
+    """Look for a model as :func:`resolve` does, but fetch nothing and hash no safetensors."""
+    entry = _entry(name)
+    given = os.path.expanduser(name)
+    if entry.mini:
+        path, fetch = mini_model(entry.mini), ""
+    elif os.path.exists(given):
+        path, fetch = Path(given).resolve(), ""
+    elif entry.file:
+        path, fetch = _find_file(entry), _fetch_file(entry)
+    elif _is_path(name):
+        path, fetch = None, ""
+    else:
+        revision = revision if revision != "main" else entry.revision
+        fetch = _fetch_from_hub(entry, revision)
+        try:
+            path = _cached(entry.id, revision)
+        except MissingExtraError:
+            path = None
+    try:
+        if path is not None:
+            check_complete(path, name=name, pickle_sha256=entry.sha256 if entry.id else "")
+            if entry.file:
+                _check_published(path, entry, name)
+    except WeightsError:
+        path = None
+    size = sum(file.stat().st_size for file in weight_files(path)) if path else entry.num_bytes
+    from_hub = bool(entry.id) and not _is_path(name)
+    return LookedUp(path=path, num_bytes=size, fetch=fetch, from_hub=from_hub)
+
+
+def _fetch_from_hub(entry: Entry, revision: str) -> str:
+    pin = "" if revision == "main" else f" --revision {revision}"
+    return f"hf download {entry.id}{pin}"
 
 
 def weights_folder() -> Path:
@@ -258,11 +309,10 @@ def _nowhere(name: str, entry: Entry, revision: str) -> MissingModelError:
     known = manifest()
     close = [] if entry in known.values() else difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    pin = "" if revision == "main" else f" --revision {revision}"
     return MissingModelError(
         name,
         reason=f"not a folder, not in the Hugging Face cache, and the hub did not answer{hint}",
-        fetch="" if close and "/" not in name else f"hf download {entry.id}{pin}",
+        fetch="" if close and "/" not in name else _fetch_from_hub(entry, revision),
     )
 
 

@@ -50,7 +50,12 @@ def build_command(
 
     folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
-    name = recipe or _default_recipe(console, captions is not None)
+    name = recipe or default_recipe(captions is not None)
+    if recipe is None and name == "mini":
+        console.print(
+            "No GPU with weights at hand: taking the recipe 'mini'. Its models understand only "
+            "glit's procedural scenes; for photographs choose -r laptop or -r flism."
+        )
     settings = list(overrides or [])
     if captions is not None:
         settings = ["caption.backend=provided", *settings]
@@ -121,8 +126,8 @@ def lock_command(
     print(f"wrote {path}")
 
 
-def _default_recipe(console: Console, has_captions: bool) -> str:
-    """``flism`` on a machine with a GPU and its weights at hand, else ``mini``, said aloud."""
+def default_recipe(has_captions: bool = False) -> str:
+    """``flism`` on a machine with a GPU and its weights at hand, else ``mini``."""
     from glit.backends.device import best_device
     from glit.backends.weights import is_here
 
@@ -130,10 +135,6 @@ def _default_recipe(console: Console, has_captions: bool) -> str:
         wanted = ["yolos-base", "clip-vit-b-16", *([] if has_captions else ["llava-next-7b"])]
         if all(is_here(name) for name in wanted):
             return "captions" if has_captions else "flism"
-    console.print(
-        "No GPU with weights at hand: taking the recipe 'mini'. Its models understand only "
-        "glit's procedural scenes; for photographs choose -r laptop or -r flism."
-    )
     return "mini"
 
 

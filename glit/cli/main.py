@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from glit.cli import bench, build, evaluate, inspect, look, pairs, scenes, train
+from glit.cli import bench, build, doctor, evaluate, inspect, look, pairs, scenes, train
 from glit.errors import GlitError, MissingExtraError
 from glit.extras import extra_with
 from glit.version import __version__
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Region-grounded long-caption datasets: build them, measure them, learn from them.",
 )
+app.command("doctor")(doctor.doctor_command)
 app.command("build")(build.build_command)
 app.command("status")(inspect.status_command)
 app.command("retry")(build.retry_command)

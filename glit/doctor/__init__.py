@@ -1,0 +1,3 @@
+"""Whether a build would work on this machine, what it would take, and what to do."""
+
+from __future__ import annotations

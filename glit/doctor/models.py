@@ -1,0 +1,103 @@
+"""Which models are here, and how to get the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+
+from glit.backends.weights import LookedUp, look_up
+from glit.doctor.finding import Finding, size
+from glit.stages import FLOW
+from glit.stages.plan import Recipe
+
+_ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model of one recipe or of several."""
+
+    name: str
+    recipes: tuple[str, ...]
+    here: bool
+    num_bytes: int
+    """Of its weights: as they lie here, else roughly as published; 0 where that is not known."""
+    fetch: str
+    """The command that gets it; empty where none is known, or none is needed."""
+    from_hub: bool
+
+
+def models(recipes: list[Recipe]) -> list[Model]:
+    """Every model that these recipes name; nothing is downloaded."""
+    users: dict[tuple[str, str], list[str]] = {}
+    for recipe in recipes:
+        for asked in dict.fromkeys(asked for _, asked in _asked(recipe)):
+            users.setdefault(asked, []).append(recipe.name)
+    return [
+        _model(look_up(*asked), asked[0], tuple(names)) for asked, names in sorted(users.items())
+    ]
+
+
+def _model(found: LookedUp, name: str, recipes: tuple[str, ...]) -> Model:
+    return Model(
+        name=name,
+        recipes=recipes,
+        here=found.path is not None,
+        num_bytes=found.num_bytes,
+        fetch="" if found.path is not None else found.fetch,
+        from_hub=found.from_hub,
+    )
+
+
+def _asked(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
+    for step in FLOW:
+        yield from step.models(recipe).items()
+
+
+def check_models(found: list[Model], recipe: str, *, hub_answers: bool) -> Finding:
+    """Whether a recipe has its models, or will get them from the hub."""
+    wanted = [model for model in found if recipe in model.recipes]
+    missing = [model for model in wanted if not model.here]
+    if not missing:
+        names = ", ".join(model.name for model in wanted) or "none"
+        return Finding(about="models", state="ok", found=f"{names}: here")
+    names = ", ".join(model.name for model in missing)
+    if hub_answers and all(model.from_hub for model in missing):
+        weight = sum(model.num_bytes for model in missing)
+        known = f" ({size(weight)})" if all(model.num_bytes for model in missing) else ""
+        return Finding(
+            about="models",
+            state="note",
+            found=f"not here: {names}",
+            todo=f"the build downloads them first{known}",
+        )
+    commands = [model.fetch for model in missing if model.fetch]
+    return Finding(
+        about="models",
+        state="fails",
+        found=f"not here: {names}",
+        todo="on a connected machine: " + " && ".join(commands) if commands else "check the names",
+    )
+
+
+def hub() -> tuple[Finding, bool]:
+    """Whether the model hub answers; one small request, unless the user said offline."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on"):
+            return Finding(about="hub", state="ok", found=f"offline, as {name} says"), False
+    address = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    try:
+        answer = httpx.head(address, timeout=_ANSWER_S, follow_redirects=True)
+        answers = answer.status_code < 500
+        found = f"{address} answers" if answers else f"{address}: status {answer.status_code}"
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        answers, found = False, f"{address} does not answer ({type(error).__name__})"
+    return Finding(
+        about="hub",
+        state="ok" if answers else "note",
+        found=found,
+        todo="" if answers else "set HF_HUB_OFFLINE=1, or each model is waited for",
+    ), answers
