@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from glit.build.plan import find_calibration, fingerprint
 from glit.config import as_table
 from glit.dataset.card import dataset_card
+from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import MANIFEST, describe_data_file, sum_without_pair
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
@@ -83,6 +84,7 @@ def pair_again(
         manifest["calibration"] = None if kept is None else kept.as_dict()
         manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
         (partial / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
+        (partial / CROISSANT).write_bytes(croissant(manifest))
         (partial / MANIFEST).write_bytes(to_json(manifest))
         os.replace(partial, output)
     except OSError as error:

@@ -16,6 +16,7 @@ from glit.build.pack_task import PackTask, PackUnit, descriptions
 from glit.build.stage_task import disk_error
 from glit.build.work import Work
 from glit.dataset.card import dataset_card
+from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import (
     MANIFEST,
     Counts,
@@ -74,8 +75,10 @@ def publish(
             counts=dataclasses.replace(counts, without_pair=sum_without_pair(described)),
             files=listed,
             calibration=None if (kept := work.plan.calibration) is None else kept.as_dict(),
+            prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )
         dataset.write("README.md", dataset_card(manifest).encode())
+        dataset.write(CROISSANT, croissant(manifest))
         work.store.write(PUBLISHED, identity_of(chunks).encode())
         dataset.write(MANIFEST, to_json(manifest))
         work.store.remove(folder)

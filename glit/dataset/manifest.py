@@ -64,6 +64,7 @@ def make_manifest(
     counts: Counts,
     files: dict[str, dict[str, Any]],
     calibration: dict[str, Any] | None = None,
+    prompt: str = "",
 ) -> dict[str, Any]:
     """Everything that says how the dataset came to be; no clock, no path of the machine."""
     return {
@@ -76,6 +77,7 @@ def make_manifest(
         "precision": precision,
         "tokenizer": tokenizer,
         "calibration": calibration,
+        "prompt": prompt,
         "counts": asdict(counts),
         "files": files,
         "packages": installed_packages(),

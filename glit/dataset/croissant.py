@@ -1,0 +1,307 @@
+"""``croissant.json``: the dataset described in Croissant 1.1, with RAI fields and provenance.
+
+Made from the manifest alone. What only the owner of the images knows says "To be completed".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from glit.dataset.manifest import pairing_of
+from glit.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA, SCHEMA_VERSION, dataset_columns
+from glit.storage import to_json
+
+CROISSANT = "croissant.json"
+YOURS = "To be completed: "
+"""Before what a build cannot know."""
+_PARQUET = "application/x-parquet"
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "prov": "http://www.w3.org/ns/prov#",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+_TYPES = {
+    "string": "sc:Text",
+    "bool": "sc:Boolean",
+    "int32": "cr:Int32",
+    "float": "cr:Float32",
+}
+_ABOUT = {
+    "sample_id": "SHA-256 of the image file, hex",
+    "image": "The image as it was ingested",
+    "caption": "The long caption",
+    "caption_source": "Where the caption is from",
+    "sentences": "Sentences of the caption; characters [char_start, char_end)",
+    "regions": "Candidate regions: boxes x0, y0, x1, y1 in pixels of the upright image, from its "
+    "upper left corner, x1 and y1 exclusive",
+    "similarity": "Cosine of every sentence with every region, row-major",
+    "image_similarity": "Cosine of every sentence with the whole image",
+    "phrase_similarity": "Cosine of every sentence's head phrase with every region",
+    "agreement": "How far a detector asked for a sentence's head phrase agrees with every region",
+    "pairs": "Numbers of a sentence and of the region chosen for it, best pair first",
+}
+
+
+def croissant(manifest: dict[str, Any]) -> bytes:
+    """The file; equal for equal manifests."""
+    recipe = manifest["recipe"]["name"]
+    return to_json(
+        {
+            "@context": _CONTEXT,
+            "@type": "sc:Dataset",
+            "conformsTo": [
+                "http://mlcommons.org/croissant/1.1",
+                "http://mlcommons.org/croissant/RAI/1.0",
+            ],
+            "name": f"glit-{recipe}",
+            "description": (
+                f"{manifest['counts']['shipped']} images, each with a long caption, its sentences, "
+                "candidate regions, and the regions that the sentences tell of."
+            ),
+            "version": f"{manifest['schema_version']}.0.0",
+            "keywords": ["long captions", "region grounding", "vision-language"],
+            "distribution": [*_files(manifest), _data_files()],
+            "recordSet": [_samples(manifest), _left_out("drops"), _left_out("duplicates")],
+            **_provenance(manifest),
+            **_responsible(manifest),
+        }
+    )
+
+
+def _files(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, found in sorted(manifest["files"].items()):
+        yield {
+            "@type": "cr:FileObject",
+            "@id": name,
+            "name": name,
+            "contentUrl": name,
+            "contentSize": f"{found['bytes']} B",
+            "encodingFormat": _PARQUET,
+            "sha256": found["sha256"],
+        }
+
+
+def _data_files() -> dict[str, Any]:
+    return {
+        "@type": "cr:FileSet",
+        "@id": "data-files",
+        "name": "data-files",
+        "encodingFormat": _PARQUET,
+        "includes": "data/*.parquet",
+    }
+
+
+def _samples(manifest: dict[str, Any]) -> dict[str, Any]:
+    schema = dataset_columns(manifest["schema_version"])
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "samples",
+        "name": "samples",
+        "description": "A record is an image.",
+        "key": {"@id": "samples/sample_id"},
+        "field": [_field("samples", field.name, field.type) for field in schema],
+    }
+
+
+def _field(record: str, name: str, kind: Any) -> dict[str, Any]:
+    where = {"fileSet": {"@id": "data-files"}, "extract": {"column": name}}
+    field: dict[str, Any] = {"@type": "cr:Field", "@id": f"{record}/{name}", "name": name}
+    if name in _ABOUT:
+        field["description"] = _ABOUT[name]
+    if name == "image":
+        source = {**where, "transform": {"jsonPath": "bytes"}}
+        return {**field, "dataType": "sc:ImageObject", "source": source}
+    inner = getattr(kind, "value_type", kind)
+    if not hasattr(inner, "fields"):
+        field |= {"dataType": _TYPES[str(inner)], "source": where}
+        return field if inner is kind else {**field, "isArray": True, "arrayShape": "-1"}
+    if inner is not kind:
+        field["repeated"] = True
+    if name == "regions":
+        field["dataType"] = "cr:BoundingBox"
+    field["subField"] = [
+        {
+            "@type": "cr:Field",
+            "@id": f"{record}/{name}/{each.name}",
+            "name": each.name,
+            "dataType": _TYPES[str(each.type)],
+            "source": {**where, "transform": {"jsonPath": each.name}},
+        }
+        for each in inner
+    ]
+    return field
+
+
+def _left_out(name: str) -> dict[str, Any]:
+    schema = {"drops": DROPS_SCHEMA, "duplicates": DUPLICATES_SCHEMA}[name]
+    about = {
+        "drops": "Images that were dropped, with the stage and the reason.",
+        "duplicates": "Images that repeat another one.",
+    }
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": about[name],
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{name}/{field.name}",
+                "name": field.name,
+                "dataType": _TYPES[str(field.type)],
+                "source": {
+                    "fileObject": {"@id": f"{name}.parquet"},
+                    "extract": {"column": field.name},
+                },
+            }
+            for field in schema
+        ],
+    }
+
+
+def _provenance(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The run and its models, in the words of PROV-O."""
+    agents = [
+        {"@type": "prov:SoftwareAgent", "prov:label": text} for text in _model_lines(manifest)
+    ]
+    return {
+        "prov:wasDerivedFrom": {
+            "@type": "prov:Entity",
+            "prov:label": f"{manifest['counts']['ingested']} image files given to glit build",
+        },
+        "prov:wasGeneratedBy": {
+            "@type": "prov:Activity",
+            "prov:label": f"glit build, recipe {manifest['recipe']['name']}, fingerprint "
+            f"{manifest['fingerprints']['pack']}",
+            "prov:wasAssociatedWith": [
+                {"@type": "prov:SoftwareAgent", "prov:label": f"glit {manifest['glit_version']}"},
+                *agents,
+            ],
+        },
+    }
+
+
+def _model_lines(manifest: dict[str, Any]) -> list[str]:
+    return [
+        f"{role}: {model['name']} at {model['revision']}, sha256 {model['sha256']}, licence "
+        f"{model.get('licence') or 'unknown'}"
+        for role, model in sorted(manifest["models"].items())
+    ]
+
+
+def _responsible(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The fields of Croissant's RAI vocabulary, as far as the run tells."""
+    recipe, counts = manifest["recipe"], manifest["counts"]
+    drops = ", ".join(f"{number} {key}" for key, number in sorted(counts["drops"].items()))
+    return {
+        "rai:dataCollection": (
+            f"{counts['ingested']} image files were given to glit build. {YOURS}where the images "
+            "are from, who took them, and under which terms."
+        ),
+        "rai:dataCollectionMissingData": (
+            f"{counts['dropped']} images were dropped ({drops or 'none'}) and "
+            f"{counts['duplicates']} repeat another; drops.parquet and duplicates.parquet name "
+            f"them. {counts.get('without_pair', 0)} of the rest have no pair."
+        ),
+        "rai:dataPreprocessingProtocol": [
+            "Files were decoded, turned upright and hashed; damaged ones were dropped, and of "
+            "images with the same bytes one was kept"
+            + _near(recipe)
+            + ". "
+            + f"Limits of [ingest]: {_options(recipe['ingest'])}."
+        ],
+        "rai:dataAnnotationProtocol": _protocol(manifest),
+        "rai:machineAnnotationTools": [f"glit {manifest['glit_version']}", *_model_lines(manifest)],
+        "rai:dataBiases": [
+            f"{YOURS}who and what is in the images, and in what proportion.",
+            "Captions and regions by a model carry the biases of what that model was trained on; "
+            "no person has looked at each of them.",
+            "A matcher prefers what its training data had much of, and large regions to small "
+            "ones; a sentence about something rare is the likelier to be given a wrong region.",
+        ],
+        "rai:dataLimitations": [
+            "A similarity is a cosine and no probability"
+            + (
+                "; probability was calibrated, and holds for data like those of the calibration."
+                if manifest.get("calibration")
+                else ", and no probability was calibrated."
+            ),
+            "A sentence without a pair may tell of the whole image, or of nothing in it.",
+        ],
+        "rai:dataUseCases": [
+            "Training and measuring image-text models on long captions and on regions."
+        ],
+        "rai:personalSensitiveInformation": [
+            f"{YOURS}whether people, texts or places in the images can be recognised."
+        ],
+    }
+
+
+def _near(recipe: dict[str, Any]) -> str:
+    bits = recipe["ingest"].get("near_duplicates", -1)
+    return f", as of images within {bits} bits of perceptual hash" if bits >= 0 else ""
+
+
+def _protocol(manifest: dict[str, Any]) -> list[str]:
+    recipe = manifest["recipe"]
+    pairing = pairing_of(manifest)
+    prompt = manifest.get("prompt")
+    asked = f" It was asked: {prompt}" if prompt else ""
+    said = [
+        f"Captions: {recipe['caption']['backend']}, {_model(manifest, 'captioner')}.{asked}",
+        f"Sentences: the splitter {recipe['split']['splitter']}.",
+        f"Regions: {recipe['propose']['backend']}, {_model(manifest, 'proposer')}; "
+        f"{_options(recipe['propose'], 'min_area', 'max_area', 'max_iou', 'max_regions')}.",
+        f"Similarity: {_model(manifest, 'matcher')}.",
+    ]
+    if manifest["schema_version"] == SCHEMA_VERSION:
+        limits = f"probability >= {pairing.min_probability}, support >= {pairing.min_support}"
+        said.append(f"Pairs: the rule {recipe['pair']['rule']}; {limits}.")
+    return said
+
+
+def _model(manifest: dict[str, Any], role: str) -> str:
+    model = manifest["models"].get(role)
+    return f"{model['name']} at {model['revision']}" if model else "no model"
+
+
+def _options(table: dict[str, Any], *names: str) -> str:
+    return ", ".join(f"{key} {table[key]}" for key in names or sorted(table) if key in table)
