@@ -101,13 +101,21 @@ def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
     return Dataset(dataset, image_root=os.fspath(image_root))
 
 
-def export(dataset: PathLike, *, to: str, output: PathLike, image_root: PathLike = "") -> None:
+def export(
+    dataset: PathLike,
+    *,
+    to: str,
+    output: PathLike,
+    embeddings: str = "",
+    image_root: PathLike = "",
+) -> None:
     """Write a dataset in a format that others read.
 
     Args:
         dataset: folder or address of a finished dataset.
         to: a key of ``glit.export.EXPORTERS``: ``coco``.
         output: a folder that does not exist yet.
+        embeddings: of ``lance``: the CLIP whose image embeddings go in beside.
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
@@ -118,7 +126,7 @@ def export(dataset: PathLike, *, to: str, output: PathLike, image_root: PathLike
     from glit.storage import local_folder
 
     folder = local_folder(output)
-    write(open_dataset(dataset, image_root=image_root), to=to, output=folder)
+    write(open_dataset(dataset, image_root=image_root), to=to, output=folder, embeddings=embeddings)
 
 
 def verify(dataset: PathLike) -> list[str]:

@@ -72,6 +72,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
 
 def _companions(words: list[str], value: str) -> list[str]:
     """What a value does not make sense without."""
+    if words == ["export"] and value == "mini-matcher":
+        return ["--to", "lance"]
     brought = words == ["build"] and value in ("captions", "caption.backend=provided")
     return ["--captions", CAPTIONS] if brought else []
 
@@ -104,6 +106,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "captions": [CAPTIONS],
         "compare": ["mini-matcher"],
         "dataset": [DATASET],
+        "embeddings": ["mini-matcher"],
         "false_sentences": [CAPTIONS],
         "image_root": [SCENES],
         "images": [SCENES],

@@ -114,6 +114,9 @@ def export_command(
     dataset: DatasetArgument,
     to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(EXPORTERS)}.")],
     output: Annotated[str, typer.Option("-o", "--output", help="A folder that is made.")],
+    embeddings: Annotated[
+        str, typer.Option("--embeddings", help="lance: image vectors by this CLIP beside.")
+    ] = "",
     image_root: ImageRootOption = "",
 ) -> None:
     """Write the dataset in a format that others read."""
@@ -122,7 +125,7 @@ def export_command(
 
     folder = local_folder(output)
     opened = Dataset(dataset, image_root=image_root)
-    export(opened, to=to, output=folder)
+    export(opened, to=to, output=folder, embeddings=embeddings)
     print(f"{len(opened)} images: {folder}")
 
 

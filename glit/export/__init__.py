@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from glit.errors import InputError, closest
 from glit.export.coco import export_coco
+from glit.export.fiftyone import export_fiftyone
 from glit.export.goal import export_goal
 from glit.export.grit import export_grit
 from glit.export.hf import export_hf
@@ -28,6 +29,7 @@ Exporter = Callable[["Dataset", Path], None]
 
 EXPORTERS: dict[str, Exporter] = {
     "coco": export_coco,
+    "fiftyone": export_fiftyone,
     "goal": export_goal,
     "grit": export_grit,
     "hf": export_hf,
@@ -36,29 +38,37 @@ EXPORTERS: dict[str, Exporter] = {
     "webdataset": export_webdataset,
 }
 """By the name that ``glit export --to`` takes."""
+EMBEDDING: dict[str, Callable[..., None]] = {"lance": export_lance}
+"""Those that take ``embeddings`` as well."""
 
 
-def export(dataset: Dataset, *, to: str, output: Path) -> None:
+def export(dataset: Dataset, *, to: str, output: Path, embeddings: str = "") -> None:
     """Write a dataset in another format.
 
     Args:
         dataset: a finished one.
         to: a key of :data:`EXPORTERS`.
         output: a folder that does not exist yet; it appears when everything is written.
+        embeddings: the CLIP whose image embeddings go in beside; of :data:`EMBEDDING` alone.
 
     Raises:
-        InputError: no such format, or the folder exists.
+        InputError: no such format, the folder exists, or the format takes no embeddings.
         DatasetError: a file of the dataset is damaged.
     """
     if to not in EXPORTERS:
         raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}")
+    if embeddings and to not in EMBEDDING:
+        raise InputError(f"--embeddings: --to {to} has no place for them; want --to lance")
     if output.exists():
         raise InputError(f"-o {output}: exists already; choose another folder or remove it")
     partial = output.with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
-        EXPORTERS[to](dataset, partial)
+        if embeddings:
+            EMBEDDING[to](dataset, partial, embeddings=embeddings)
+        else:
+            EXPORTERS[to](dataset, partial)
         os.replace(partial, output)
     except OSError as error:
         raise InputError(f"-o {output}: cannot write there ({error.strerror or error})") from error

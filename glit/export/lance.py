@@ -1,44 +1,93 @@
 """``lance``: the dataset's own columns as a Lance dataset, every picture inside.
 
-dataset.lance/    the columns of docs/schema.md, images as bytes
+dataset.lance/    the columns of docs/schema.md, images as bytes; if asked, ``embedding``: the whole
+                  image by a CLIP, a list of fixed length that Lance searches and indexes
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from glit.ahead import batched
+from glit.errors import RunError
 from glit.extras import require
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
 
 
-def export_lance(dataset: Dataset, folder: Path) -> None:
+Embed = Callable[[list[bytes]], pa.FixedSizeListArray]
+
+
+def export_lance(dataset: Dataset, folder: Path, *, embeddings: str = "") -> None:
     """See :data:`glit.export.Exporter`.
 
+    Args:
+        dataset: what is exported.
+        folder: where to.
+        embeddings: the CLIP whose image embeddings go in: a name, a folder or a run of glit train.
+
     Raises:
-        MissingExtraError: the package lance is not installed.
+        MissingExtraError: the package lance is not installed, or what the model needs.
+        WeightsError: there is no such model.
+        RunError: an embedding is not finite.
     """
     require("lance", needed_for="--to lance")
     import lance
 
     schema = dataset.schema.remove_metadata()
-    batches = pa.RecordBatchReader.from_batches(schema, _batches(dataset, schema))
+    embed = None
+    if embeddings:
+        embed, width = _embedder(embeddings)
+        schema = schema.append(pa.field("embedding", pa.list_(pa.float32(), width)))
+    batches = pa.RecordBatchReader.from_batches(schema, _batches(dataset, schema, embed))
     lance.write_dataset(batches, str(folder / "dataset.lance"), max_rows_per_group=100)
 
 
-def _batches(dataset: Dataset, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _embedder(model: str) -> tuple[Embed, int]:
+    """What embeds image files, and the length of an embedding."""
+    require("models", needed_for="--embeddings")
+    import numpy as np
+    import torch
+
+    from glit.clip.preprocess import fit_image
+    from glit.evaluate.config import EvaluateConfig
+    from glit.evaluate.encode import load_embedder
+    from glit.images import decode
+
+    loaded = load_embedder(model, EvaluateConfig())
+    encoder = loaded.encoder
+
+    @torch.inference_mode()
+    def embed(files: list[bytes]) -> pa.FixedSizeListArray:
+        squares = (fit_image(decode(data), side=encoder.side, fit=loaded.fit) for data in files)
+        found = [
+            encoder.encode_images(torch.stack(some).to(loaded.device))[1].cpu().numpy()
+            for some in batched(squares, loaded.batch_size)
+        ]
+        vectors = np.concatenate(found).astype(np.float32)
+        if not np.isfinite(vectors).all():
+            raise RunError(f"model {model}: an embedding is not finite; are the weights damaged?")
+        return pa.FixedSizeListArray.from_arrays(vectors.ravel(), encoder.width)
+
+    return embed, encoder.width
+
+
+def _batches(dataset: Dataset, schema: pa.Schema, embed: Embed | None) -> Iterator[pa.RecordBatch]:
     """Row group by row group, pictures that are stored by path read in."""
     place = schema.get_field_index("image")
     for number in range(len(dataset.places)):
         group = dataset.row_group(number)
         paths = group.table.column("image").combine_chunks().field("path")
-        data = pa.array([group.image(row) for row in range(len(group))], pa.binary())
+        files = [group.image(row) for row in range(len(group))]
+        data = pa.array(files, pa.binary())
         fields: Any = schema.field("image").type
         images = pa.StructArray.from_arrays([data, paths], fields=list(fields))
         table = group.table.set_column(place, schema.field("image"), images)
+        if embed is not None:
+            table = table.append_column(schema.field("embedding"), embed(files))
         yield from table.replace_schema_metadata(None).cast(schema).to_batches()

@@ -13,6 +13,7 @@ from building import run_build
 from PIL import Image
 
 from glit.dataset.reader import Dataset
+from glit.errors import InputError
 from glit.export import EXPORTERS, export
 from glit.export.parts import write_tables
 
@@ -179,8 +180,41 @@ def read_lance(folder):
     return pairs, boxes
 
 
+def read_fiftyone(folder):
+    """By the layout's own rules: FiftyOne wants a MongoDB (docs/experiments.md has it reading)."""
+    described = json.loads((folder / "metadata.json").read_text())
+    fields = {field["name"]: field for field in described["sample_fields"]}
+    pairs, boxes, ids = {}, {}, []
+    for sample in json.loads((folder / "samples.json").read_text())["samples"]:
+        assert set(sample) - {"_id"} == set(fields) - {"id"}
+        width, height = size_of(folder / sample["filepath"])
+        assert (sample["metadata"]["width"], sample["metadata"]["height"]) == (width, height)
+        scale = np.array([width, height] * 2)
+        for name in ("regions", "pairs"):
+            (inner,) = fields[name]["fields"]
+            known = {field["db_field"] for field in inner["fields"]}
+            for each in sample[name]["detections"]:
+                assert set(each) - {"_cls"} <= known and each["_cls"] == "Detection"
+                ids.append(each["_id"]["$oid"])
+        boxes[sample["sample_id"]] = [
+            corners(np.array(each["bounding_box"]) * scale)
+            for each in sample["regions"]["detections"]
+        ]
+        for each in sample["pairs"]["detections"]:
+            assert sample["caption"][each["char_start"] : each["char_end"]] == each["label"]
+            assert sample["sentences"][each["sentence"]] == each["label"]
+        pairs[sample["sample_id"]] = sorted(
+            ((each["char_start"], each["char_end"]),
+             corners(np.array(each["bounding_box"]) * scale))
+            for each in sample["pairs"]["detections"]
+        )  # fmt: skip
+    assert len(set(ids)) == len(ids) and all(len(each) == 24 for each in ids)
+    return pairs, boxes
+
+
 READERS = {
     "coco": read_coco,
+    "fiftyone": read_fiftyone,
     "goal": read_goal,
     "grit": read_grit,
     "hf": read_hf,
@@ -224,6 +258,39 @@ def test_the_same_boxes_and_spans_come_out(with_lism, tmp_path, name):
         assert set(boxes) == set(true_boxes)
         for key, found in boxes.items():
             np.testing.assert_allclose(found, true_boxes[key], rtol=0, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_lance_searches_the_embeddings_of_a_clip(with_lism, tmp_path, run_glit):
+    import lance
+    import torch
+    from transformers import CLIPModel, CLIPProcessor
+
+    from glit.resources import mini_model
+
+    done = run_glit(
+        "export", with_lism.path, "--to", "lance", "-o", tmp_path / "out",
+        "--embeddings", "mini-matcher",
+    )  # fmt: skip
+    assert done.code == 0, done.errors
+    opened = lance.dataset(str(tmp_path / "out" / "dataset.lance"))
+    rows = opened.to_table(columns=["sample_id", "embedding"]).to_pylist()
+    folder = mini_model("matcher")
+    model, processor = CLIPModel.from_pretrained(folder), CLIPProcessor.from_pretrained(folder)
+    images = [Image.fromarray(row.pixels()) for row in with_lism]
+    with torch.inference_mode():
+        said = model.get_image_features(**processor(images=images, return_tensors="pt"))
+    wanted = torch.nn.functional.normalize(said.pooler_output, dim=-1).numpy()
+    np.testing.assert_allclose([row["embedding"] for row in rows], wanted, atol=2e-2)
+    nearest = opened.to_table(
+        columns=["sample_id"], nearest={"column": "embedding", "q": wanted[3], "k": 1}
+    )
+    assert nearest["sample_id"].to_pylist() == [rows[3]["sample_id"]]
+
+
+def test_only_lance_takes_embeddings(with_lism, tmp_path):
+    with pytest.raises(InputError, match="--to coco has no place for them"):
+        export(with_lism, to="coco", output=tmp_path / "out", embeddings="mini-matcher")
 
 
 @pytest.mark.parametrize("name", ["hf", "lance", "webdataset"])

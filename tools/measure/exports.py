@@ -1,0 +1,128 @@
+"""Memory of every exporter on a small and on a large dataset: it should be the same.
+
+python -m tools.measure.exports [--rows 100000] [--to coco ...]
+
+The dataset repeats forty scenes of 64 pixels under new names. Each export runs in a process of its
+own, and what it wrote is removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from glit.build.run import BuildRequest, build
+from glit.dataset.manifest import MANIFEST, describe_data_file
+from glit.dataset.reader import Dataset
+from glit.executors.local import LocalExecutor
+from glit.export import EXPORTERS, export
+from glit.progress import StageProgress
+from glit.recipe import load_recipe
+from glit.scenes import write_scenes
+from glit.stages.pack import writer_options
+from glit.storage import to_json
+
+SCENES = 40
+ROWS_A_FILE = 20_000
+
+
+def main() -> None:
+    """Print megabytes and seconds a format, at a tenth of the rows and at all of them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--to", nargs="*", default=list(EXPORTERS))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        _build(here)
+        sizes = (arguments.rows // 10, arguments.rows)
+        for rows in sizes:
+            repeat(here / "dataset", here / str(rows), rows)
+        for name in arguments.to:
+            found = [_measured(here / str(rows), name, here / "out") for rows in sizes]
+            text = "; ".join(
+                f"{rows} rows: {one['peak_mb']:.0f} MB, {one['seconds']:.0f} s"
+                for rows, one in zip(sizes, found, strict=True)
+            )
+            print(f"{name}: {text}; {found[1]['peak_mb'] / found[0]['peak_mb']:.3f}x", flush=True)
+
+
+def _build(here: Path) -> None:
+    write_scenes(here / "scenes", num=SCENES, seed=4_000_000, size=64)
+    request = BuildRequest(
+        images=str(here / "scenes" / "images"),
+        output=str(here / "dataset"),
+        captions=str(here / "scenes" / "captions.jsonl"),
+        recipe=load_recipe("mini", overrides=["caption.backend=provided"]),
+    )
+    build(request, LocalExecutor(), StageProgress(Console(quiet=True), quiet=True))
+
+
+def repeat(source: Path, target: Path, rows: int) -> None:
+    """A dataset of so many rows, made of another's under new identifiers."""
+    dataset = Dataset(str(source))
+    table = pa.concat_tables(dataset.row_group(i).table for i in range(len(dataset.places)))
+    (target / "data").mkdir(parents=True)
+    manifest = json.loads((source / MANIFEST).read_text())
+    files: dict[str, dict[str, Any]] = {}
+    number = -(-rows // ROWS_A_FILE)
+    done = 0
+    for index in range(number):
+        name = f"data/train-{index:05d}-of-{number:05d}.parquet"
+        count = min(ROWS_A_FILE, rows - done)
+        with pq.ParquetWriter(target / name, dataset.schema, **writer_options()) as writer:
+            for start in range(done, done + count, len(table)):
+                some = table.slice(0, min(len(table), done + count - start))
+                ids = [
+                    hashlib.sha256(str(start + i).encode()).hexdigest() for i in range(len(some))
+                ]
+                place = some.schema.get_field_index("sample_id")
+                column = some.set_column(place, some.schema.field(place), pa.array(ids))
+                writer.write_table(column)
+        done += count
+        files[name] = describe_data_file(target / name, count)
+    for name in ("drops.parquet", "duplicates.parquet"):
+        shutil.copy(source / name, target / name)
+        files[name] = manifest["files"][name]
+    manifest["files"] = files
+    manifest["counts"] |= {"ingested": rows, "shipped": rows}
+    (target / MANIFEST).write_bytes(to_json(manifest))
+
+
+def _measured(dataset: Path, name: str, out: Path) -> dict[str, float]:
+    """Peak of resident memory and seconds of one export."""
+    words = [sys.executable, "-m", "tools.measure.exports", "--once", str(dataset), name, str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    shutil.rmtree(out, ignore_errors=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def once(dataset: str, name: str, out: str) -> dict[str, float]:
+    """Export in this process."""
+    started = time.perf_counter()
+    export(Dataset(dataset), to=name, output=Path(out))
+    seconds = time.perf_counter() - started
+    # ru_maxrss would be that of the process this one was forked from
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {"peak_mb": int(status["VmHWM"].split()[0]) / 1024, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--once"]:
+        print(json.dumps(once(*sys.argv[2:])))
+    else:
+        main()
