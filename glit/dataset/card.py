@@ -1,11 +1,27 @@
-"""The dataset card: README.md with the YAML header that the Hugging Face hub reads."""
+"""The dataset card: README.md with the YAML header that the Hugging Face hub reads.
+
+Also what it shares with the page of the ``hf`` export: features as YAML, balance, limits.
+"""
 
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import Any
 
 from glit.schema import hf_features
+
+_WIDTH = 100
+LICENCE_WARNING = (
+    "> **Before you publish:** name the licence. It says `unknown` above, because only you know\n"
+    "> where the images are from; captions by a model are under that model's terms besides."
+)
+LIMITS = """- Captions and regions that models made contain mistakes, and nobody has looked at each.
+- A pair is what the rule chose from CLIP's similarities. Its similarity is a cosine, no
+  probability; `probability` is null unless the rule was calibrated.
+- A sentence without a pair has no region of its own: it may tell of the whole image, or of nothing
+  in it.
+- Who and what is in the images, and in what proportion, comes from their source: tell it here."""
 
 
 def dataset_card(manifest: dict[str, Any]) -> str:
@@ -16,13 +32,14 @@ def dataset_card(manifest: dict[str, Any]) -> str:
         f"| {role} | `{model['name']}` | {model['revision']} | {model['licence'] or 'unknown'} |"
         for role, model in sorted(manifest["models"].items())
     )
-    drops = "\n".join(f"| {key} | {number} |" for key, number in sorted(counts["drops"].items()))
-    balance = (
-        f"{counts['ingested']} found = {counts['shipped']} shipped + {counts['dropped']} dropped "
-        f"+ {counts['duplicates']} duplicates."
+    size = sum(
+        file["bytes"] for name, file in manifest["files"].items() if name.startswith("data/")
     )
-    features = json.dumps(_yaml_features(), ensure_ascii=False)
+    features = json.dumps(yaml_features(hf_features()), ensure_ascii=False)
     return f"""---
+license: unknown
+size_categories:
+- {size_category(counts["shipped"])}
 configs:
 - config_name: default
   data_files:
@@ -32,7 +49,10 @@ dataset_info:
   features: {features}
   splits:
   - name: train
+    num_bytes: {size}
     num_examples: {counts["shipped"]}
+  download_size: {size}
+  dataset_size: {size}
 task_categories:
 - image-to-text
 - zero-shot-image-classification
@@ -44,9 +64,15 @@ tags:
 
 # A region-grounded long-caption dataset
 
-{counts["shipped"]} images, each with a long caption, its sentences, candidate regions, and the
-best region of every sentence. Built by glit {manifest["glit_version"]} with the recipe
-`{recipe["name"]}`.
+{LICENCE_WARNING}
+
+{
+        paragraph(
+            f"{counts['shipped']} images, each with a long caption, its sentences, candidate "
+            "regions, and the best region of every sentence. Built by glit "
+            f"{manifest['glit_version']} with the recipe `{recipe['name']}`."
+        )
+    }
 
 ```python
 from datasets import load_dataset
@@ -57,35 +83,79 @@ best = sample["pairs"][0]
 print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["region"]])
 ```
 
+{
+        paragraph(
+            "`croissant.json` says the same to other loaders, with what is known of collection, "
+            "annotation and limits; `glit view` makes a page to look at, and `glit export --to hf` "
+            "a folder for the Hub whose card has pictures and whose `preview` has the boxes drawn "
+            "in."
+        )
+    }
+
 ## Where it comes from
 
 | role | model | revision | licence |
 |---|---|---|---|
 {models}
 
-Captions: `{recipe["caption"]["backend"]}`. Regions: `{recipe["propose"]["backend"]}`.
-Token spans are those of `{manifest["tokenizer"]["name"]}` in a window of
-{manifest["tokenizer"]["context"]} tokens, the start token counted as 0.
+{
+        paragraph(
+            f"Captions: `{recipe['caption']['backend']}`. Regions: "
+            f"`{recipe['propose']['backend']}`. Token spans are those of "
+            f"`{manifest['tokenizer']['name']}` in a window of {manifest['tokenizer']['context']} "
+            "tokens, the start token counted as 0."
+        )
+    }
 
 ## What became of the images
 
-{balance}
+{balance(counts)}
 
-`drops.parquet` and `duplicates.parquet` name each of them.
-{counts.get("without_pair", 0)} of the shipped have no local pair: every sentence lacks a region.
+`drops.parquet` and `duplicates.parquet` name each image that is not here.
 
-| stage/reason | dropped |
-|---|---|
-{drops or "| none | 0 |"}
+## What to know before use
 
-Captions written by a model, and regions chosen by one, contain mistakes; similarities are CLIP
-cosines, not probabilities. The licences of the images are those of their sources.
+{LIMITS}
 """
 
 
-def _yaml_features() -> list[dict[str, Any]]:
-    """The features in the hub's YAML shape (a list of named fields); JSON is valid YAML."""
-    return [_named(name, value) for name, value in hf_features().items()]
+def paragraph(text: str) -> str:
+    """Text in lines of at most 100 characters, broken at spaces alone."""
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def size_category(number: int) -> str:
+    """The Hub's word for a number of rows."""
+    for limit, name in (
+        (1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"),
+        (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"), (100_000_000, "10M<n<100M"),
+    ):  # fmt: skip
+        if number < limit:
+            return name
+    return "100M<n<1B"
+
+
+def balance(counts: dict[str, Any]) -> str:
+    """What became of the images, as a table that no line break can tear."""
+    without = counts.get("without_pair", 0)
+    rows = [
+        ("found", counts["ingested"]),
+        ("here", counts["shipped"]),
+        *([("of these without a pair", without)] if without else []),
+        *((f"dropped: {key}", number) for key, number in sorted(counts["drops"].items())),
+        ("repeat another", counts["duplicates"]),
+    ]
+    return "| images | |\n|---|---:|\n" + "\n".join(
+        f"| {text} | {number} |" for text, number in rows
+    )
+
+
+def yaml_features(features: dict[str, Any]) -> list[dict[str, Any]]:
+    """Features of the ``datasets`` library in the hub's YAML shape: a list of named fields.
+
+    JSON is valid YAML.
+    """
+    return [_named(name, value) for name, value in features.items()]
 
 
 def _named(name: str, feature: Any) -> dict[str, Any]:
@@ -93,11 +163,21 @@ def _named(name: str, feature: Any) -> dict[str, Any]:
 
 
 def _plain(feature: Any) -> dict[str, Any]:
-    if feature.get("_type") == "Image":
+    kind = feature.get("_type")
+    if kind == "Image":
         return {"dtype": "image"}
-    if feature.get("_type") == "Value":
+    if kind == "ClassLabel":
+        names = {str(number): name for number, name in enumerate(feature["names"])}
+        return {"dtype": {"class_label": {"names": names}}}
+    if kind == "Value":
         return {"dtype": feature["dtype"]}
-    if feature.get("_type") == "List":
+    if kind == "List":
         inner = _plain(feature["feature"])
-        return {"list": inner["struct"] if "struct" in inner else inner["dtype"]}
+        length = {"length": feature["length"]} if "length" in feature else {}
+        return {"list": inner.get("struct") or _unnamed(inner), **length}
     return {"struct": [_named(name, value) for name, value in feature.items()]}
+
+
+def _unnamed(inner: dict[str, Any]) -> Any:
+    """A plain type by its name alone; a list within a list as it is."""
+    return inner["dtype"] if isinstance(inner.get("dtype"), str) else inner

@@ -69,6 +69,12 @@ _SCHEMA = pa.schema(
 
 _MOST_PREVIEWED = 100
 _MOST_PICTURES = 3
+_PREVIEW_FEATURES: dict[str, Any] = {
+    "image": {"_type": "Image"},
+    "caption": {"dtype": "string", "_type": "Value"},
+    "sentences": {"feature": {"dtype": "string", "_type": "Value"}, "_type": "List"},
+    "image_id": {"dtype": "string", "_type": "Value"},
+}
 _PREVIEW_SCHEMA = pa.schema(
     [
         ("image", _SCHEMA.field("image").type),
@@ -76,23 +82,8 @@ _PREVIEW_SCHEMA = pa.schema(
         ("sentences", pa.list_(pa.string())),
         ("image_id", pa.string()),
     ],
-    metadata={
-        META_HUGGINGFACE: json.dumps(
-            {
-                "info": {
-                    "features": {
-                        "image": {"_type": "Image"},
-                        "caption": {"dtype": "string", "_type": "Value"},
-                        "sentences": {
-                            "feature": {"dtype": "string", "_type": "Value"}, "_type": "List"
-                        },
-                        "image_id": {"dtype": "string", "_type": "Value"},
-                    }
-                }
-            }
-        ).encode()
-    },
-)  # fmt: skip
+    metadata={META_HUGGINGFACE: json.dumps({"info": {"features": _PREVIEW_FEATURES}}).encode()},
+)
 
 
 def export_hf(dataset: Dataset, folder: Path) -> None:
@@ -113,6 +104,8 @@ def export_hf(dataset: Dataset, folder: Path) -> None:
     card = hub_card(
         dataset,
         files={path.name: path.stat().st_size for path in written},
+        features=features,
+        preview_features=_PREVIEW_FEATURES,
         pictures=[f"pictures/{name}" for name in pictures],
         previewed=min(len(dataset), _MOST_PREVIEWED),
     )

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from glit.dataset.card import (
+    LICENCE_WARNING,
+    LIMITS,
+    balance,
+    paragraph,
+    size_category,
+    yaml_features,
+)
 from glit.errors import GlitError
 
 if TYPE_CHECKING:
@@ -12,13 +21,21 @@ if TYPE_CHECKING:
 
 
 def hub_card(
-    dataset: Dataset, *, files: dict[str, int], pictures: Sequence[str], previewed: int
+    dataset: Dataset,
+    *,
+    files: dict[str, int],
+    features: dict[str, Any],
+    preview_features: dict[str, Any],
+    pictures: Sequence[str],
+    previewed: int,
 ) -> str:
     """Markdown with the Hub's YAML.
 
     Args:
         dataset: what was exported.
         files: bytes of the data files, by path.
+        features: of the ``datasets`` library.
+        preview_features: the same of the configuration ``preview``.
         pictures: paths of pictures for the page.
         previewed: rows of the configuration ``preview``.
     """
@@ -30,7 +47,7 @@ license: unknown
 language:
 - en
 size_categories:
-- {_size_category(len(dataset))}
+- {size_category(len(dataset))}
 task_categories:
 - object-detection
 - image-to-text
@@ -50,26 +67,33 @@ configs:
     path: preview/train-*.parquet
 dataset_info:
 - config_name: default
+  features: {json.dumps(yaml_features(features), ensure_ascii=False)}
   splits:
   - name: train
     num_bytes: {size}
     num_examples: {len(dataset)}
   download_size: {size}
   dataset_size: {size}
+- config_name: preview
+  features: {json.dumps(yaml_features(preview_features), ensure_ascii=False)}
 ---
 
 # Long captions and the regions they tell of
 
-> **Before you publish:** name the licence. It says `unknown` above, because only you know where the
-> images are from; captions by a model are under that model's terms besides.
+{LICENCE_WARNING}
 
 {len(dataset)} images, each with a long caption and the regions that its sentences tell of.
+
 {_figures(dataset)}
 
 {shown}
 
-The configuration `preview` holds {previewed} pictures with their boxes drawn in, since viewers draw
-none; the numbers are those of the sentences.
+{
+        paragraph(
+            f"The configuration `preview` holds {previewed} pictures with their boxes drawn in, "
+            "since viewers draw none; the numbers are those of the sentences."
+        )
+    }
 
 ```python
 from datasets import load_dataset
@@ -89,28 +113,12 @@ By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}
 |---|---|---|---|---|
 {_steps(manifest)}
 
-{_balance(manifest["counts"])}
+{balance(manifest["counts"])}
 
 ## What to know before use
 
-- Captions and regions that models made contain mistakes, and nobody has looked at each.
-- A pair is what the rule chose from CLIP's similarities. Its similarity is a cosine, no
-  probability; `probability` is null unless the rule was calibrated.
-- A sentence without a pair has no region of its own: it may tell of the whole image, or of nothing
-  in it.
-- Who and what is in the images, and in what proportion, comes from their source: describe it here.
+{LIMITS}
 """
-
-
-def _size_category(number: int) -> str:
-    """The Hub's word for a number of rows."""
-    for limit, name in (
-        (1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"),
-        (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"), (100_000_000, "10M<n<100M"),
-    ):  # fmt: skip
-        if number < limit:
-            return name
-    return "100M<n<1B"
 
 
 def _figures(dataset: Dataset) -> str:
@@ -123,10 +131,17 @@ def _figures(dataset: Dataset) -> str:
             medians = {chart["name"]: chart["median"] for chart in charts(connection)}
     except GlitError:  # a dataset that is not on this machine's disks has no SQL
         return ""
-    return (
-        f"{found['sentences']} sentences, {found['regions']} regions, {found['pairs']} pairs; a "
-        f"caption has {medians['words']} words (median)."
-    )
+    rows = [
+        ("sentences", found["sentences"]),
+        ("regions", found["regions"]),
+        ("pairs", found["pairs"]),
+        ("words a caption, median", medians.get("words")),
+        ("sentences a caption, median", medians.get("sentences")),
+        ("regions an image, median", medians.get("regions")),
+        ("similarity of pairs, median", medians.get("similarity")),
+    ]
+    shown = "\n".join(f"| {name} | {value} |" for name, value in rows if value is not None)
+    return f"| figure | |\n|---|---:|\n{shown}"
 
 
 def _steps(manifest: dict[str, Any]) -> str:
@@ -137,13 +152,3 @@ def _steps(manifest: dict[str, Any]) -> str:
         cells = (step["title"], step["how"], step["model"], step["revision"], step["licence"])
         rows.append("| " + " | ".join(cell or "–" for cell in cells) + " |")
     return "\n".join(rows)
-
-
-def _balance(counts: dict[str, Any]) -> str:
-    drops = ", ".join(f"{number} {key}" for key, number in sorted(counts["drops"].items()))
-    parts = [
-        f"Of {counts['ingested']} images that were found, {counts['shipped']} are here, "
-        f"{counts['dropped']} were dropped{f' ({drops})' if drops else ''}",
-        f"and {counts['duplicates']} repeat another.",
-    ]
-    return "\n".join(parts)

@@ -330,7 +330,7 @@ def test_memory_stays_flat(tmp_path):
 
 
 def test_the_page_and_the_preview_for_the_hub(with_lism, tmp_path):
-    from datasets import load_dataset
+    from datasets import Features, load_dataset
     from huggingface_hub import DatasetCard
 
     folder = tmp_path / "hf"
@@ -342,7 +342,15 @@ def test_the_page_and_the_preview_for_the_hub(with_lism, tmp_path):
     pictures = sorted(path.name for path in (folder / "pictures").iterdir())
     assert pictures == ["1.jpg", "2.jpg", "3.jpg"]
     assert all(f"](pictures/{name})" in card.text for name in pictures)
-    assert "Of 12 images that were found, 12 are here" in card.text
+    assert "| found | 12 |\n| here | 12 |" in card.text and "| sentences | " in card.text
+    assert all(len(line) <= 100 or line.startswith(("|", "!")) for line in card.text.splitlines())
+    for info, loaded in zip(card.data.dataset_info, ("default", "preview"), strict=True):
+        assert info["config_name"] == loaded
+        given = load_dataset(
+            "parquet", data_files=f"{folder}/{'data' if loaded == 'default' else loaded}/*.parquet",
+            split="train", cache_dir=str(tmp_path / "plain"),
+        )  # fmt: skip
+        assert Features._from_yaml_list(info["features"]) == given.features
     rows = load_dataset(
         str(folder), "preview", split="train", cache_dir=str(tmp_path / "cache")
     )  # fmt: skip
