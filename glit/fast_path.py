@@ -24,6 +24,9 @@ _TOLERANCE = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 _verdicts: dict[Hashable, bool] = {}
 """By name of the fast path and kind of model; one process long."""
 
+_left_out: set[str] = set()
+"""By name: see :func:`leave_out`."""
+
 Swap = tuple[nn.Module, str, nn.Module]
 """A parent module, the name of a child, and what replaces it."""
 
@@ -39,6 +42,7 @@ def agrees(
     kind: Hashable,
     fast: Callable[[], Sequence[Tensor]],
     plain: Callable[[], Sequence[Tensor]],
+    tolerance: float | None = None,
 ) -> bool:
     """Whether a fast path gives the plain path's numbers; if not, one warning.
 
@@ -48,12 +52,16 @@ def agrees(
         kind: what the verdict depends on beside the name: model class, device, dtype.
         fast: runs the fast path on the probe's input.
         plain: runs the plain path on the same input.
+        tolerance: largest difference of two numbers, as a share of the largest of the plain path;
+            by default one that suits the dtype.
 
     Returns:
         The verdict of this process's first call with this name and kind. Where a model has NaN
         among its weights nothing can be compared: that is a no, and is not remembered.
     """
     key = (name, kind)
+    if name in _left_out:
+        return False
     if key in _verdicts:
         return _verdicts[key]
     comparable = True
@@ -61,7 +69,9 @@ def agrees(
         with torch.no_grad():
             wanted = plain()
             comparable = all(bool(each.isfinite().all()) for each in wanted)
-            fault = _difference(fast(), wanted) if comparable else "cannot be checked (NaN)"
+            fault = (
+                _difference(fast(), wanted, tolerance) if comparable else "cannot be checked (NaN)"
+            )
     except Exception as error:
         if ruins_process(error):
             raise
@@ -76,6 +86,16 @@ def agrees(
     if comparable:
         _verdicts[key] = not fault
     return not fault
+
+
+@contextlib.contextmanager
+def leave_out(name: str) -> Iterator[None]:
+    """The plain path is taken by what is made in this block, to measure one against the other."""
+    _left_out.add(name)
+    try:
+        yield
+    finally:
+        _left_out.discard(name)
 
 
 def probe_input(*shape: int, like: Tensor, seed: int = 0) -> Tensor:
@@ -102,14 +122,15 @@ def swapped(swaps: Iterable[Swap]) -> Iterator[None]:
         swap(before)
 
 
-def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> str:
+def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float | None) -> str:
     """What is wrong with the numbers found, or an empty string."""
     for a, b in zip(found, wanted, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"gives {a.dtype} {list(a.shape)} instead of {b.dtype} {list(b.shape)}"
         largest = float(b.abs().max())
         apart = float((a - b).abs().max())
-        if not apart <= _TOLERANCE.get(b.dtype, 1e-4) * largest:  # NaN is not
+        allowed = _TOLERANCE.get(b.dtype, 1e-4) if tolerance is None else tolerance
+        if not apart <= allowed * largest:  # NaN is not
             return f"gives other numbers (by up to {apart:.2g}, where the largest is {largest:.2g})"
     return ""
 

@@ -231,6 +231,8 @@ def _computed(func, name, args, kwargs):
         return 0  # plain matrix products: the fused kernels are a GPU's own
     if name == "cudnn_batch_norm":
         return (*aten.native_batch_norm.default(*args), torch.empty(0, dtype=torch.uint8))
+    if func is aten.mm.dtype:
+        return args[0].to(args[2]) @ args[1].to(args[2])
     return func(*args, **kwargs)
 
 

@@ -44,6 +44,7 @@ class SamDetector:
         _check(config, model)
         from glit.backends.onednn import use_onednn
         from glit.backends.sam.automatic import AutomaticMasks
+        from glit.backends.split_products import use_split_products
 
         sam, thresholds = _load(model)
         self._config = config
@@ -51,6 +52,7 @@ class SamDetector:
         sam = sam.to(device)
         if config.precision == "float32" and not (config.exact_masks or config.compile):
             use_onednn(sam.image_encoder)
+            use_split_products(sam.image_encoder)
         self.masks = AutomaticMasks(
             sam,
             thresholds,

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import numpy as np
 
 from glit.backends.proposers.sam import SamDetector
-from glit.backends.weights import resolve
+from glit.backends.split_products import FAST_PATH
+from glit.backends.weights import Resolved, resolve
 from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench
 from glit.bench.gpu.matrix import products_in
 from glit.bench.gpu.stages import fastest, opened, report_stages
 from glit.bench.lism_flism.operations import sam_image
 from glit.config import Device, Precision
+from glit.fast_path import leave_out
 from glit.geometry import iou
 from glit.images import Pixels
 from glit.stages.propose import ProposeConfig
 
+PLAIN = "float32, as torch multiplies"
+"""Without products of halves in its place."""
 PRECISIONS: dict[str, tuple[Precision, str]] = {
     "float32": ("float32", "ieee"),
+    PLAIN: ("float32", "ieee"),
     "float32, products in tf32": ("float32", "tf32"),
     "bfloat16": ("bfloat16", "ieee"),
     "float16": ("float16", "ieee"),
 }
 """Our precision, and what torch is told of products in float32."""
+_RATES = {"float32, products in tf32": "tf32"}
 _ON_CPU = ("float32", "bfloat16")
 SAME_BOX = 0.98
 """IoU from which on two boxes count as the same."""
@@ -40,19 +47,18 @@ def measure(bench: Bench) -> None:
     for name in known:
         precision, products = PRECISIONS[name]
         with products_in(products):
-            config = ProposeConfig(backend="sam", device=bench.device, precision=precision)
-            detector = SamDetector(config, sam)
+            detector = _detector(name, bench.device, sam)
             some = models.pixels(drawn)[:4]
             seconds = bench.seconds(lambda d=detector, s=some: d.detect(s), repeats=1) / len(some)
         points = bench.scale.sizes.points_per_side**2
         operations = sum(sam_image(detector.masks.model, points).values())
-        rate = {"float32, products in tf32": "tf32"}.get(name, precision)
+        rate = _RATES.get(name, precision)
         bench.report(
             f"SAM, all masks, {name}",
             1 / seconds,
             "images/s",
             limit=bench.limit(operations, rate),
-            bottleneck="products" if precision == "float32" else "masks",
+            bottleneck="products" if name == PLAIN else "masks",
         )
         del detector
     stages, batch = opened(bench, "lism", sam, clip, drawn)
@@ -65,9 +71,9 @@ def measure(bench: Bench) -> None:
 def _agreement(bench: Bench, names: list[str]) -> None:
     """The mini segmenter's boxes in every precision against the CPU's in float32."""
     images = models.mini_scenes(bench)
-    wanted = _boxes("cpu", "float32", "ieee", images)
+    wanted = _boxes("float32", "cpu", images)
     for name in names:
-        found = _boxes(bench.device, *PRECISIONS[name], images)
+        found = _boxes(name, bench.device, images)
         bench.report(
             f"mini SAM's boxes that keep an IoU of {SAME_BOX}, {name}",
             share_kept(wanted, found, SAME_BOX),
@@ -77,12 +83,16 @@ def _agreement(bench: Bench, names: list[str]) -> None:
         )
 
 
-def _boxes(
-    device: Device, precision: Precision, products: str, images: list[Pixels]
-) -> list[np.ndarray]:
-    config = ProposeConfig(backend="sam", device=device, precision=precision)
-    with products_in(products):
-        found = SamDetector(config, resolve("mini-segmenter")).detect(images)
+def _detector(name: str, device: Device, model: Resolved) -> SamDetector:
+    config = ProposeConfig(backend="sam", device=device, precision=PRECISIONS[name][0])
+    plain = name not in ("float32", "bfloat16", "float16")
+    with leave_out(FAST_PATH) if plain else contextlib.nullcontext():
+        return SamDetector(config, model)
+
+
+def _boxes(name: str, device: Device, images: list[Pixels]) -> list[np.ndarray]:
+    with products_in(PRECISIONS[name][1]):
+        found = _detector(name, device, resolve("mini-segmenter")).detect(images)
     return [np.array([r.box.xyxy for r in regions]).reshape(-1, 4) for regions in found]
 
 
