@@ -214,6 +214,7 @@ def evaluate(
     split: str | None = None,
     checkpoint: Literal["best", "last"] = "best",
     false_sentences: PathLike | None = None,
+    neighbours: int = 0,
 ) -> list[Result]:
     """Measure models on the same images, one result each.
 
@@ -228,6 +229,7 @@ def evaluate(
         split: part of the annotations, or several: ``test+qual_test``.
         checkpoint: which one of a run.
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
+        neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
 
     Raises:
         GlitError: a model, a dataset or a setting cannot be used, or a model answers NaN.
@@ -248,4 +250,5 @@ def evaluate(
         split=split,
         checkpoint=checkpoint,
         false_sentences=None if false_sentences is None else Path(false_sentences),
+        neighbours=neighbours,
     )

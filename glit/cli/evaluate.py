@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TaskName = Literal["retrieval", "joint-map", "localize", "robustness", "caption-quality"]
 CheckpointName = Literal["best", "last"]
+_NEIGHBOURS = 4
+"""Queries a direction that are kept for the page of ``glit view``, right ones and wrong ones."""
 
 
 def eval_command(
@@ -95,6 +97,7 @@ def eval_command(
             split=split,
             checkpoint=checkpoint,
             false_sentences=false_sentences,
+            neighbours=_NEIGHBOURS if folder is not None else 0,
         )
     if as_json:
         print(json.dumps([result.as_dict() for result in results]))

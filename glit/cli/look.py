@@ -19,7 +19,8 @@ PORT = 8470
 def view_command(
     dataset: DatasetArgument,
     other: Annotated[
-        str | None, typer.Argument(help="A second dataset of the same images, to compare.")
+        str | None,
+        typer.Argument(help="A second dataset of the same images; beside a run, its results."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="An HTML file that is made.")
@@ -35,14 +36,24 @@ def view_command(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve.")] = PORT,
     image_root: ImageRootOption = "",
 ) -> None:
-    """A page of the dataset: how it came to be, its numbers, every pair; it needs no network."""
+    """A page of the dataset: how it came to be, its numbers, every pair; it needs no network.
+
+    Of a run of glit train: loss terms and checkpoints. Of what glit eval -o wrote: recalls, and
+    queries that find what they should and do not.
+    """
     from glit.dataset.reader import Dataset
+    from glit.view.learning import is_results, is_run
     from glit.view.report import write_report
 
     if serve == (output is not None):
         raise UserError("glit view: want either -o report.html, for one page, or --serve, for all")
     if other is not None and (serve or where):
         raise UserError("glit view A B: writes one page (-o), and takes no --where and no --serve")
+    if is_run(dataset) or is_results(dataset):
+        if serve or where or image_root:
+            raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
+        _learning([dataset] if other is None else [dataset, other], local_file(output or ""))
+        return
     opened = Dataset(dataset, image_root=image_root)
     if serve:
         _serve(opened, port=port, where=where)
@@ -65,6 +76,15 @@ def _compare(a: Any, b: Any, page: Path, most: int, seed: int) -> dict[str, Any]
     data = compare_data(a, b, most=most, seed=seed)
     write_page(page, report_html(data))
     return data
+
+
+def _learning(folders: list[str], page: Path) -> None:
+    from glit.view.learning import learning_data
+    from glit.view.page_file import report_html
+    from glit.view.report import write_page
+
+    write_page(page, report_html(learning_data(folders)))
+    print(f"{' and '.join(folders)}, {page.stat().st_size / 1e6:.1f} MB: {page.resolve().as_uri()}")
 
 
 def _serve(dataset: Any, *, port: int, where: str) -> None:

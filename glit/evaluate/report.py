@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ class Result:
     metrics: dict[str, float]
     settings: dict[str, Any]
     """The configuration they were measured with."""
+    neighbours: dict[str, Any] = field(default_factory=dict)
+    """By direction, queries that were right and wrong; empty where they were not asked for."""
 
     @property
     def title(self) -> str:
@@ -98,7 +100,7 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def write_results(out: Path, results: Sequence[Result]) -> list[Path]:
-    """``OUT/TASK.md`` for all models, ``OUT/TASK_MODEL.json`` for each; returns the paths."""
+    """``OUT/TASK.md`` for all models, ``TASK_MODEL.json`` for each, and neighbours; the paths."""
     out.mkdir(parents=True, exist_ok=True)
     written = [out / f"{results[0].task}.md"]
     written[0].write_text(markdown(results), encoding="utf-8")
@@ -110,4 +112,9 @@ def write_results(out: Path, results: Sequence[Result]) -> list[Path]:
             path = out / f"{result.task}_{name}-{number}.json"
         path.write_text(json.dumps(result.as_dict(), indent=2) + "\n", encoding="utf-8")
         written.append(path)
+        if result.neighbours:
+            beside = path.with_name(f"neighbours_{path.stem.partition('_')[2]}.json")
+            values = {"model": result.model, "dataset": result.dataset, "ways": result.neighbours}
+            beside.write_text(json.dumps(values) + "\n", encoding="utf-8")
+            written.append(beside)
     return written

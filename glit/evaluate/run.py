@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from glit.callers_process import without_bars
 from glit.config import as_table
@@ -15,6 +15,7 @@ from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import load_embedder
 from glit.evaluate.report import Result
 from glit.evaluate.tasks import TASKS
+from glit.evaluate.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluate.tasks.robustness import read_false_sentences, robustness
 from glit.train.checkpoint import model_of_run
 
@@ -30,6 +31,7 @@ def evaluate(
     split: str | None = None,
     checkpoint: Literal["best", "last"] = "best",
     false_sentences: Path | None = None,
+    neighbours: int = 0,
     report: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """Measure several models on the same collection, one after the other.
@@ -44,6 +46,7 @@ def evaluate(
         split: parts of the annotations, several joined by ``+``.
         checkpoint: which one of a run is measured.
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
+        neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
         report: called with every result as it comes.
 
     Raises UserError for a model, a dataset or a setting that cannot be used.
@@ -68,6 +71,11 @@ def evaluate(
     for model in models:
         with without_bars():
             embedder = load_embedder(model, config, checkpoint=checkpoint)
+        found: dict[str, Any] = {}
+        if neighbours and task == "retrieval":
+            metrics, found = retrieval_and_neighbours(embedder, collection, config, most=neighbours)
+        else:
+            metrics = measure(embedder, collection, config)
         result = Result(
             task=task,
             model=model,
@@ -75,8 +83,9 @@ def evaluate(
             dataset=collection.name,
             num_images=len(collection.captions),
             num_captions=sum(map(len, collection.captions)),
-            metrics=measure(embedder, collection, config),
+            metrics=metrics,
             settings={**as_table(config), "fit": embedder.fit},
+            neighbours=found,
         )
         results.append(result)
         if report is not None:

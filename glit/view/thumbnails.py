@@ -18,17 +18,18 @@ _QUALITIES = (82, 68, 50)
 _SMALLEST = 64
 
 
-def thumbnail(encoded: bytes) -> bytes:
-    """WebP of at most :data:`MAX_SIDE` pixels and :data:`MAX_BYTES` bytes, upright.
+def thumbnail(encoded: bytes, *, max_side: int = MAX_SIDE) -> bytes:
+    """WebP of at most so many pixels a side and :data:`MAX_BYTES` bytes, upright.
 
     Args:
         encoded: the image file.
+        max_side: pixels.
 
     Raises:
         ImageError: the file is damaged.
     """
     image = Image.fromarray(decode(encoded))
-    side = min(MAX_SIDE, max(image.size))
+    side = min(max_side, max(image.size))
     while True:
         small = image.copy()
         small.thumbnail((side, side), Image.Resampling.LANCZOS)

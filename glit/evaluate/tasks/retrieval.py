@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Int
 
 from glit.evaluate.collection import Collection, all_captions
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import Embedder
 from glit.evaluate.metrics import WAYS, Metrics
+from glit.evaluate.neighbours import as_dicts, examples
 from glit.evaluate.recall import Block, first_hit_rank, recall_at
-from glit.evaluate.relevance import by_text
+from glit.evaluate.relevance import Relevance, by_text
 from glit.evaluate.scorers.protocol import Scorer, Text, Vectors
 
 MOST_KEPT = 1 << 26
@@ -20,12 +25,31 @@ MOST_KEPT = 1 << 26
 
 def retrieval(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
     """Recall@K by the scorer of ``evaluate.scorer``; several captions an image are allowed."""
+    return retrieval_and_neighbours(embedder, collection, config, most=0)[0]
+
+
+def retrieval_and_neighbours(
+    embedder: Embedder, collection: Collection, config: EvaluateConfig, *, most: int
+) -> tuple[Metrics, dict[str, Any]]:
+    """The same, and by direction up to ``most`` queries that are right and as many that are not."""
     scorer = config.make_scorer()
     texts, owner = all_captions(collection)
     images = scorer.images(embedder, collection)
-    return recalls(
-        scorer, images, scorer.texts(embedder, texts), texts, owner, config, ks=config.recall_at
-    )
+    metrics: Metrics = {}
+    found: dict[str, Any] = {}
+    words = [text.text for text in texts]
+    for way in _ways(scorer, images, scorer.texts(embedder, texts), texts, owner, config):
+        metrics |= way.recalls(config.recall_at)
+        if most:
+            right, wrong = examples(
+                way.block, way.rank, num_gallery=way.num_gallery, relevance=way.relevance,
+                most=most, chunk=config.chunk_size,
+            )  # fmt: skip
+            found[way.name] = {
+                kind: as_dicts(some, by=way.by, texts=words, collection=collection)
+                for kind, some in (("right", right), ("wrong", wrong))
+            }
+    return metrics, found
 
 
 def recalls(
@@ -49,22 +73,42 @@ def recalls(
         config: sizes of blocks.
         ks: the K.
     """
+    ways = _ways(scorer, images, vectors, texts, owner, config)
+    return {name: value for way in ways for name, value in way.recalls(ks).items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """One direction, ranked."""
+
+    name: str
+    by: str
+    """What asks: ``text`` or ``image``."""
+    block: Block
+    num_gallery: int
+    relevance: Relevance
+    rank: Int[np.ndarray, " q"]
+
+    def recalls(self, ks: Sequence[int]) -> Metrics:
+        return {f"{self.name}_recall@{k}": v for k, v in recall_at(self.rank, ks).items()}
+
+
+def _ways(
+    scorer: Scorer, images: Vectors, vectors: Vectors, texts: Sequence[Text],
+    owner: Sequence[int], config: EvaluateConfig,
+) -> Iterator[_Way]:  # fmt: skip
     to_image, to_text = by_text(owner, [text.text for text in texts], len(images))
     scores = _scores(scorer, vectors, images, config.chunk_size)
-    image_rank = first_hit_rank(
-        scores,
-        num_gallery=len(images), relevance=to_image, chunk=config.chunk_size,
-    )  # fmt: skip
-    text_rank = first_hit_rank(
-        lambda i, t: scores(t, i).T,
-        num_gallery=len(vectors), relevance=to_text, chunk=config.chunk_size,
-    )  # fmt: skip
-    ranks = dict(zip(WAYS, (image_rank, text_rank), strict=True))
-    return {
-        f"{way}_recall@{k}": value
-        for way, rank in ranks.items()
-        for k, value in recall_at(rank, ks).items()
-    }
+    for name, by, block, number, relevance in (
+        (WAYS[0], "text", scores, len(images), to_image),
+        (WAYS[1], "image", lambda i, t: scores(t, i).T, len(vectors), to_text),
+    ):
+        rank = first_hit_rank(
+            block, num_gallery=number, relevance=relevance, chunk=config.chunk_size
+        )
+        yield _Way(
+            name=name, by=by, block=block, num_gallery=number, relevance=relevance, rank=rank
+        )
 
 
 def _scores(scorer: Scorer, texts: Vectors, images: Vectors, chunk: int) -> Block:

@@ -32,6 +32,10 @@ function navigation(parts) {
 }
 
 function footer() {
+  if (data.kind === 'learning') {
+    document.getElementById('foot').append(h('p', {}, `Made by glit ${data.glit}. Similarities are cosines, not probabilities.`));
+    return;
+  }
   document.getElementById('foot').append(h('p', {},
     `Made by glit ${data.glit}. Captions and regions that models made contain mistakes; similarities are cosines, not probabilities. `,
     h('kbd', {}, '/'), ' search · ', h('kbd', {}, 'j'), ' ', h('kbd', {}, 'k'), ' next and previous sample · ',
@@ -85,5 +89,5 @@ function explain() {
 }
 
 themes();
-({ report, serve, compare, explain })[data.kind]();
+({ report, serve, compare, explain, learning: () => learning(data) })[data.kind]();
 footer();
