@@ -129,11 +129,31 @@ def pretend_cuda() -> Iterator[None]:
             if hasattr(torch.optim.Optimizer, name):
                 patch = mock.patch.object(torch.optim.Optimizer, name, lambda _: None)
                 stack.enter_context(patch)
+        stack.enter_context(mock.patch("torch.cuda.Event", _Event))
         torch.__future__.set_swap_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)
         stack.enter_context(_Factories())
         stack.enter_context(_CallsOfPython())
         yield
+
+
+_under_way: list[tuple[torch.Tensor, torch.Tensor]] = []
+"""Copies to the CPU that were not waited for: the CPU reads nonsense until an event is."""
+
+
+class _Event:
+    """Copies that were under way when it was recorded have arrived when it was waited for."""
+
+    def record(self) -> None:
+        self._copies = list(_under_way)
+
+    def synchronize(self) -> None:
+        for counts in _counts:
+            counts.calls["Event.synchronize"] += 1
+        with torch.inference_mode():
+            for target, source in self._copies:
+                target.copy_(source)
+        _under_way[:] = [each for each in _under_way if all(each is not x for x in self._copies)]
 
 
 class _CallsOfPython(TorchFunctionMode):
@@ -142,6 +162,8 @@ class _CallsOfPython(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         args, kwargs = tree_map(_numbered, (args, kwargs or {}))
+        if func is torch.Tensor.pin_memory:
+            return args[0].clone()
         if torch.is_autocast_enabled("cuda"):
             name = getattr(func, "__name__", "")
             wanted = torch.float32 if name in _IN_FLOAT32 else None
@@ -218,6 +240,10 @@ def _call(func, args, kwargs):
         counts.calls[name] += 1
     if here:
         _count(name, args, kwargs, asked)
+    if func is aten.copy_.default and args[2:] == [True] and not isinstance(args[0], OnCuda):
+        with torch.inference_mode():
+            _under_way.append((args[0], args[1].held.clone()))
+            return args[0].fill_(77)
     with torch.inference_mode(False), torch.no_grad():  # or views of both kinds of tensors mix
         result = _computed(func, name, *tree_map(_held, (args, kwargs)))
         written = _written(func, args, kwargs)
@@ -315,6 +341,7 @@ def _count(name, args, kwargs, asked) -> None:
     waits = name in _WAITS or (asked == "cpu" and name in _MOVES)
     if name == "copy_":
         waits = isinstance(args[1], OnCuda) and not isinstance(args[0], OnCuda)
+        waits = waits and args[2:] != [True]
     if name in _INDEXES:
         masks = [x for x in tree_leaves(args[1]) if getattr(x, "dtype", None) == torch.bool]
         waits = bool(masks)

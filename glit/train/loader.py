@@ -26,7 +26,7 @@ from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import DatasetError, GlitError
 from glit.train.batch import Batch, PixelPlace, Tokenize, collate
 from glit.train.objective import Objective
-from glit.train.order import BatchPlan, epoch_order
+from glit.train.order import BatchPlan, epoch_order, grouped_within_batches
 from glit.train.sample import (
     BEST_PAIRS,
     READ_COLUMNS,
@@ -120,6 +120,7 @@ class BatchLoader:
             epoch=epoch,
             window=self.config.window,
         )
+        order = grouped_within_batches(order, self.config.batch_size)
         groups = RowGroupCache(self.dataset, capacity=2 * self.config.window, columns=READ_COLUMNS)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))

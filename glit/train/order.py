@@ -38,6 +38,21 @@ def epoch_order(
     return np.concatenate(windows) if windows else np.zeros((0, 2), dtype=np.int64)
 
 
+def grouped_within_batches(
+    order: Int[np.ndarray, "n 2"], batch_size: int
+) -> Int[np.ndarray, "n 2"]:
+    """The same batches, the samples of each sorted by row group.
+
+    What a loss makes of a batch does not depend on its order, but ranks take contiguous parts of
+    it: so each reads few of the row groups of a window instead of all of them.
+
+    >>> grouped_within_batches(np.array([[4, 0], [1, 0], [4, 1], [0, 0], [1, 1]]), 3).tolist()
+    [[1, 0], [4, 0], [4, 1], [0, 0], [1, 1]]
+    """
+    batches = np.arange(len(order)) // batch_size
+    return order[np.lexsort((order[:, 0], batches))]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
     """How an epoch of ``num_samples`` is cut into batches and those among ranks."""

@@ -14,7 +14,7 @@ from segment_anything import SamAutomaticMaskGenerator
 from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
 from glit.backends.sam.decoder import PointDecoder
 from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode, no_tf32_convolutions
-from glit.backends.sam.model import PRESETS, SamConfig, build_sam, load_sam
+from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, load_sam
 from glit.backends.weights import resolve
 from glit.geometry import iou
 from glit.images import decode
@@ -287,3 +287,17 @@ def test_the_encoder_can_be_compiled(segmenter, pictures, monkeypatch):
     plain = AutomaticMasks(*segmenter)(pictures[:1])[0]
     compiled = AutomaticMasks(*segmenter, compiled=True)(pictures[:1])[0]
     assert plain.boxes.tolist() == compiled.boxes.tolist()
+
+
+@pytest.mark.parametrize("size", [1.0, 400.0])
+def test_norms_square_their_input_in_float32(size):
+    """In float16 a number over 256 would be squared to infinity and the embedding be zero."""
+    model = build_sam(WINDOWED)
+    with torch.no_grad():
+        model.image_encoder.neck[2].weight *= size
+        images = torch.randn(1, 3, 112, 112, generator=torch.Generator().manual_seed(0))
+        wanted = encode(model.image_encoder, images)
+        masks = AutomaticMasks(model, MaskThresholds(), dtype=torch.float16)
+        with torch.autocast("cpu", torch.float16):
+            found = masks._encode(model.image_encoder, images)
+    assert float((found - wanted).norm() / wanted.norm()) < 0.02

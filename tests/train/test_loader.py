@@ -142,3 +142,22 @@ def test_an_image_that_does_not_decode_is_named(make_dataset, tokenizer) -> None
         match=r"sample [0-9a-f]{64} in data/train-00000\S+, row group 0 cannot be decoded",
     ):
         list(loader(dataset, tokenizer, num_workers=1).epoch(0))
+
+
+def test_each_rank_reads_a_share_of_the_row_groups(make_dataset, tokenizer, monkeypatch) -> None:
+    dataset = make_dataset(160, rows_per_group=5, rows_per_file=40)
+    read: list[int] = []
+    real = Dataset.row_group
+
+    def row_group(self, number, *args, **options):
+        read.append(number)
+        return real(self, number, *args, **options)
+
+    monkeypatch.setattr(Dataset, "row_group", row_group)
+    for rank in (0, 1):
+        read.clear()
+        made = loader(
+            dataset, tokenizer, rank=rank, num_ranks=2, batch_size=32, window=16, drop_last=True
+        )
+        assert len(list(made.epoch(0))) == 5
+        assert 16 <= len(read) <= 24, f"of 32 row groups rank {rank} read {len(read)}"

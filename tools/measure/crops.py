@@ -78,8 +78,8 @@ def compare_crops(
         ]
 
     speed = compare(f"crops, {backend} processor", ours, processors, repeats=repeats)
-    mine = np.concatenate([matcher.embed_inputs(batch) for batch in ours()])
-    theirs = np.concatenate([matcher.embed_inputs(one) for one in processors()])
+    mine = np.concatenate([matcher.embed_inputs(batch).numpy() for batch in ours()])
+    theirs = np.concatenate([matcher.embed_inputs(one).numpy() for one in processors()])
     return CropReport(speed=speed, cosines=(mine * theirs).sum(axis=1))
 
 

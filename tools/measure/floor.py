@@ -144,9 +144,9 @@ def _matcher(
     def run(size: int) -> float:
         started = time.process_time()
         for batch in crops.split(size):
-            made.embed_inputs(batch)
+            made.embed_inputs(batch).cpu()
         for start in range(0, len(ids), size):
-            made.embed_ids(ids[start : start + size])
+            made.embed_ids(ids[start : start + size]).cpu()
         return time.process_time() - started
 
     return _best(run, sizes=(32, 128, 256))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from glit.ahead import batched
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.matchers.crops import CropSpec, cut_crops
@@ -19,6 +20,9 @@ from glit.extras import require
 from glit.geometry import Boxes
 from glit.images import Pixels
 from glit.pretrained import load_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ClipMatcher:
@@ -67,11 +71,11 @@ class ClipMatcher:
             self.embed_inputs(crops[start : start + self._batch_size])
             for start in range(0, len(crops), self._batch_size)
         ]
-        joined = np.concatenate(parts)
+        joined = self._torch.cat(parts).cpu().numpy()  # waited for once, with all at work
         return np.split(joined, np.cumsum(counts)[:-1])
 
-    def embed_inputs(self, pixels: Any) -> Float[np.ndarray, "N D"]:
-        """Embeddings of normalised pixels [N, 3, S, S]."""
+    def embed_inputs(self, pixels: Any) -> Tensor:
+        """Embeddings [N, D] of normalised pixels [N, 3, S, S], on the device."""
         with self._torch.inference_mode():
             pooled = self.model.vision_model(pixel_values=pixels.to(self.dtype)).pooler_output
             return self._normalised(self.model.visual_projection(pooled))
@@ -84,30 +88,33 @@ class ClipMatcher:
         distinct = sorted(set(sentences))
         ids = self.tokenizer.encode_closed(distinct, context=self.context)
         order = sorted(range(len(distinct)), key=lambda index: (len(ids[index]), index))
-        found: dict[str, np.ndarray] = {}
-        for start in range(0, len(order), self._batch_size):
-            batch = order[start : start + self._batch_size]
-            embedded = self.embed_ids([ids[index] for index in batch])
-            found.update(zip((distinct[index] for index in batch), embedded, strict=True))
-        return np.stack([found[sentence] for sentence in sentences])
+        parts = [
+            self.embed_ids([ids[index] for index in batch])
+            for batch in batched(order, self._batch_size)
+        ]
+        embedded = self._torch.cat(parts).cpu().numpy()
+        place = {distinct[index]: row for row, index in enumerate(order)}
+        return embedded[[place[sentence] for sentence in sentences]]
 
-    def embed_ids(self, ids: list[list[int]]) -> Float[np.ndarray, "N D"]:
-        """Embeddings of token ids that include the start and the end token."""
+    def embed_ids(self, ids: list[list[int]]) -> Tensor:
+        """Embeddings [N, D] of token ids, start and end token included, on the device."""
+        from glit.backends.transfer import upload
+
         torch = self._torch
         longest = max(map(len, ids))
         tokens = torch.full((len(ids), longest), self.tokenizer.end_id, dtype=torch.long)
         for row, each in enumerate(ids):
             tokens[row, : len(each)] = torch.tensor(each)
-        last = torch.tensor([len(each) - 1 for each in ids], device=self._device)
+        last = upload(torch.tensor([len(each) - 1 for each in ids]), self._device)
         with torch.inference_mode():
             # attention is causal: the end token does not attend to padding, so no mask is needed
-            hidden = self.model.text_model(input_ids=tokens.to(self._device)).last_hidden_state
+            tokens = upload(tokens, self._device)
+            hidden = self.model.text_model(input_ids=tokens).last_hidden_state
             pooled = hidden[torch.arange(len(ids), device=self._device), last]
             return self._normalised(self.model.text_projection(pooled))
 
-    def _normalised(self, projected: Any) -> np.ndarray:
-        unit = self._torch.nn.functional.normalize(projected.float(), dim=-1)
-        return unit.cpu().numpy()
+    def _normalised(self, projected: Tensor) -> Tensor:
+        return self._torch.nn.functional.normalize(projected.float(), dim=-1)
 
 
 def _crop_spec(path: str, side: int) -> CropSpec:

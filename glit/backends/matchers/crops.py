@@ -52,8 +52,10 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     """
     import torch
 
+    from glit.backends.transfer import upload
+
     here = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
-    whole = here.to(device)
+    whole = upload(here, device)
     if whole.device.type != "cpu":
         whole = whole.float()
     shift = torch.tensor(spec.mean, device=whole.device).view(3, 1, 1) * 255

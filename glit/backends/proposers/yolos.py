@@ -7,8 +7,10 @@ shapes after resizing share a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+from glit.ahead import batched
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.proposers.regions import make_regions
@@ -19,6 +21,9 @@ from glit.extras import require
 from glit.images import Pixels
 from glit.pretrained import load_whole
 from glit.records import Region
+
+if TYPE_CHECKING:
+    from glit.backends.transfer import Download
 
 
 class YolosDetector:
@@ -56,18 +61,25 @@ class YolosDetector:
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """See :class:`glit.backends.protocols.Detector`."""
+        from glit.backends.transfer import one_late
+
         inputs = [None if self._too_thin(image) else self.prepare(image) for image in images]
         shapes: dict[tuple[int, ...], list[int]] = {}
         for index, pixels in enumerate(inputs):
             if pixels is not None:
                 shapes.setdefault(tuple(pixels.shape), []).append(index)
+        batches = [
+            batch
+            for indices in shapes.values()
+            for batch in batched(indices, self._config.batch_size)
+        ]
         found: list[list[Region]] = [[] for _ in images]
-        for indices in shapes.values():
-            for start in range(0, len(indices), self._config.batch_size):
-                batch = indices[start : start + self._config.batch_size]
-                sizes = [images[index].shape[:2] for index in batch]
-                for index, detections in zip(batch, self._run(inputs, batch, sizes), strict=True):
-                    found[index] = self._regions(detections, images[index])
+        # read one batch late: a GPU is at the next while this process reads
+        answers = one_late((batch, self._run([inputs[i] for i in batch])) for batch in batches)
+        for batch, answer in answers:
+            sizes = [images[index].shape[:2] for index in batch]
+            for index, detections in zip(batch, self._read(answer, sizes), strict=True):
+                found[index] = self._regions(detections, images[index])
         return found
 
     def _too_thin(self, image: Pixels) -> bool:
@@ -78,30 +90,32 @@ class YolosDetector:
 
     def prepare(self, image: Pixels) -> Any:
         """Normalised pixels of one image, [3, height, width], by the model's image processor."""
-        chw = self._torch.from_numpy(image).permute(2, 0, 1)
-        batch = self.processor(
-            images=chw.to(self._device), do_pad=False, return_tensors="pt", device=self._device
-        )
+        from glit.backends.transfer import upload
+
+        chw = upload(self._torch.from_numpy(image).permute(2, 0, 1), self._device)
+        batch = self.processor(images=chw, do_pad=False, return_tensors="pt", device=self._device)
         return batch["pixel_values"][0]
 
-    def _run(self, inputs: list[Any], batch: list[int], sizes: list[Any]) -> list[dict[str, Any]]:
+    def _run(self, inputs: list[Any]) -> Download:
+        """Logits and boxes of a batch, side by side."""
+        from glit.backends.transfer import Download
+
         torch = self._torch
         with torch.inference_mode():
-            pixels = torch.stack([inputs[index] for index in batch]).to(self._dtype)
-            outputs = self.model(pixel_values=pixels)
-            # all answers in one copy: on a GPU, what follows would wait for it at every step
+            outputs = self.model(pixel_values=torch.stack(inputs).to(self._dtype))
             answers = [outputs.logits.float(), outputs.pred_boxes.float()]
-            logits, boxes = (
-                torch.cat(answers, dim=-1).cpu().split([each.shape[-1] for each in answers], dim=-1)
-            )
-            if not bool(logits.isfinite().all()):  # NaN would give no detections
-                raise FloatingPointError("YOLOS answered NaN or infinity")
-            outputs.logits, outputs.pred_boxes = logits, boxes
-            return self.processor.post_process_object_detection(
-                outputs,
-                threshold=self._config.score_threshold,
-                target_sizes=torch.tensor(sizes),
-            )
+            return Download(torch.cat(answers, dim=-1))
+
+    def _read(self, answer: Download, sizes: list[Any]) -> list[dict[str, Any]]:
+        both = answer.wait()
+        logits, boxes = both.split([both.shape[-1] - 4, 4], dim=-1)
+        if not bool(logits.isfinite().all()):  # NaN would give no detections
+            raise FloatingPointError("YOLOS answered NaN or infinity")
+        return self.processor.post_process_object_detection(
+            SimpleNamespace(logits=logits, pred_boxes=boxes),
+            threshold=self._config.score_threshold,
+            target_sizes=self._torch.tensor(sizes),
+        )
 
     def _regions(self, detections: dict[str, Any], image: Pixels) -> list[Region]:
         labels = detections["labels"].tolist()

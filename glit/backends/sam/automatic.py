@@ -31,14 +31,21 @@ from torch.nn import functional
 
 from glit.backends.sam.checks import decoder_agrees, encoder_agrees
 from glit.backends.sam.decoder import (
+    Decoded,
     PointDecoder,
     ProjectedImages,
     numbers_of,
     published_decoder,
 )
-from glit.backends.sam.encoder import encode, no_tf32_convolutions, published_encoder
+from glit.backends.sam.encoder import (
+    encode,
+    keep_norms_in_float32,
+    no_tf32_convolutions,
+    published_encoder,
+)
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks
 from glit.backends.sam.model import MaskThresholds
+from glit.backends.transfer import Download, one_late, upload
 from glit.images import Pixels
 
 if TYPE_CHECKING:
@@ -115,6 +122,8 @@ class AutomaticMasks:
         with torch.inference_mode():
             self._decoder = None if self._exact else PointDecoder(model, dtype)
         fast = not self._exact and encoder_agrees(model.image_encoder)
+        if dtype == torch.float16:
+            keep_norms_in_float32(model.image_encoder)
         run = encode if fast else published_encoder
         self._encode: Any = torch.compile(run) if compiled else run
 
@@ -144,7 +153,7 @@ class AutomaticMasks:
 
     def _prepare(self, image: Pixels) -> _PreparedImage:
         size = (image.shape[0], image.shape[1])
-        resized = torch.as_tensor(self._resize.apply_image(image), device=self._device)
+        resized = upload(torch.as_tensor(self._resize.apply_image(image)), self._device)
         points_P2 = self._resize.apply_coords(self._point_grid * np.array(size)[None, ::-1], size)
         # published points are float64, which Apple's GPU does not have
         double = self._exact and self._device.type != "mps"
@@ -167,19 +176,27 @@ class AutomaticMasks:
         masks: list[list[Masks]] = [[] for _ in images]
         batch_size = _POINTS_PER_BATCH.get(self._device.type, _POINTS_PER_BATCH["cuda"])
         projected = self._decoder.project_images(embedding)
-        for batch in points_IP2.split(max(1, batch_size // len(images)), dim=1):
-            decoded = self._decode(images, projected, batch)
-            for parts, part in zip(masks, decoded, strict=True):
+        batches = points_IP2.split(max(1, batch_size // len(images)), dim=1)
+        decoded = (self._decode(projected, batch) for batch in batches)
+        if self._device.type == "cuda":  # is at the next batch while this process reads scores
+            decoded = one_late(decoded)
+        for batch, scores in decoded:
+            for parts, part in zip(masks, self._masks(images, batch, scores), strict=True):
                 parts.append(part)
         return [concatenate(parts) for parts in masks]
 
-    def _decode(
-        self, images: list[_PreparedImage], projected: ProjectedImages, points_IP2: Tensor
+    def _decode(self, projected: ProjectedImages, points_IP2: Tensor) -> tuple[Decoded, Download]:
+        """One batch of points, and its predicted IoUs on their way here."""
+        assert self._decoder is not None
+        decoded = self._decoder.decode(projected, points_IP2)
+        return decoded, Download(decoded.predicted_iou_IPM)
+
+    def _masks(
+        self, images: list[_PreparedImage], decoded: Decoded, scores: Download
     ) -> Iterator[Masks]:
         """The masks of one batch of points, for each image."""
         assert self._decoder is not None
-        decoded = self._decoder.decode(projected, points_IP2)
-        selected_IPM = self._above_iou_threshold(decoded.predicted_iou_IPM)
+        selected_IPM = self._above_iou_threshold(scores.wait())
         logits = self._decoder.mask_logits(decoded, selected_IPM)
         counts = selected_IPM.sum(dim=(1, 2)).tolist()
         numbers = numbers_of(selected_IPM, self._device)
@@ -190,8 +207,8 @@ class AutomaticMasks:
             yield self._filter_and_box(image, logits_Khw, iou_K)
 
     def _above_iou_threshold(self, predicted_iou: Tensor) -> Tensor:
-        """Which masks to keep, on the CPU: how many there are shapes all that follows, so a GPU is
-        waited for, but only here. NaN is above no threshold and would look like "no masks"."""
+        """Which masks to keep, on the CPU: how many there are shapes all that follows. NaN is above
+        no threshold and would look like "no masks"."""
         predicted_iou = predicted_iou.cpu()
         if not bool(predicted_iou.isfinite().all()):
             raise FloatingPointError("SAM answered NaN or infinity")

@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+
+from glit.fast_path import swap
 
 _REL_POS_ELEMENTS = {"cpu": 1 << 25, "cuda": 1 << 28}
 """Most elements of relative position scores at a time: 128 MiB in float32, on a GPU 1 GiB."""
@@ -44,6 +46,34 @@ def encode(encoder: Any, images: Tensor) -> Tensor:
 def published_encoder(encoder: Any, images: Tensor) -> Tensor:
     """As :func:`encode`, by segment-anything's own module."""
     return encoder(images)
+
+
+class _InFloat32(nn.Module):
+    """A module without autocast, its input cast."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return self.module(x.float())
+
+
+def keep_norms_in_float32(encoder: nn.Module) -> None:
+    """Take segment-anything's own layer norms out of autocast, in place.
+
+    They square their input. In float16 what is larger than 256 becomes infinite and the norm's
+    output zero, which no check for infinity sees: MobileSAM's embedding reaches 567.
+    """
+    from segment_anything.modeling.common import LayerNorm2d
+
+    swap(
+        (parent, name, _InFloat32(module))
+        for parent in list(encoder.modules())
+        for name, module in list(parent.named_children())
+        if isinstance(module, LayerNorm2d)
+    )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,56 @@
+"""Copies between the processor's memory and a GPU's that nobody waits for until they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Item = TypeVar("Item")
+
+
+def upload(tensor: Tensor, device: Any) -> Tensor:
+    """The tensor on a device; a GPU copies it while this process goes on.
+
+    For that it goes through memory that the system may not move. torch keeps such memory, and
+    uses it again only when the copy is done.
+    """
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.contiguous().pin_memory().to(device, non_blocking=True)
+
+
+class Download:
+    """A tensor on its way to the processor; :meth:`wait` waits for it and for nothing after it."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._event: Any = None
+        if tensor.device.type != "cuda":
+            self._here = tensor.cpu()
+            return
+        self._here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        self._here.copy_(tensor, non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record()
+
+    def wait(self) -> Tensor:
+        """The tensor, on the CPU."""
+        if self._event is not None:
+            self._event.synchronize()
+            self._event = None
+        return self._here
+
+
+def one_late(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items, each when the next has been made.
+
+    >>> list(one_late("abc"))
+    ['a', 'b', 'c']
+    """
+    before: list[Item] = []
+    for item in items:
+        yield from before
+        before = [item]
+    yield from before
