@@ -30,6 +30,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from glit.backends.sam.checks import FUSED_MEASURING
+from glit.fast_path import leave_out
+
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
 
@@ -130,6 +133,7 @@ def pretend_cuda() -> Iterator[None]:
                 patch = mock.patch.object(torch.optim.Optimizer, name, lambda _: None)
                 stack.enter_context(patch)
         stack.enter_context(mock.patch("torch.cuda.Event", _Event))
+        stack.enter_context(leave_out(FUSED_MEASURING))  # Triton compiles for a real GPU alone
         torch.__future__.set_swap_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)
         stack.enter_context(_Factories())

@@ -11,9 +11,11 @@ import torch
 from process_settings import tf32_settings
 from segment_anything import SamAutomaticMaskGenerator
 
+from glit.backends.sam import automatic
 from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
 from glit.backends.sam.decoder import PointDecoder
 from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode, no_tf32_convolutions
+from glit.backends.sam.masks import upscale
 from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, load_sam
 from glit.backends.weights import resolve
 from glit.geometry import iou
@@ -150,11 +152,10 @@ def test_few_masks_of_a_small_image_are_enlarged_at_a_time(segmenter, pictures, 
     monkeypatch.setitem(_PIXELS_PER_BATCH, "cpu", 2 * 128**2)
     masks = AutomaticMasks(*segmenter)
     numbers = []
-    enlarge = masks._upscale_to_image
     monkeypatch.setattr(
-        masks,
-        "_upscale_to_image",
-        lambda image, some: numbers.append(len(some)) or enlarge(image, some),
+        automatic,
+        "upscale",
+        lambda some, **sizes: numbers.append(len(some)) or upscale(some, **sizes),
     )
     masks([np.ascontiguousarray(pictures[0][::4, ::4])])
     assert max(numbers) == 2

@@ -27,9 +27,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
-from glit.backends.sam.checks import decoder_agrees, encoder_agrees
+from glit.backends.sam.checks import decoder_agrees, encoder_agrees, measuring_agrees
 from glit.backends.sam.decoder import (
     Decoded,
     PointDecoder,
@@ -43,7 +42,7 @@ from glit.backends.sam.encoder import (
     no_tf32_convolutions,
     published_encoder,
 )
-from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks
+from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
 from glit.backends.sam.model import MaskThresholds
 from glit.backends.transfer import Download, one_late, upload
 from glit.images import Pixels
@@ -121,6 +120,7 @@ class AutomaticMasks:
         self._point_grid = build_point_grid(thresholds.points_per_side)
         with torch.inference_mode():
             self._decoder = None if self._exact else PointDecoder(model, dtype)
+        self._measures_at_once = not self._exact and measuring_agrees(self._device)
         fast = not self._exact and encoder_agrees(model.image_encoder)
         if dtype == torch.float16:
             keep_norms_in_float32(model.image_encoder)
@@ -235,6 +235,8 @@ class AutomaticMasks:
     ) -> Masks:
         """Masks of the image's size, a few at a time to bound the memory; on a CPU only those above
         the stability-score threshold."""
+        if self._measures_at_once and len(logits_Khw):
+            return self._measured(image, logits_Khw, predicted_iou_K)
         limit = _PIXELS_PER_BATCH.get(self._device.type, _PIXELS_PER_BATCH["cuda"])
         mask_px = max(
             image.original_size[0] * image.original_size[1],
@@ -244,13 +246,32 @@ class AutomaticMasks:
         batches = zip(logits_Khw.split(batch_size), predicted_iou_K.split(batch_size), strict=True)
         return concatenate([self._filter_batch(image, *batch) for batch in batches])
 
+    def _measured(
+        self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
+    ) -> Masks:
+        """All masks by one kernel, none of them ever upscaled in memory."""
+        from glit.backends.sam.measuring import measure_masks
+
+        threshold, offset = self.model.mask_threshold, self._thresholds.stability_score_offset
+        measured = measure_masks(
+            logits_Khw.contiguous(),
+            thresholds=(threshold, threshold + offset, threshold - offset),
+            **self._geometry(image, logits_Khw),
+        )
+        return Masks(
+            boxes_K4=measured.boxes_K4.long(),
+            predicted_iou_K=predicted_iou_K,
+            stability_score_K=measured.above_K3[:, 1] / measured.above_K3[:, 2],
+            area_px_K=measured.above_K3[:, 0],
+        )
+
     def _filter_batch(
         self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
     ) -> Masks:
         threshold, offset = self.model.mask_threshold, self._thresholds.stability_score_offset
         if not len(logits_Khw):
             return no_masks(self._device)
-        logits = self._upscale_to_image(image, logits_Khw)
+        logits = upscale(logits_Khw, **self._geometry(image, logits_Khw))
         stability_score_K = area_px(logits, threshold + offset) / area_px(
             logits, threshold - offset
         )
@@ -273,25 +294,13 @@ class AutomaticMasks:
         """False for NaN as well, the score of a mask without a pixel."""
         return stability_score_K >= self._thresholds.stability_score_thresh
 
-    def _upscale_to_image(self, image: _PreparedImage, logits_Khw: Tensor) -> Tensor:
-        """Mask logits [K, height, width] of the original image, by two bilinear interpolations.
-
-        The first is to the encoder's input size, as in ``Sam.postprocess_masks``. Only the rows
-        and columns that the image's own pixels are interpolated from are computed, not the
-        padding.
-        """
-        factor = self.model.image_encoder.img_size // logits_Khw.shape[-1]
-        rows, columns = (min(logits_Khw.shape[-1], side // factor + 2) for side in image.input_size)
-        square = functional.interpolate(
-            logits_Khw[None, :, :rows, :columns],
-            (rows * factor, columns * factor),
-            mode="bilinear",
-            align_corners=False,
-        )
-        unpadded = square[..., : image.input_size[0], : image.input_size[1]]
-        return functional.interpolate(
-            unpadded, image.original_size, mode="bilinear", align_corners=False
-        )[0]
+    def _geometry(self, image: _PreparedImage, logits_Khw: Tensor) -> dict[str, Any]:
+        """What :func:`upscale` and :func:`measure_masks` are told of an image."""
+        return {
+            "factor": self.model.image_encoder.img_size // logits_Khw.shape[-1],
+            "input_size": image.input_size,
+            "original_size": image.original_size,
+        }
 
     def _non_maximum_suppression(self, masks: Masks) -> MaskBoxes:
         """On the CPU, of the stable masks alone."""

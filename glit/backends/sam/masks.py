@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,31 @@ def concatenate(parts: Sequence[Masks]) -> Masks:
         stability_score_K=torch.cat([part.stability_score_K for part in parts]),
         area_px_K=torch.cat([part.area_px_K for part in parts]),
     )
+
+
+def upscale(
+    logits_Khw: Tensor, *, factor: int, input_size: tuple[int, int], original_size: tuple[int, int]
+) -> Tensor:
+    """Mask logits [K, height, width] of the original image, by two bilinear interpolations.
+
+    The first is to the encoder's input size, as in ``Sam.postprocess_masks``. Only the rows and
+    columns that the image's own pixels are interpolated from are computed, not the padding.
+
+    Args:
+        logits_Khw: the mask decoder's, for the encoder's square input.
+        factor: the side of that input by that of the logits.
+        input_size: height and width of the image in the encoder's input.
+        original_size: height and width of the image.
+    """
+    rows, columns = (min(logits_Khw.shape[-1], side // factor + 2) for side in input_size)
+    square = functional.interpolate(
+        logits_Khw[None, :, :rows, :columns],
+        (rows * factor, columns * factor),
+        mode="bilinear",
+        align_corners=False,
+    )
+    unpadded = square[..., : input_size[0], : input_size[1]]
+    return functional.interpolate(unpadded, original_size, mode="bilinear", align_corners=False)[0]
 
 
 def area_px(logits: Tensor, threshold: float) -> Tensor:

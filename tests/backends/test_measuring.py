@@ -1,0 +1,33 @@
+"""The kernel that measures masks gives what masks made in full give, or is not used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from pretend_cuda import pretend_cuda
+
+from glit import fast_path
+from glit.backends.sam.checks import measuring_agrees
+from glit.fast_path import FastPathWarning
+
+
+def test_by_tritons_interpreter_it_measures_what_full_masks_hold(scenes):
+    pytest.importorskip("triton", reason="torch brings it on Linux alone")
+    script = Path(__file__).with_name("interpreted_measuring.py")
+    done = subprocess.run(
+        [sys.executable, script, min((scenes / "images").iterdir())],
+        env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "all measured alike\n", done.stderr
+
+
+def test_a_kernel_that_cannot_be_compiled_is_not_used(monkeypatch, fresh_verdicts):
+    with pretend_cuda():
+        monkeypatch.setattr(fast_path, "_left_out", set())
+        with pytest.warns(FastPathWarning, match="measuring SAM's masks fails"):
+            assert not measuring_agrees(torch.device("cuda"))
