@@ -92,6 +92,11 @@ class Counts:
     def num_syncs(self) -> int:
         return self.syncs.total()
 
+    @property
+    def num_late(self) -> int:
+        """How often one copy was waited for, and not the GPU."""
+        return self.calls["Event.synchronize"]
+
     def __str__(self) -> str:
         return "\n".join(f"{number} x {what}" for what, number in self.syncs.most_common())
 
