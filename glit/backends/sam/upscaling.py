@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glit.backends.onednn import linear
+from glit.backends.split_products import SplitLinear, can_split
 
 
 class Upscaling:
@@ -51,4 +52,5 @@ class Upscaling:
 def _transposed_conv_as_linear(conv: Any, dtype: torch.dtype) -> nn.Module:
     """A transposed convolution with kernel and stride 2 as [..., in] -> [..., 2 * 2 * out]."""
     weight = conv.weight.permute(2, 3, 1, 0).flatten(0, 2).to(dtype)  # [2 * 2 * out, in]
-    return linear(weight, conv.bias.repeat(4).to(dtype))
+    bias = conv.bias.repeat(4).to(dtype)
+    return SplitLinear(weight, bias) if can_split(weight) else linear(weight, bias)
