@@ -15,6 +15,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "yolo": ("ultralytics",),
     "punkt": ("nltk",),
     "phrases": ("textblob",),
+    "superpixels": ("skimage",),
     "lance": ("lance",),
     "train": (*_MODELS, "tensorboard", "matplotlib"),
 }

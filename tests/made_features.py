@@ -11,7 +11,14 @@ from glit.train.features import Features
 from glit.train.objectives import OBJECTIVES
 
 SCALE = torch.tensor(3.0)
-NUMBERS = {"scale": 2.0, "bias": -1.0}
+NUMBERS = {
+    "scale": 2.0,
+    "bias": -1.0,
+    "part_scale": 3.0,
+    "part_bias": -0.5,
+    "whole_scale": 2.5,
+    "whole_bias": -1.5,
+}
 """What modules of objectives have learned."""
 
 
@@ -43,6 +50,12 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
             "text_tokens": embedding(num, 4),
             "aggregated": embedding(num, 2),
             "pooled": embedding(num, 3),
+            "query": embedding(num, 2),
+            "key": embedding(num, 3),
+            "value": embedding(num, 3),
+            "parts": embedding(num, 2),
+            "coarse": embedding(num),
+            "long": embedding(num),
             "word_image": torch.rand(num, generator=generator, dtype=dtype),
             "word_text": torch.rand(num, generator=generator, dtype=dtype),
         },
@@ -51,7 +64,8 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
             "image_tokens": torch.ones(num, 3, dtype=torch.bool),
             "text_tokens": torch.arange(4) < 4 - torch.arange(num)[:, None] % 2,
         },
-        numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()},
+        numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()}
+        | {"out_weight": embedding(5), "out_bias": embedding()},
     )
 
 

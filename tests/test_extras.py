@@ -43,7 +43,10 @@ def test_every_extra_is_known_with_modules_that_it_brings():
             line.replace("glit[models]", " ".join(extras["models"])) for line in extras[extra]
         ]
         brought = {re.match("[a-z-]+", word)[0] for line in listed for word in line.split()}
-        named = {"lance": "pylance"}  # modules of another name than their package
+        named = {
+            "lance": "pylance",
+            "skimage": "scikit-image",
+        }  # modules of another name than their package
         packages = {named.get(module, module.replace("_", "-")) for module in modules}
         assert packages <= brought, extra
 

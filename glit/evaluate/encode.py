@@ -112,7 +112,7 @@ class Embedder:
         Raises:
             InputError: an image cannot be decoded.
         """
-        pixels = self._ahead(lambda picture: self._fitted(collection, picture), pictures)
+        pixels = self.ahead(lambda picture: self.fitted(collection, picture), pictures)
         for some in batched(pixels, self.batch_size):
             batch = torch.stack(some).to(self.device)
             with torch.inference_mode():
@@ -144,7 +144,7 @@ class Embedder:
         box = np.array([pair.box_xyxy], dtype=np.float64)
         return fit_boxes(box, width=width, height=height, side=self.encoder.side, fit=self.fit)[0]
 
-    def _fitted(self, collection: Collection, picture: Picture) -> UInt8[Tensor, "3 s s"]:
+    def fitted(self, collection: Collection, picture: Picture) -> UInt8[Tensor, "3 s s"]:
         """The whole image or the region as the model's square."""
         index, pair = picture
         image = _decoded(collection, index)
@@ -167,7 +167,7 @@ class Embedder:
                 "measured on means anything; are the weights damaged?"
             )
 
-    def _ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    def ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """``map`` by threads, in order, a few batches ahead of whoever consumes it."""
         if self.num_workers == 0:
             yield from map(work, items)

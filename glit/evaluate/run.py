@@ -12,12 +12,24 @@ from glit.config import as_table
 from glit.errors import UserError
 from glit.evaluate.collection import open_collection
 from glit.evaluate.config import EvaluateConfig
-from glit.evaluate.encode import load_embedder
+from glit.evaluate.encode import Embedder, load_embedder
+from glit.evaluate.own_encoders import with_own_encoders
 from glit.evaluate.report import Result
 from glit.evaluate.tasks import TASKS
 from glit.evaluate.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluate.tasks.robustness import read_false_sentences, robustness
 from glit.train.checkpoint import model_of_run
+from glit.train.setup import has_own_encoders
+
+
+def open_embedder(
+    model: str, config: EvaluateConfig, *, checkpoint: Literal["best", "last"] = "best"
+) -> Embedder:
+    """A model by name, with the encoders of its objective where that brings its own."""
+    embedder = load_embedder(model, config, checkpoint=checkpoint)
+    if has_own_encoders(embedder.folder):
+        return with_own_encoders(embedder, config)
+    return embedder
 
 
 def evaluate(
@@ -70,7 +82,7 @@ def evaluate(
     results = []
     for model in models:
         with without_bars():
-            embedder = load_embedder(model, config, checkpoint=checkpoint)
+            embedder = open_embedder(model, config, checkpoint=checkpoint)
         found: dict[str, Any] = {}
         if neighbours and task == "retrieval":
             metrics, found = retrieval_and_neighbours(embedder, collection, config, most=neighbours)

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
+from glit.clip.f_cast.superpixels import STRIDE
 from glit.clip.text_rows import TextRows, lay_out
 from glit.train.objective import Needs
 from glit.train.sample import PlannedSample
@@ -56,6 +57,8 @@ class Batch:
     """How much the pair counts; zero in empty slots."""
     caption_key_B2: Float[Tensor, "b 2"]
     """See :func:`text_key`."""
+    superpixels_GHW: UInt8[Tensor, "g rows columns"]
+    """The superpixel of every cell of an image; of no image where the objective needs none."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with every tensor changed."""
@@ -81,6 +84,8 @@ class PixelPlace:
     """None where whole images are not needed."""
     crops: UInt8[Tensor, "m 3 side side"]
     """One for each of its pairs."""
+    superpixels: UInt8[Tensor, "rows columns"] | None = None
+    """None where they are not needed."""
 
 
 def collate(
@@ -106,7 +111,8 @@ def collate(
     """
     num_samples, num_slots, num_texts = len(samples), needs.num_local, needs.num_texts
     pairs = [pair for sample in samples for pair in sample.pairs]
-    texts = [s.caption for s in samples] if needs.whole else []
+    # who reads texts of its own reads no caption: there the shortest text stands in its place
+    texts = [s.caption if needs.towers else "" for s in samples] if needs.whole else []
     texts += [pair.sentence for pair in pairs]
     texts += [text for sample in samples for text in sample.texts]
     valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
@@ -139,13 +145,25 @@ def collate(
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
         weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
+        superpixels_GHW=torch.zeros(
+            (num_global if needs.num_superpixels else 0, side // STRIDE, side // STRIDE),
+            dtype=torch.uint8,
+            pin_memory=pin_memory,
+        ),
         caption_key_B2=torch.tensor([text_key(s.caption) for s in samples]).float().view(-1, 2),
     )
     if pin_memory:
-        batch = batch.map(lambda each: each if each is pixels else each.pin_memory())
+        written = (pixels, batch.superpixels_GHW)
+        batch = batch.map(
+            lambda each: each if any(each is one for one in written) else each.pin_memory()
+        )
     ends = np.cumsum([0, *(len(sample.pairs) for sample in samples)]) + num_global
     return batch, [
-        PixelPlace(whole=pixels[index] if needs.whole else None, crops=pixels[start:end])
+        PixelPlace(
+            whole=pixels[index] if needs.whole else None,
+            crops=pixels[start:end],
+            superpixels=batch.superpixels_GHW[index] if needs.num_superpixels else None,
+        )
         for index, (start, end) in enumerate(pairwise(ends.tolist()))
     ]
 

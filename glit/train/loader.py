@@ -208,7 +208,13 @@ class _Pass:
     def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
         sample, place = job
         with self._named(sample.group, sample.row):
-            sample.write_pixels(place.whole, place.crops, fit=self.loader.config.fit)
+            sample.write_pixels(
+                place.whole,
+                place.crops,
+                fit=self.loader.config.fit,
+                segments=place.superpixels,
+                num_segments=self.loader.objective.needs.num_superpixels,
+            )
 
     @contextlib.contextmanager
     def _named(self, group: RowGroup, row: int) -> Iterator[None]:

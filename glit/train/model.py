@@ -48,6 +48,8 @@ class Encoded:
     """Embeddings, pooled ones included where they are needed."""
     encoder: ClipEncoder
     """Projects tokens into the shared space."""
+    batch: Batch
+    """What was encoded."""
     tokens: Tokens | None = None
     """Where ``needs.tokens`` or ``needs.pooled`` asks for them."""
 
@@ -90,6 +92,8 @@ class TrainedModel(nn.Module):
     def forward(self, batch: Batch) -> tuple[Features, Tensor]:
         """Features of the batch's samples (float32) and the logit scale as a factor."""
         encoder = self.encoder
+        if not self.needs.towers:
+            return self._without_towers(batch), encoder.logit_scale
         patch_BPH, image_VD = encoder.encode_images(
             batch.pixels_V3SS, num_tokens=batch.num_global, unmixed=self.needs.unmixed
         )
@@ -101,11 +105,25 @@ class TrainedModel(nn.Module):
             assert tokens is not None
             features = _with_pooled(features, batch, encoder, tokens)
         if self.module is not None:
-            made: Made = self.module(Encoded(features=features, encoder=encoder, tokens=tokens))
-            features = replace(
-                features, made=made.rows, valid_made=made.valid, numbers=made.numbers
+            features = self._made(
+                Encoded(features=features, encoder=encoder, tokens=tokens, batch=batch)
             )
         return features, encoder.logit_scale
+
+    def _without_towers(self, batch: Batch) -> Features:
+        """Zeros in the place of CLIP's embeddings, and what the module makes of the batch."""
+        width, device = self.encoder.width, batch.valid_B.device
+        nothing_VD = torch.zeros(len(batch.pixels_V3SS), width, device=device)
+        nothing_TD = torch.zeros(len(batch.texts.length_T), width, device=device)
+        features = _features(batch, nothing_VD, nothing_TD)
+        return self._made(Encoded(features=features, encoder=self.encoder, batch=batch))
+
+    def _made(self, encoded: Encoded) -> Features:
+        assert self.module is not None
+        made: Made = self.module(encoded)
+        return replace(
+            encoded.features, made=made.rows, valid_made=made.valid, numbers=made.numbers
+        )
 
 
 def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:

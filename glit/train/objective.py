@@ -42,6 +42,11 @@ class Needs:
     """All patch and caption tokens, for a module of the objective; needs ``whole``."""
     unmixed: bool = False
     """Patch tokens that attend to themselves alone in the last layer."""
+    towers: bool = True
+    """CLIP's own towers; without them nothing is encoded and they are not trained, and the
+    objective's module has encoders of its own."""
+    num_superpixels: int = 0
+    """Superpixels of every whole image, at most; needs ``whole``."""
     num_texts: int = 0
     """Texts beside the caption and the pairs' sentences, as :meth:`Objective.texts` picks them."""
 

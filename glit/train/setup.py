@@ -17,11 +17,18 @@ from glit.clip.text_window import stretch_model
 from glit.dataset.columns import RowGroup
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
-from glit.train.checkpoint import RunModel, model_of_run, read_module
+from glit.train.checkpoint import (
+    OBJECTIVE,
+    RunModel,
+    model_of_run,
+    read_module,
+    read_objective,
+)
 from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader, LoaderConfig
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
+from glit.train.objectives import OBJECTIVES
 from glit.train.sample import ChosenPairs
 
 
@@ -47,6 +54,27 @@ def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunMo
     return RunModel(
         folder=resolve(str(found.folder) if here else name).path, checkpoint=found.checkpoint
     )
+
+
+def refuse_own_encoders(folder: Path, name: str) -> None:
+    """Refuse a checkpoint whose CLIP is not what was trained.
+
+    Raises WeightsError: see above.
+    """
+    if has_own_encoders(folder):
+        trained = read_objective(folder)["objective"]
+        raise WeightsError(
+            f"{name}: a run of {trained!r}, whose encoders are its own; the CLIPModel beside them "
+            "is the one it started from. Train that one, or go on with --resume"
+        )
+
+
+def has_own_encoders(folder: Path) -> bool:
+    """Whether a checkpoint holds an objective's encoders in the place of CLIP's."""
+    if not (folder / OBJECTIVE / "config.json").is_file():
+        return False
+    found = OBJECTIVES.get(read_objective(folder)["objective"])
+    return found is not None and not found().needs.towers
 
 
 def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:
@@ -82,6 +110,7 @@ def prepare(
     """
     objective = config.make_objective()
     start = find_model(config.model).folder
+    refuse_own_encoders(start, config.model)
     opened = Dataset(dataset, image_root=config.image_root)
     _check_fit(config, opened, objective)
     if objective.needs.pooled:
@@ -92,6 +121,8 @@ def prepare(
         model.gradient_checkpointing_enable({"use_reentrant": False})
     found = read_preprocessing(start)
     encoder = ClipEncoder(model, mean=found.mean, std=found.std)
+    if not objective.needs.towers:
+        encoder.requires_grad_(False)
     with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
         torch.manual_seed(config.seed)
         module = objective.module(encoder)

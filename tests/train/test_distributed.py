@@ -23,6 +23,7 @@ CASES = {
     "finelip": {"objective": "finelip"},
     "mulclip": {"objective": "mulclip"},
     "beta-clip": {"objective": "beta-clip"},
+    "f-cast": {"objective": "f-cast"},
     "siglip cached": {"objective": "siglip", "micro_batch_size": 2},
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from glit.train.objective import Objective
 from glit.train.objectives.beta_clip import BetaClip
 from glit.train.objectives.clip import Clip
+from glit.train.objectives.f_cast import FCast
 from glit.train.objectives.fast_goal import FastGoal
 from glit.train.objectives.finelip import FineLip
 from glit.train.objectives.global_local import GlobalLocal
@@ -29,5 +30,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "finelip": FineLip,
     "mulclip": MulClip,
     "beta-clip": BetaClip,
+    "f-cast": FCast,
 }
 """By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""
