@@ -96,6 +96,57 @@ def pairs_command(
     console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
 
 
+@bench_app.command("objectives")
+def objectives_command(
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder for runs and tables.")],
+    objectives: Annotated[
+        list[str] | None,
+        typer.Option("--objective", help="One to compare; may be repeated. All without it."),
+    ] = None,
+    sizes: Annotated[
+        list[int] | None,
+        typer.Option("--size", help="Training scenes, 1200 unless said; may be repeated."),
+    ] = None,
+    lrs: Annotated[
+        list[float] | None,
+        typer.Option("--lr", help="Of the grid: 1e-3, 3e-4, 1e-4, 3e-5 unless said; repeated."),
+    ] = None,
+    num_seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs at the best rate.")] = 3,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the scenes.")] = 3,
+    gallery: Annotated[
+        int, typer.Option("--gallery", min=8, help="Test scenes that are searched.")
+    ] = 2000,
+    together: Annotated[
+        int, typer.Option("--together", min=1, help="4 puts a scene and its twin into one batch.")
+    ] = 1,
+) -> None:
+    """Every training objective at its own learning rate, on scenes; hours, and resumable."""
+    from glit.bench.objectives.run import ALL, Request, run
+    from glit.bench.objectives.world import WorldSize
+    from glit.extras import require
+
+    require("train", needed_for="glit bench objectives")
+    console = Console(stderr=True, highlight=False)
+    whole, own = Request(output=local_folder(output)), WorldSize()
+    request = Request(
+        output=whole.output,
+        objectives=objectives or ALL,
+        sizes=sizes or whole.sizes,
+        lrs=lrs or whole.lrs,
+        num_seeds=num_seeds,
+        epochs=epochs,
+        together=together,
+        world=WorldSize(
+            gallery=gallery,
+            twins=min(own.twins, gallery),
+            local=min(own.local, gallery),
+            validation=min(own.validation, gallery),
+        ),
+    )
+    print(run(request, lambda text: console.print(text, soft_wrap=True)))
+    console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)
+
+
 @bench_app.command("gpu")
 def gpu_command(
     output: Annotated[str, typer.Option("-o", "--output", help="Folder for the results.")],

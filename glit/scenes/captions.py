@@ -29,6 +29,10 @@ _RELATION_TEMPLATES = (
     "{A} {size} {pattern} {colour} {shape} can be seen {relation} the {other}.",
 )
 
+_OPPOSITES = {
+    "left of": "right of", "right of": "left of", "above": "below", "below": "above",
+}  # fmt: skip
+
 _INTRODUCTIONS = (
     "The picture shows {number} {noun}.",
     "There {verb} {number} {noun} in this picture.",
@@ -158,6 +162,23 @@ def canonical_caption(scene: Scene) -> str:
     sentences.append(f"The background is {BACKGROUNDS[scene.background]}.")
     sentences.append(f"The scene is lit by {LIGHTS[scene.light][0]}.")
     return " ".join(sentences)
+
+
+def relation_sentence(scene: Scene, first: int, second: int, *, opposite: bool = False) -> str:
+    """Where one object is relative to another, truly or the other way round.
+
+    >>> from glit.scenes.layout import draw_scene
+    >>> relation_sentence(draw_scene(2, 0, level="hard"), 0, 1).startswith("The ")
+    True
+    """
+    item, other = scene.objects[first], scene.objects[second]
+    relation = _relation(item, other)
+    return _fill_in(
+        _RELATION_TEMPLATES[0],
+        item,
+        relation=_OPPOSITES[relation] if opposite else relation,
+        other=f"{other.pattern} {other.colour} {other.shape}",
+    )
 
 
 def background_sentence(scene: Scene, rng: random.Random) -> str:

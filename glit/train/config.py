@@ -116,6 +116,10 @@ class TrainConfig:
     shuffle_row_groups: int = 16
     """Row groups mixed together by the shuffle buffer; they are in memory (encoded) meanwhile."""
 
+    together: int = 1
+    """So many samples that lie side by side in the dataset stay side by side, so that similar ones
+    (twins, frames of a film) meet in a batch."""
+
     log_every: int = 10
     """Optimiser steps between two lines of metrics."""
 
@@ -133,7 +137,7 @@ class TrainConfig:
         _one_of("precision", self.precision, get_args(Precision))
         for name in ("epochs", "batch_size", "accumulation_steps", "context", "log_every"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("prefetch_batches", "shuffle_row_groups"):
+        for name in ("prefetch_batches", "shuffle_row_groups", "together"):
             _at_least(name, getattr(self, name), 1)
         for name in ("max_steps", "micro_batch_size", "warmup_steps"):
             _at_least(name, getattr(self, name), 0)

@@ -67,6 +67,9 @@ class LoaderConfig:
     window: int = 16
     """Row groups shuffled together."""
 
+    together: int = 1
+    """Rows side by side that stay so."""
+
     num_workers: int = -1
     """Threads; -1 for one a core, 0 loads in the calling thread."""
 
@@ -119,6 +122,7 @@ class BatchLoader:
             seed=self.config.seed,
             epoch=epoch,
             window=self.config.window,
+            together=self.config.together,
         )
         order = grouped_within_batches(order, self.config.batch_size)
         groups = RowGroupCache(self.dataset, capacity=2 * self.config.window, columns=READ_COLUMNS)

@@ -19,9 +19,12 @@ from jaxtyping import Int
 
 
 def epoch_order(
-    rows_per_group: Sequence[int], *, seed: int, epoch: int, window: int
+    rows_per_group: Sequence[int], *, seed: int, epoch: int, window: int, together: int = 1
 ) -> Int[np.ndarray, "n 2"]:
     """Row ``i`` is (row group, row in it) of the i-th sample of the epoch; O(n) time and memory.
+
+    ``together`` rows of a group that lie side by side stay so: similar samples of a dataset (twins,
+    frames of a film) then meet in a batch.
 
     >>> sorted(map(tuple, epoch_order([2, 1], seed=0, epoch=0, window=1).tolist()))
     [(0, 0), (0, 1), (1, 0)]
@@ -34,7 +37,14 @@ def epoch_order(
             np.stack([np.full(rows_per_group[g], g), np.arange(rows_per_group[g])], axis=1)
             for g in groups[start : start + window]
         ]
-        windows.append(generator.permutation(np.concatenate(rows)))
+        joined = np.concatenate(rows)
+        if together == 1:
+            windows.append(generator.permutation(joined))
+            continue
+        first = np.concatenate([row[:, 1] % together == 0 for row in rows])
+        block = np.cumsum(first) - 1
+        key = generator.permutation(int(first.sum()))[block]
+        windows.append(joined[np.argsort(key, kind="stable")])
     return np.concatenate(windows) if windows else np.zeros((0, 2), dtype=np.int64)
 
 

@@ -215,6 +215,7 @@ def _loader_config(
         drop_last=config.drop_last,
         seed=config.seed,
         window=config.shuffle_row_groups,
+        together=config.together,
         num_workers=config.num_workers,
         prefetch=config.prefetch_batches,
         chosen=ChosenPairs(how=config.pairs, min_probability=config.min_probability),

@@ -55,3 +55,20 @@ def test_ranks_share_every_batch(num: int, batch: int, ranks: int, drop_last: bo
 def test_the_last_batch(drop_last: bool, wanted: int) -> None:
     plan = BatchPlan(num_samples=10, batch_size=4, num_ranks=1, drop_last=drop_last)
     assert len(plan) == wanted
+
+
+def test_rows_that_belong_together_stay_side_by_side() -> None:
+    """Blocks of four from the beginning of every group; the last of a group may be smaller."""
+    rows = [10, 8, 3]
+    order = epoch_order(rows, seed=0, epoch=0, window=2, together=4).tolist()
+    assert sorted(order) == [[g, i] for g, n in enumerate(rows) for i in range(n)]
+    blocks = [[[g, i] for i in range(low, min(low + 4, n))]
+              for g, n in enumerate(rows) for low in range(0, n, 4)]  # fmt: skip
+    found = []
+    while order:
+        block = next(b for b in blocks if order[: len(b)] == b)
+        found.append(block)
+        order = order[len(block) :]
+    assert sorted(found) == sorted(blocks) and found != blocks
+    other = epoch_order(rows, seed=0, epoch=1, window=2, together=4).tolist()
+    assert other != [row for block in found for row in block]

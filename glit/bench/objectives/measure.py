@@ -1,0 +1,144 @@
+"""What a model reaches in the world: retrieval, twins, questions, short captions, places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from glit.bench.objectives.questions import KINDS, questions
+from glit.bench.objectives.world import (
+    GALLERY_SEED,
+    TWINS_SEED,
+    VALIDATION_SEED,
+    SceneCollection,
+    WorldSize,
+    twins,
+    without_twins,
+)
+from glit.errors import UserError
+from glit.evaluate.collection import Text, all_captions
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.encode import Embedder
+from glit.evaluate.recall import first_hit_rank
+from glit.evaluate.relevance import by_text
+from glit.evaluate.scorers.protocol import Scorer, Vectors
+from glit.evaluate.tasks.joint_map import joint_map
+from glit.evaluate.tasks.localize import localize
+
+LOCALISE_AT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Shares between 0 and 1, and which scenes of the gallery were found."""
+
+    figures: dict[str, float]
+    """By name; localisation is missing where a model has no patches in the shared space."""
+    found: np.ndarray
+    """bool [2, scenes]: the image of each caption first, then the caption of each image."""
+
+
+def measure(embedder: Embedder, config: EvaluateConfig, size: WorldSize) -> Measured:
+    """Everything about one model."""
+    scenes = without_twins(GALLERY_SEED, size.gallery)
+    gallery = SceneCollection("gallery", scenes)
+    scorer = config.make_scorer()
+    images = scorer.images(embedder, gallery)
+    found = _found(scorer, embedder, images, gallery, config)
+    short = SceneCollection("short", scenes, short=True)
+    short_found = _found(scorer, embedder, images, short, config)
+    figures = {
+        "t2i": float(found[0].mean()),
+        "i2t": float(found[1].mean()),
+        "short": float(short_found.mean()),
+        "twins": _twins(scorer, embedder, size.twins),
+        **_questions(scorer, embedder, images, scenes),
+    }
+    first = SceneCollection("local", scenes[: size.local])
+    joint = joint_map(embedder, first, config)
+    ways = [joint[f"{way}_map@{config.precision_at}"] for way in _JOINT]
+    figures["joint"] = float(np.mean(ways))
+    places = replace(config, localize_pairs="all", localize_at=(LOCALISE_AT,))
+    try:
+        local = localize(embedder, first, places)
+    except UserError:  # no patches in the shared space
+        return Measured(figures=figures, found=found)
+    figures["localisation"] = local[f"localisation@{LOCALISE_AT}"]
+    figures["chance"] = local[f"chance@{LOCALISE_AT}"]
+    return Measured(figures=figures, found=found)
+
+
+_JOINT = ("image_retrieval", "text_retrieval")
+
+
+def validate(embedder: Embedder, config: EvaluateConfig, size: WorldSize) -> float:
+    """Mean R@1 of both ways on the validation scenes, by which a learning rate is chosen."""
+    scenes = SceneCollection("validation", without_twins(VALIDATION_SEED, size.validation))
+    scorer = config.make_scorer()
+    images = scorer.images(embedder, scenes)
+    return float(_found(scorer, embedder, images, scenes, config).mean())
+
+
+def _found(
+    scorer: Scorer,
+    embedder: Embedder,
+    images: Vectors,
+    collection: SceneCollection,
+    config: EvaluateConfig,
+) -> np.ndarray:
+    """Which captions find their image first, and which images their caption; bool [2, scenes]."""
+    texts, owner = all_captions(collection)
+    vectors = scorer.texts(embedder, texts)
+    to_image, to_text = by_text(owner, [text.text for text in texts], len(images))
+    whole_TI = torch.cat(
+        [scorer.score(vectors[t : t + _ROWS], images) for t in range(0, len(vectors), _ROWS)]
+    )
+    ranks = [
+        first_hit_rank(block, num_gallery=len(images), relevance=relevance, chunk=config.chunk_size)
+        for block, relevance in (
+            (lambda t, i: whole_TI[t, i], to_image),
+            (lambda i, t: whole_TI[t, i].T, to_text),
+        )
+    ]
+    return np.stack(ranks) == 0
+
+
+_ROWS = 256
+
+
+def _twins(scorer: Scorer, embedder: Embedder, num: int) -> float:
+    """Share of right choices between twins: both images for each text, both texts for each image.
+
+    Equal scores, such as those of captions that the text window makes equal, count one half.
+    """
+    collection = SceneCollection("twins", twins(TWINS_SEED, num))
+    texts, _ = all_captions(collection)
+    images, vectors = scorer.images(embedder, collection), scorer.texts(embedder, texts)
+    right = []
+    for low in range(0, len(texts), 2):
+        pair = scorer.score(vectors[low : low + 2], images[low : low + 2]).numpy()
+        right += [_choice(pair[k, k], pair[k, 1 - k]) for k in (0, 1)]
+        right += [_choice(pair[k, k], pair[1 - k, k]) for k in (0, 1)]
+    return float(np.mean(right))
+
+
+def _questions(
+    scorer: Scorer, embedder: Embedder, images: Vectors, scenes: Sequence
+) -> dict[str, float]:
+    asked = questions(scenes)
+    both = [text for each in asked for text in (each.true, each.false)]
+    vectors = scorer.texts(embedder, [Text(text=text, sentences=()) for text in both])
+    right: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for number, each in enumerate(asked):
+        some = scorer.score(
+            vectors[2 * number : 2 * number + 2], images[each.scene : each.scene + 1]
+        )
+        right[each.kind].append(_choice(float(some[0, 0]), float(some[1, 0])))
+    return {kind: float(np.mean(values)) for kind, values in right.items()}
+
+
+def _choice(right: float, wrong: float) -> float:
+    return 0.5 if right == wrong else float(right > wrong)

@@ -1,0 +1,262 @@
+"""Every objective at every learning rate of a grid, then at its best with several seeds.
+
+    OUT/data/train-1200/               the dataset, built once
+    OUT/runs/1200/clip/0.0001-0/       a run: its learning rate and its seed
+    OUT/objectives.md, objectives.json what has been measured so far, written anew after every run
+
+What has ended is not done again, and what was interrupted goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from glit.bench.objectives.job import Cost, keep_model_alone, remove_models, trained
+from glit.bench.objectives.measure import Measured, measure, validate
+from glit.bench.objectives.table import BASELINE, Row, markdown
+from glit.bench.objectives.world import WorldSize, training_set
+from glit.callers_process import without_bars
+from glit.errors import InputError, UserError
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.run import open_embedder
+from glit.train.objectives import OBJECTIVES
+
+START = "mini-clip"
+ALIASES = ("goal",)
+ALL = tuple(name for name in OBJECTIVES if name not in (*ALIASES, "hard-negatives"))
+"""Compared unless named: all but a second name, and one that is made for a second stage."""
+SETTINGS: Mapping[str, Sequence[str]] = {
+    "long-clip": ("train.num_components=8",),
+    "f-cast": (
+        "train.encoders_start=clip",
+        "train.depths=[1,1,2,2]",
+        "train.text_depths=[3,1]",
+        "train.num_segments=[64,32,16,8]",
+        "train.context=77",
+    ),
+}
+"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels."""
+SCORERS = {"finelip": "finelip"}
+"""Objectives that are measured by a score of their own."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to compare."""
+
+    output: Path
+    objectives: Sequence[str] = ALL
+    sizes: Sequence[int] = (1200,)
+    """Training scenes, a table for each."""
+    lrs: Sequence[float] = (1e-3, 3e-4, 1e-4, 3e-5)
+    num_seeds: int = 3
+    epochs: int = 3
+    batch_size: int = 32
+    together: int = 1
+    """``train.together``: 4 puts twins into one batch."""
+    world: WorldSize = field(default_factory=WorldSize)
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.objectives if name not in OBJECTIVES]
+        if unknown:
+            known = ", ".join(OBJECTIVES)
+            raise UserError(f"--objectives {unknown[0]}: wanted some of {known}")
+        if not self.lrs or min(self.lrs) <= 0:
+            raise UserError(f"--lrs {list(self.lrs)}: wanted numbers above 0")
+        if not self.sizes or min(self.sizes) < self.batch_size:
+            raise UserError(
+                f"--sizes {list(self.sizes)}: wanted {self.batch_size} scenes or more, one batch"
+            )
+
+
+def run(request: Request, say: Say) -> str:
+    """Train and measure; returns the tables as Markdown.
+
+    Raises:
+        InputError: the folder holds a comparison under other settings.
+        RunError: a training process was ended.
+    """
+    _check_settings(request)
+    tables: dict[int, list[Row]] = {size: [] for size in request.sizes}
+    notes: dict[int, list[str]] = {size: [] for size in request.sizes}
+    for size in request.sizes:
+        say(f"{size} scenes: the dataset")
+        dataset = training_set(request.output / "data", size)
+        tables[size].append(_start(request, say))
+        first = [name for name in request.objectives if name == BASELINE]
+        for name in [*first, *(n for n in request.objectives if n not in first)]:
+            row, failed = _objective(request, name, size, dataset, say)
+            if row is not None:
+                tables[size].append(row)
+            notes[size] += failed
+            _write(request, tables, notes)
+    return _write(request, tables, notes)
+
+
+def _start(request: Request, say: Say) -> Row:
+    say(f"{START} as it is")
+    folder = request.output / "runs" / "start"
+    measured = _measured(request, START, START, folder)
+    return Row(name="none", lr=None, figures=[measured.figures], found=[measured.found])
+
+
+def _objective(
+    request: Request, name: str, size: int, dataset: Path, say: Say
+) -> tuple[Row | None, list[str]]:
+    """Its row, and what failed; no row where every learning rate did."""
+    folder = request.output / "runs" / str(size) / name
+    scores: dict[float, float] = {}
+    notes = []
+    for lr in request.lrs:
+        say(f"{name} on {size} scenes, learning rate {lr:g}")
+        run_folder = folder / f"{lr:g}-0"
+        if trained(run_folder, dataset, _words(request, name, lr, 0)) is None:
+            notes.append(f"{name} at {lr:g}: the loss was no longer finite.")
+            continue
+        scores[lr] = _validated(request, name, run_folder)
+    if not scores:
+        return None, notes
+    best = max(scores, key=lambda lr: scores[lr])
+    for lr in scores:
+        if lr != best:
+            remove_models(folder / f"{lr:g}-0")
+    if len(request.lrs) > 1 and best in (min(request.lrs), max(request.lrs)):
+        notes.append(f"{name}: {best:g} is an end of the grid.")
+    found: list[Measured] = []
+    costs: list[Cost] = []
+    for seed in range(request.num_seeds):
+        say(f"{name} on {size} scenes, learning rate {best:g}, seed {seed}")
+        run_folder = folder / f"{best:g}-{seed}"
+        cost = trained(run_folder, dataset, _words(request, name, best, seed))
+        if cost is None:
+            notes.append(f"{name} at {best:g}, seed {seed}: the loss was no longer finite.")
+            return None, notes
+        costs.append(cost)
+        found.append(_measured(request, name, str(run_folder / "last"), run_folder))
+        keep_model_alone(run_folder)
+    row = Row(
+        name=name,
+        lr=best,
+        figures=[each.figures for each in found],
+        found=[each.found for each in found],
+        seconds_a_step=float(np.median([cost.seconds_a_step for cost in costs])),
+        peak_memory_mb=max(cost.peak_memory_mb for cost in costs),
+        parameters_added=costs[0].parameters_added,
+    )
+    return row, notes
+
+
+def _words(request: Request, name: str, lr: float, seed: int) -> list[str]:
+    settings = [
+        f"train.model={START}",
+        f"train.batch_size={request.batch_size}",
+        f"train.epochs={request.epochs}",
+        f"train.lr={lr:g}",
+        f"train.seed={seed}",
+        f"train.together={request.together}",
+        "train.warmup_steps=20",
+        "train.num_workers=1",
+        "train.trackers=[]",
+        *SETTINGS.get(name, ()),
+    ]
+    return [
+        "-r", "mini", "--objective", name, *(w for each in settings for w in ("--set", each)),
+    ]  # fmt: skip
+
+
+def _config(name: str) -> EvaluateConfig:
+    context = next(
+        (int(w.partition("=")[2]) for w in SETTINGS.get(name, ()) if "context" in w), 248
+    )
+    return EvaluateConfig(
+        scorer=SCORERS.get(name, "cosine"), context=context, image_fit="resize", num_workers=1
+    )
+
+
+def _validated(request: Request, name: str, folder: Path) -> float:
+    """The score of a run on validation scenes; kept in its folder."""
+    kept = folder / "validation.json"
+    if not kept.is_file():
+        config = _config(name)
+        with without_bars():
+            embedder = open_embedder(str(folder / "last"), config)
+        value = validate(embedder, config, request.world)
+        kept.write_text(json.dumps({"recall@1": value}) + "\n", encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))["recall@1"]
+
+
+def _measured(request: Request, name: str, model: str, folder: Path) -> Measured:
+    """All figures of a model; kept in its folder, the figures last."""
+    kept = folder / "figures.json"
+    if not kept.is_file():
+        config = _config(name)
+        with without_bars():
+            embedder = open_embedder(model, config)
+        measured = measure(embedder, config, request.world)
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / "found.npy", measured.found)
+        kept.write_text(json.dumps(measured.figures, indent=1) + "\n", encoding="utf-8")
+    figures = json.loads(kept.read_text(encoding="utf-8"))
+    return Measured(figures=figures, found=np.load(folder / "found.npy"))
+
+
+def _check_settings(request: Request) -> None:
+    """Refuse to mix runs of other settings; objectives, sizes and seeds may be added."""
+    kept = request.output / "settings.json"
+    own = {
+        "lrs": list(request.lrs),
+        "epochs": request.epochs,
+        "batch_size": request.batch_size,
+        "together": request.together,
+        "world": asdict(request.world),
+    }
+    if kept.is_file():
+        before = json.loads(kept.read_text(encoding="utf-8"))
+        other = [key for key in own if before.get(key) != own[key]]
+        if other:
+            found = ", ".join(f"{key} {before.get(key)}, now {own[key]}" for key in other)
+            raise InputError(
+                f"{request.output}: holds a comparison with {found}; choose another folder with -o"
+            )
+        return
+    request.output.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(own, indent=1) + "\n", encoding="utf-8")
+
+
+def _write(
+    request: Request, tables: Mapping[int, Sequence[Row]], notes: Mapping[int, Sequence[str]]
+) -> str:
+    parts = []
+    values = {}
+    for size, rows in tables.items():
+        if not rows:
+            continue
+        title = (
+            f"{size} scenes, {request.epochs} epochs in batches of {request.batch_size}, "
+            f"{request.num_seeds} seeds; {request.world.gallery} scenes searched"
+        )
+        parts.append(markdown(title, rows, notes[size]))
+        values[str(size)] = [
+            {
+                "name": row.name,
+                "lr": row.lr,
+                "figures": list(row.figures),
+                "seconds_a_step": row.seconds_a_step,
+                "peak_memory_mb": row.peak_memory_mb,
+                "parameters_added": row.parameters_added,
+            }
+            for row in rows
+        ]
+    text = "\n".join(parts)
+    (request.output / "objectives.md").write_text(text, encoding="utf-8")
+    (request.output / "objectives.json").write_text(
+        json.dumps(values, indent=1) + "\n", encoding="utf-8"
+    )
+    return text

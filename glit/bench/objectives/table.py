@@ -1,0 +1,133 @@
+"""The table: means over seeds, and how far each objective is from ``clip``, with intervals."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+BASELINE = "clip"
+NUM_RESAMPLES = 2000
+COLUMNS = {
+    "t2i": "T2I R@1",
+    "i2t": "I2T R@1",
+    "twins": "twins",
+    "short": "short R@1",
+    "attribute": "attribute",
+    "position": "position",
+    "relation": "relation",
+    "localisation": "localisation@5",
+    "joint": "joint mAP@10",
+}
+"""Figures by the key of :class:`glit.bench.objectives.measure.Measured`; all in per cent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One objective, or the start."""
+
+    name: str
+    lr: float | None
+    """The learning rate chosen; None for the start."""
+    figures: Sequence[Mapping[str, float]]
+    """Of every seed."""
+    found: Sequence[Bool[np.ndarray, "2 scenes"]]
+    """Of every seed, which scenes of the gallery were found, both ways."""
+    seconds_a_step: float = 0.0
+    peak_memory_mb: float = 0.0
+    parameters_added: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """In points of mean R@1 of both ways."""
+
+    mean: float
+    low: float
+    high: float
+    """Ends of the 95 % interval."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return self.low > 0 or self.high < 0
+
+
+def difference(row: Row, baseline: Row, *, seed: int = 0) -> Difference:
+    """The row less the baseline, paired by scene and by seed.
+
+    The interval is a bootstrap's (Efron and Tibshirani 1993, chapter 13): seeds are drawn, then
+    scenes, each with putting back, and the 2.5th and 97.5th percentile of the means taken. A
+    row of one seed is compared with all of the baseline's.
+    """
+    count = max(len(row.found), len(baseline.found))
+    if len({len(row.found), len(baseline.found), 1} - {count}) > 1:
+        raise AssertionError(f"{row.name}: {len(row.found)} seeds, {len(baseline.found)} wanted")
+    each = np.stack(
+        [
+            row.found[k % len(row.found)].mean(axis=0, dtype=np.float64)
+            - baseline.found[k % len(baseline.found)].mean(axis=0, dtype=np.float64)
+            for k in range(count)
+        ]
+    )
+    means = resampled_means(each, np.random.default_rng(seed))
+    low, high = np.percentile(means, [2.5, 97.5])
+    return Difference(mean=100 * float(each.mean()), low=100 * float(low), high=100 * float(high))
+
+
+def resampled_means(
+    value_SQ: Float[np.ndarray, "s q"], draw: np.random.Generator
+) -> Float[np.ndarray, " n"]:
+    """Means over seeds and scenes drawn anew, the scenes the same for all seeds of a draw."""
+    num_seeds, num_scenes = value_SQ.shape
+    means = np.empty(NUM_RESAMPLES)
+    for number in range(NUM_RESAMPLES):
+        seeds = draw.integers(num_seeds, size=num_seeds)
+        times_Q = np.bincount(draw.integers(num_scenes, size=num_scenes), minlength=num_scenes)
+        means[number] = value_SQ[seeds].mean(axis=0) @ times_Q / num_scenes
+    return means
+
+
+def markdown(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
+    """The table, per cent and points; a difference in bold is one whose interval leaves out 0."""
+    headings = ["", "lr", *COLUMNS.values(), f"less {BASELINE}", "s a step", "MB", "added"]
+    lines = [
+        f"## {title}",
+        "",
+        "| " + " | ".join(headings) + " |",
+        "|" + " --- |" + " ---: |" * (len(headings) - 1),
+    ]
+    baseline = next((row for row in rows if row.name == BASELINE), None)
+    for row in rows:
+        cells = [row.name, "" if row.lr is None else f"{row.lr:g}"]
+        cells += [cell([f[key] for f in row.figures if key in f]) for key in COLUMNS]
+        cells.append("" if baseline in (None, row) else _shown(difference(row, baseline)))
+        trained = row.lr is not None
+        cells.append(f"{row.seconds_a_step:.2f}" if trained else "")
+        cells.append(f"{row.peak_memory_mb:.0f}" if trained else "")
+        cells.append(f"{row.parameters_added:,}" if trained else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    chances = [f["chance"] for row in rows for f in row.figures if "chance" in f]
+    if chances:
+        notes = [f"Localisation by chance: {100 * chances[0]:.1f}.", *notes]
+    return "\n".join([*lines, "", *notes]) + "\n"
+
+
+def cell(values: Sequence[float]) -> str:
+    """Per cent: the mean, with the standard deviation where there are several.
+
+    >>> cell([0.5, 0.7]), cell([0.5]), cell([])
+    ('60.0 ± 14.1', '50.0', '')
+    """
+    if not values:
+        return ""
+    mean = f"{100 * statistics.mean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {100 * statistics.stdev(values):.1f}"
+
+
+def _shown(found: Difference) -> str:
+    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    return f"**{text}**" if found.certain else text

@@ -1,0 +1,130 @@
+"""Scenes as a collection that evaluation reads: painted as they are asked for, no file needed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from glit.api import build
+from glit.dataset.local_pairs import LocalPair
+from glit.scenes.captions import SceneCaption, write_caption
+from glit.scenes.layout import SPLITS, Scene, draw_scene
+from glit.scenes.render import render
+from glit.scenes.write import write_scenes
+from glit.spans import Span
+
+LEVEL = "hard"
+SIZE_PX = 128
+TRAIN_SEED = SPLITS["train"][0] + 70_000
+VALIDATION_SEED = SPLITS["validation"][0] + 70
+GALLERY_SEED = SPLITS["test"][0] + 70
+TWINS_SEED = SPLITS["test"][0] + 71
+
+
+class SceneCollection:
+    """Scenes with their long or their short captions; pairs are the sentences that tell of an
+    object, and the object's box."""
+
+    def __init__(self, name: str, scenes: Sequence[Scene], *, short: bool = False) -> None:
+        self.name = name
+        self.scenes = list(scenes)
+        self.told: list[SceneCaption] = [write_caption(scene) for scene in scenes]
+        self.names = [f"{scene.seed}-{scene.index}" for scene in scenes]
+        self.captions = [(told.short if short else told.text,) for told in self.told]
+        self._short = short
+
+    def image(self, index: int) -> bytes:
+        """The picture as PNG."""
+        file = io.BytesIO()
+        pixels = render(self.scenes[index], size_px=SIZE_PX).pixels
+        Image.fromarray(pixels).save(file, format="PNG", compress_level=1)
+        return file.getvalue()
+
+    def sentences(self, index: int) -> list[list[Span]]:
+        """Of the long caption; a short one is one sentence."""
+        if self._short:
+            return [[(0, len(self.captions[index][0]))]]
+        return [[(s.char_start, s.char_end) for s in self.told[index].sentences]]
+
+    def pairs(self, index: int) -> tuple[LocalPair, ...]:
+        """Sentences of the kind "object", in the caption's order, with the true boxes."""
+        boxes = render(self.scenes[index], size_px=SIZE_PX).boxes_xyxy
+        return tuple(
+            LocalPair(
+                sentence=sentence.text,
+                token_span=(0, 0),
+                box_xyxy=boxes[sentence.object],
+                similarity=1.0,
+            )
+            for sentence in self.told[index].sentences
+            if sentence.kind == "object" and sentence.object is not None
+        )
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Of the picture, pixels."""
+        return SIZE_PX, SIZE_PX
+
+
+def without_twins(seed: int, num: int) -> list[Scene]:
+    """The first hard scenes of a seed that are no twin of another."""
+    found: list[Scene] = []
+    for scene in _all(seed):
+        if scene.twin_of is None:
+            found.append(scene)
+        if len(found) == num:
+            return found
+    raise AssertionError("scenes do not end")
+
+
+def twins(seed: int, num: int) -> list[Scene]:
+    """Pairs one after the other: the original, then its twin; 2 x ``num`` scenes."""
+    found: list[Scene] = []
+    for scene in _all(seed):
+        if scene.twin_of is not None:
+            found += [draw_scene(seed, scene.twin_of, level=LEVEL), scene]
+        if len(found) == 2 * num:
+            return found
+    raise AssertionError("scenes do not end")
+
+
+def _all(seed: int) -> Iterator[Scene]:
+    index = 0
+    while True:
+        yield draw_scene(seed, index, level=LEVEL)
+        index += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldSize:
+    """How many scenes everything is measured on."""
+
+    gallery: int = 2000
+    """Scenes without twins that are searched."""
+    twins: int = 400
+    """Pairs of twins."""
+    local: int = 500
+    """First scenes of the gallery, for localisation and joint mAP."""
+    validation: int = 300
+    """Scenes without twins on which learning rates are chosen."""
+
+
+def training_set(folder: Path, num: int) -> Path:
+    """A dataset of hard training scenes with their twins side by side; built if it is not there."""
+    dataset = folder / f"train-{num}"
+    scenes = folder / f"scenes-{num}"
+    if not (dataset / "manifest.json").is_file():
+        if not (scenes / "ground_truth.parquet").is_file():
+            write_scenes(scenes, num=num, seed=TRAIN_SEED, level=LEVEL, size=SIZE_PX)
+        build(
+            scenes / "images",
+            dataset,
+            recipe="glit-mini",
+            captions=scenes / "captions.jsonl",
+            executor="local",
+            quiet=True,
+        )
+    return dataset

@@ -1,0 +1,222 @@
+"""The comparison of objectives: its questions, its intervals, its choices, its runs."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import glit.bench.objectives.run as module
+from glit.bench.objectives.job import COST, FAILED, Cost, keep_model_alone, trained
+from glit.bench.objectives.measure import Measured, measure
+from glit.bench.objectives.questions import KINDS, questions
+from glit.bench.objectives.run import Request, run
+from glit.bench.objectives.table import BASELINE, COLUMNS, Row, difference, markdown
+from glit.bench.objectives.world import (
+    GALLERY_SEED,
+    SceneCollection,
+    WorldSize,
+    training_set,
+    twins,
+    without_twins,
+)
+from glit.errors import InputError, RunError, UserError
+from glit.evaluate.config import EvaluateConfig
+from glit.scenes.captions import write_caption
+
+SMALL = WorldSize(gallery=12, twins=6, local=8, validation=4)
+
+
+def test_a_gallery_has_no_twins_and_twins_differ_in_one_object() -> None:
+    scenes = without_twins(GALLERY_SEED, 9)
+    assert len(scenes) == 9 and not any(scene.twin_of is not None for scene in scenes)
+    assert [scene.index for scene in scenes] == [0, 1, 2, 4, 5, 6, 8, 9, 10]
+    pairs = twins(GALLERY_SEED, 3)
+    for first, second in zip(pairs[::2], pairs[1::2], strict=True):
+        assert second.twin_of == first.index
+        changed = [a != b for a, b in zip(first.objects, second.objects, strict=True)]
+        assert sum(changed) == 1
+
+
+def test_pairs_are_true_boxes_of_object_sentences() -> None:
+    collection = SceneCollection("some", without_twins(GALLERY_SEED, 3))
+    for index, scene in enumerate(collection.scenes):
+        told = [s for s in write_caption(scene).sentences if s.kind == "object"]
+        pairs = collection.pairs(index)
+        assert [pair.sentence for pair in pairs] == [s.text for s in told]
+        for pair, sentence in zip(pairs, told, strict=True):
+            item = scene.objects[sentence.object]
+            x0, y0, x1, y1 = pair.box_xyxy
+            assert x0 <= item.cx * 128 <= x1 + 1 and y0 <= item.cy * 128 <= y1 + 1
+        text, (spans,) = collection.captions[index][0], collection.sentences(index)
+        assert all(pair.sentence in [text[a:b] for a, b in spans] for pair in pairs)
+
+
+def test_questions_are_true_and_false_of_their_scene() -> None:
+    scenes = without_twins(GALLERY_SEED, 40)
+    asked = questions(scenes)
+    assert questions(scenes) == asked and len(asked) == 3 * 40
+    assert {each.kind for each in asked} == set(KINDS)
+    for each in asked:
+        assert each.true != each.false
+        words = {"attribute": 1, "relation": 1}  # a place is more than a word
+        if each.kind in words:
+            pairs = zip(each.true.split()[1:], each.false.split()[1:], strict=False)
+            assert sum(a != b for a, b in pairs) <= 2
+        if each.kind == "position":
+            before, place = each.false.rstrip(".").split(" lies ")
+            assert each.true.startswith(before) and place not in each.true.split(" lies ")[1:]
+        elif each.kind == "relation":
+            swapped = {"left of", "right of", "above", "below"}
+            first = next(w for w in swapped if f" is {w} the " in each.true)
+            second = next(w for w in swapped if f" is {w} the " in each.false)
+            assert {first, second} in ({"left of", "right of"}, {"above", "below"})
+
+
+class Knowing:
+    """Embeds a picture as its own caption: right wherever captions differ."""
+
+    def wholes(self, collection):
+        return [(index, None) for index in range(len(collection.captions))]
+
+    def texts(self, texts) -> torch.Tensor:
+        found = []
+        for text in texts:
+            generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
+            found.append(F.normalize(torch.randn(64, generator=generator), dim=0))
+        return torch.stack(found)
+
+    def images(self, collection, pictures) -> torch.Tensor:
+        return self.texts([
+            collection.told[i].text if pair is None else pair.sentence for i, pair in pictures
+        ])  # fmt: skip
+
+    def encoded_images(self, collection, pictures, *, tokens=True):
+        raise UserError("no patches")
+
+    def patches(self, collection, numbers):
+        raise UserError("no patches")
+
+    batch_size = 4
+
+
+def test_who_knows_the_captions_finds_everything_but_what_they_do_not_say() -> None:
+    found = measure(Knowing(), EvaluateConfig(), SMALL)
+    assert found.found.shape == (2, 12) and found.found.all()
+    assert found.figures["t2i"] == found.figures["i2t"] == found.figures["twins"] == 1
+    assert found.figures["short"] < 0.5 and "localisation" not in found.figures
+    assert all(0.2 < found.figures[kind] < 0.9 for kind in KINDS)
+    assert found.figures["joint"] > 0.5
+
+
+def row(name: str, hits: list[list[bool]], **more) -> Row:
+    found = [np.array([each, each]) for each in hits]
+    figures = [{"t2i": float(each.mean()), "i2t": 0.5} for each in found]
+    return Row(name=name, lr=1e-4, figures=figures, found=found, **more)
+
+
+def test_a_difference_is_paired_and_certain_where_it_always_is_there() -> None:
+    half, all_of_them = [True, False] * 50, [True] * 100
+    baseline = row(BASELINE, [half, half])
+    found = difference(row("better", [all_of_them, all_of_them]), baseline)
+    assert found.mean == pytest.approx(50) and found.certain
+    assert found.low == pytest.approx(40, abs=3) and found.high == pytest.approx(60, abs=3)
+    same = difference(row("same", [half, half]), baseline)
+    assert (same.mean, same.low, same.high) == (0, 0, 0) and not same.certain
+    # as much better with one seed as worse with the other: pairing by scene does not hide it
+    mixed = difference(row("mixed", [all_of_them, [False] * 100]), baseline)
+    assert mixed.mean == pytest.approx(0) and mixed.low < -40 and mixed.high > 40
+
+
+def test_the_table_says_what_was_found() -> None:
+    rows = [
+        row(BASELINE, [[True, False]] * 2),
+        row("other", [[True, True]] * 2, seconds_a_step=0.5, peak_memory_mb=900.0,
+            parameters_added=1200),
+    ]  # fmt: skip
+    lines = markdown("Two scenes", rows, ["A note."]).splitlines()
+    assert lines[0] == "## Two scenes" and lines[-1] == "A note."
+    assert all(name in lines[2] for name in COLUMNS.values())
+    assert lines[5].startswith("| other | 0.0001 | 100.0 ± 0.0 | 50.0 ± 0.0 |")
+    assert lines[5].endswith("| 0.50 | 900 | 1,200 |")
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """Training and measuring replaced: validation is best at 1e-3, and 1 fails."""
+    done: list[str] = []
+
+    def train(folder, dataset, words):
+        done.append(f"{folder.parent.name} {folder.name}")
+        if folder.name.startswith("1-"):
+            return None
+        (folder / "last").mkdir(parents=True, exist_ok=True)
+        return Cost(seconds_a_step=0.1, peak_memory_mb=100, parameters_added=0)
+
+    def score(embedder, config, world):
+        return {"0.01": 0.2, "0.001": 0.6, "0.0001": 0.4}[embedder.split("/")[-2][:-2]]
+
+    hits = np.array([[True, False, True]] * 2)
+    monkeypatch.setattr(module, "trained", train)
+    monkeypatch.setattr(module, "training_set", lambda folder, size: folder)
+    monkeypatch.setattr(module, "open_embedder", lambda model, config: str(model))
+    monkeypatch.setattr(module, "validate", score)
+    monkeypatch.setattr(module, "remove_models", lambda folder: done.append(f"- {folder.name}"))
+    monkeypatch.setattr(
+        module, "measure", lambda *_: Measured(figures={"t2i": 0.5, "i2t": 0.5}, found=hits)
+    )
+    return done
+
+
+def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
+    request = Request(
+        output=tmp_path, objectives=("siglip", "clip"), lrs=(1.0, 1e-2, 1e-3, 1e-4), num_seeds=2
+    )
+    said: list[str] = []
+    text = run(request, said.append)
+    assert pretended[:8] == [
+        "clip 1-0", "clip 0.01-0", "clip 0.001-0", "clip 0.0001-0", "- 0.01-0", "- 0.0001-0",
+        "clip 0.001-0", "clip 0.001-1",
+    ]  # fmt: skip
+    assert "| siglip | 0.001 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
+    assert "clip at 1: the loss was no longer finite." in text
+    assert "end of the grid" not in text and said[1] == "mini-clip as it is"
+    assert (tmp_path / "objectives.md").read_text() == text
+    kept = json.loads((tmp_path / "objectives.json").read_text())["1200"]
+    assert [each["name"] for each in kept] == ["none", "clip", "siglip"]
+    with pytest.raises(InputError, match=r"holds a comparison with epochs 3, now 5"):
+        run(Request(output=tmp_path, lrs=request.lrs, epochs=5), said.append)
+    with pytest.raises(UserError, match="--objectives clpi: wanted some of clip"):
+        Request(output=tmp_path, objectives=("clpi",))
+    with pytest.raises(UserError, match="wanted 32 scenes or more"):
+        Request(output=tmp_path, sizes=(8,))
+
+
+def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset, folder = make_dataset(8), tmp_path / "run"
+    words = ["-r", "siglip"]
+    for setting in (
+        f"model={tiny_clip}", "batch_size=4", "epochs=1", "num_workers=0", "trackers=[]",
+    ):  # fmt: skip
+        words += ["--set", f"train.{setting}"]
+    cost = trained(folder, dataset, words)
+    assert cost is not None and cost.parameters_added == 2
+    assert cost.seconds_a_step > 0 and cost.peak_memory_mb > 100
+    keep_model_alone(folder)
+    assert not list(folder.rglob("optimizer.pt")) and (folder / "last/model.safetensors").is_file()
+    assert trained(folder, dataset, ["nonsense"]) == cost
+    (folder / COST).unlink()
+    (folder / FAILED).write_text("{}")
+    assert trained(folder, dataset, words) is None
+    with pytest.raises(RunError, match="its settings cannot be"):
+        trained(tmp_path / "other", dataset, ["-r", "nonsense"])
+
+
+def test_a_training_set_that_is_there_is_not_built_again(tmp_path) -> None:
+    (tmp_path / "train-40").mkdir()
+    (tmp_path / "train-40" / "manifest.json").write_text("{}")
+    assert training_set(tmp_path, 40) == tmp_path / "train-40"
