@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
 
 
+_FILE_ROWS = 20_000
+"""What Lance remembers of a file it lets go when the file is whole."""
 Embed = Callable[[list[bytes]], pa.FixedSizeListArray]
 
 
@@ -45,7 +47,9 @@ def export_lance(dataset: Dataset, folder: Path, *, embeddings: str = "") -> Non
         embed, width = _embedder(embeddings)
         schema = schema.append(pa.field("embedding", pa.list_(pa.float32(), width)))
     batches = pa.RecordBatchReader.from_batches(schema, _batches(dataset, schema, embed))
-    lance.write_dataset(batches, str(folder / "dataset.lance"), max_rows_per_group=100)
+    lance.write_dataset(
+        batches, str(folder / "dataset.lance"), max_rows_per_group=100, max_rows_per_file=_FILE_ROWS
+    )
 
 
 def _embedder(model: str) -> tuple[Embed, int]:

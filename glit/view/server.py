@@ -15,6 +15,7 @@ from glit.errors import InputError
 from glit.images import ImageError
 from glit.loopback import Answer, as_json
 from glit.view.charts import charts, sources, totals
+from glit.view.dropped import dropped
 from glit.view.page_file import json_for_html, page_html
 from glit.view.report import overview
 from glit.view.samples import sample
@@ -60,6 +61,15 @@ class Site(loopback.Site):
             found.append(sample(record, number=number, image=f"image/{number}"))
         return {"total": total, "samples": found}
 
+    def dropped(self, words: dict[str, str]) -> dict[str, Any]:
+        """A page of what is not in the dataset, of one reason."""
+        first = max(0, int(words.get("first", "0")))
+        total, rows = dropped(
+            self._search.connection.cursor(), why=words.get("why", ""), text=words.get("text", ""),
+            first=first, most=PAGE,
+        )  # fmt: skip
+        return {"total": total, "samples": [], "dropped": rows}
+
     def numbers(self) -> dict[str, Any]:
         """What is counted over the whole dataset; the first to ask waits."""
         with self._counting:
@@ -96,6 +106,9 @@ class Site(loopback.Site):
             words = {name: values[0] for name, values in parse_qs(asked.query).items()}
             first = max(0, int(words.pop("first", "0")))
             return as_json(self.samples(_asked(words), first))
+        if asked.path == "/dropped":
+            words = {name: values[0] for name, values in parse_qs(asked.query).items()}
+            return as_json(self.dropped(words))
         if asked.path.startswith("/image/"):
             return self.image(int(asked.path.removeprefix("/image/")))
         raise InputError(f"nothing at {asked.path}")

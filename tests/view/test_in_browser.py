@@ -54,6 +54,28 @@ def test_what_captions_say_is_shown_and_not_run(page, report):
     page.evaluate("Promise.all([...document.images].map(image => image.decode()))")  # or it raises
 
 
+def test_the_gallery_shows_what_was_left_out_by_reason(page):
+    page.locator(".tools label", has_text="Show").locator("select").select_option("duplicate/exact")
+    expect(page.locator(".dropped-card")).to_have_count(1)
+    assert page.locator(".dropped-card").inner_text().startswith("zz-copy.png")
+    assert page.locator(".cards .card").count() == 0
+    page.get_by_label("Search").fill("nothing like it")
+    expect(page.locator(".dropped-card")).to_have_count(0)
+    page.get_by_label("Search").fill("")
+    page.locator(".tools label", has_text="Show").locator("select").select_option("")
+    expect(page.locator(".cards .card").first).to_be_visible()
+
+
+def test_on_paper_everything_is_unfolded_and_drawn_in_black(page):
+    inked = "[...document.querySelectorAll('.heat canvas')].every(c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].some((v, i) => i % 4 === 3 && v > 200))"
+    assert page.locator(".reasons details[open]").count() == 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".reasons details:not([open])").count() == 0
+    assert page.evaluate(inked)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator(".reasons details[open]").count() == 0
+
+
 def test_the_policy_stops_what_would_get_in(browser, report):
     opened = Page(browser, report[0].as_uri())
     opened.wait_for_selector(READY)

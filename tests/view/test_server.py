@@ -57,6 +57,37 @@ def samples(server, **asked):
     return json.loads(body)
 
 
+def test_what_was_left_out_is_asked_for_by_reason(server):
+    status, _, body = get(server, "/dropped?why=ingest/empty_file")
+    found = json.loads(body)
+    assert status == 200 and found["total"] == 1 and found["samples"] == []
+    (row,) = found["dropped"]
+    assert row["path"] == "<img src=x onerror=window.hacked=1>.png"
+    (copy,) = json.loads(get(server, "/dropped?why=duplicate/exact&text=zz-")[2])["dropped"]
+    assert copy["path"] == "zz-copy.png" and copy["message"].startswith("repeats 00000")
+    for words in (
+        "why=ingest/empty_file&text=dog",
+        "why=ingest/empty_file&first=1",
+        "why=x' OR 1=1",
+    ):
+        assert json.loads(get(server, f"/dropped?{quote(words, safe='=&')}")[2])["dropped"] == []
+
+
+def test_the_gallery_shows_what_was_left_out(server, browser):
+    page = Page(browser, server.address, viewport={"width": 390, "height": 844})
+    page.wait_for_selector(".charts")
+    page.locator(".tools label", has_text="Show").locator("select").select_option(
+        "ingest/empty_file"
+    )
+    expect(page.locator(".dropped-card")).to_have_count(1)
+    assert "<img src=x" in page.locator(".dropped-card h3").inner_text()
+    assert page.locator(".tally").inner_text() == "1 of 1 image left out: ingest/empty_file"
+    assert violations(page) == [] and page.evaluate("window.hacked") is None
+    page.locator(".tools label", has_text="Show").locator("select").select_option("")
+    expect(page.locator(".cards .card").first).to_be_visible()
+    page.close()
+
+
 def test_pages_of_samples(built):
     dataset = Dataset(built)
     with serving(dataset) as server:

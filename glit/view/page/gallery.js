@@ -25,10 +25,14 @@ function captionOf(sample) {
   return sample.parts.map(([words]) => words).join('');
 }
 
-/** All samples are in the page. */
-function inPage(samples) {
+/** All samples are in the page, and the first of what was left out for each reason. */
+function inPage(samples, dropped) {
   const low = samples.map((sample) => `${captionOf(sample)}\n${sample.path}\n${sample.id}`.toLowerCase());
   return async (asked, from) => {
+    if (asked.why) {
+      const rows = dropped[asked.why].filter((row) => `${row.path}\n${row.message}\n${row.id}`.toLowerCase().includes(asked.text));
+      return { total: rows.length, samples: [], dropped: rows.slice(from, from + PAGE) };
+    }
     const fits = samples.filter((sample, index) => {
       const best = bestOf(sample);
       return low[index].includes(asked.text)
@@ -45,6 +49,13 @@ function inPage(samples) {
 /** All samples are with the server. */
 async function withServer(asked, from) {
   const words = new URLSearchParams({ first: from });
+  if (asked.why) {
+    words.set('why', asked.why);
+    words.set('text', asked.text);
+    const rows = await fetch(`dropped?${words}`);
+    if (!rows.ok) throw new Error(await rows.text());
+    return rows.json();
+  }
   const names = { text: 'text', sort: 'sort', source: 'source', from: 'at_least', upTo: 'at_most', kind: 'kind' };
   for (const [key, name] of Object.entries(names)) {
     if (asked[key] !== '' && asked[key] !== null) words.set(name, asked[key]);
@@ -55,7 +66,7 @@ async function withServer(asked, from) {
 }
 
 function gallery(data, ask, onFirst = null) {
-  const asked = { text: '', sort: 'order', source: '', from: null, upTo: null, kind: '', boxes: 'chosen' };
+  const asked = { text: '', sort: 'order', source: '', from: null, upTo: null, kind: '', why: '', boxes: 'chosen' };
   const cards = h('div', { class: 'cards' });
   const tally = h('p', { class: 'tally', role: 'status' });
   const more = h('button', { class: 'more', type: 'button', onclick: () => load(false) }, 'Show more');
@@ -77,13 +88,16 @@ function gallery(data, ask, onFirst = null) {
       busy = false;
     }
     if (mine !== turn || (!anew && from !== shown)) return;
-    const { total, samples } = found;
+    const { total, samples, dropped = [] } = found;
     if (anew) cards.replaceChildren();
+    cards.append(...dropped.map(droppedCard));
     cards.append(...samples.map((sample) => card(sample, { boxes: asked.boxes, query: asked.text })));
-    shown = from + samples.length;
+    shown = from + samples.length + dropped.length;
     if (!total) cards.append(h('p', { class: 'nothing' }, 'No sample is like that.'));
     more.hidden = shown >= total;
-    tally.textContent = `${count(total)} of ${counted(data.selection.shown ?? data.selection.all, 'samples')}${selectionWords(data.selection)}`;
+    tools.classList.toggle('left-out-only', Boolean(asked.why));
+    if (asked.why) tally.textContent = `${count(total)} of ${counted(numberOf[asked.why], 'images')} left out: ${asked.why}`;
+    else tally.textContent = `${count(total)} of ${counted(data.selection.shown ?? data.selection.all, 'samples')}${selectionWords(data.selection)}`;
     if (anew && onFirst) { onFirst(samples); onFirst = null; }
   };
   const change = (key, value) => { asked[key] = value; load(true); };
@@ -101,10 +115,20 @@ function gallery(data, ask, onFirst = null) {
   const from = choice('Regions from', 'source', [['', 'anywhere']]);
   const offer = (sources) => from.querySelector('select').append(...sources.filter((each) => each.pairs)
     .map((each) => h('option', { value: each.source }, each.source)));
-  if (data.sources) offer(data.sources);
-  else document.addEventListener('glit-numbers', (event) => offer(event.detail.sources));
+  const which = choice('Show', 'why', [['', 'the dataset']]);
+  const numberOf = {};
+  const offerLeftOut = (out) => {
+    for (const each of out.drops) numberOf[`${each.stage}/${each.reason}`] = each.number;
+    for (const each of out.duplicates) numberOf[`duplicate/${each.kind}`] = each.number;
+    which.hidden = !Object.keys(numberOf).length;
+    which.querySelector('select').append(...Object.entries(numberOf).map(([why, number]) => h('option', { value: why }, `left out: ${why} (${count(number)})`)));
+  };
+  which.hidden = true;
+  if (data.sources) { offer(data.sources); offerLeftOut(data.left_out); }
+  else document.addEventListener('glit-numbers', (event) => { offer(event.detail.sources); offerLeftOut(event.detail.left_out); });
   const tools = h('div', { class: 'tools', role: 'search', 'aria-label': 'Samples' },
     h('label', { class: 'search' }, 'Search', search),
+    which,
     choice('Order', 'sort', Object.entries(SORTS).map(([value, [words]]) => [value, words])),
     from,
     choice('Sentences', 'kind', [['', 'all'], ['all', 'all have a region'], ['alone', 'some have none']]),
@@ -134,6 +158,13 @@ function gallery(data, ask, onFirst = null) {
     h('p', { class: 'lead' }, 'A sentence and its region share a number and a colour. Dotted grey sentences were '
       + 'given no region. The small map shows how similar every sentence is to every region.'),
     tools, tally, cards, more);
+}
+
+/** An image that is not in the dataset: where it is, and what was wrong. */
+function droppedCard(row) {
+  return h('article', { class: 'dropped-card' },
+    h('h3', {}, row.path),
+    h('p', {}, h('b', {}, row.why), row.message ? ` ${row.message}` : ''));
 }
 
 function selectionWords({ shown, matching, all, seed, where }) {

@@ -18,7 +18,7 @@ function heatmap(sample, hues, choose) {
   const low = Math.min(...flat);
   const high = Math.max(...flat);
   const chosen = new Map(sample.pairs.filter((pair) => !pair.none).map((pair) => [pair.s, pair.r]));
-  const draw = () => {
+  const draw = (ink = null) => {
     const style = getComputedStyle(canvas);
     const scale = Math.min(window.devicePixelRatio || 1, 2);
     const width = canvas.clientWidth || wide;
@@ -32,7 +32,7 @@ function heatmap(sample, hues, choose) {
         const value = sample.matrix[s][r];
         const heat = value === null || high === low ? 0 : (value - low) / (high - low);
         pen.globalAlpha = 0.05 + 0.9 * heat * heat;
-        pen.fillStyle = style.color;
+        pen.fillStyle = ink || style.color || '#000';
         pen.fillRect(r * cell, s * CELL, Math.max(cell - 1, 0.6), CELL - 1);
       }
       if (chosen.has(s)) {
@@ -51,9 +51,12 @@ function heatmap(sample, hues, choose) {
   };
   canvas.addEventListener('mousemove', (event) => { const cell = at(event); if (cell) choose(...cell); });
   canvas.addEventListener('mouseleave', () => choose(null, null));
-  new ResizeObserver(draw).observe(canvas);
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  document.addEventListener('glit-theme', draw);
+  new ResizeObserver(() => draw()).observe(canvas);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => draw());
+  document.addEventListener('glit-theme', () => draw());
+  window.addEventListener('beforeprint', () => draw('#000')); // paper is white, whatever the screen is
+  window.addEventListener('afterprint', () => draw());
+  draw(); // those that come up only to be printed are not resized before
   const step = rows > 14 ? 5 : 1;
   const numbers = Array.from({ length: rows }, (_, s) => h('span', {}, s === 0 || (s + 1) % step === 0 ? String(s + 1) : ' '));
   return h('div', { class: 'heat' },

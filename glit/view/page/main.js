@@ -37,9 +37,19 @@ function footer() {
     return;
   }
   document.getElementById('foot').append(h('p', {},
-    `Made by glit ${data.glit}. Captions and regions that models made contain mistakes; similarities are cosines, not probabilities. `,
+    `Made by glit ${data.glit}. Captions and regions that models made contain mistakes; similarities are cosines, not probabilities. `, h('span', { class: 'keys' },
     h('kbd', {}, '/'), ' search · ', h('kbd', {}, 'j'), ' ', h('kbd', {}, 'k'), ' next and previous sample · ',
-    h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' sentences · ', h('kbd', {}, 'Enter'), ' hold · ', h('kbd', {}, 'Esc'), ' let go'));
+    h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' sentences · ', h('kbd', {}, 'Enter'), ' hold · ', h('kbd', {}, 'Esc'), ' let go')));
+}
+
+/** What is folded is read on paper as well. */
+function unfoldForPrint() {
+  let folded = [];
+  window.addEventListener('beforeprint', () => {
+    folded = [...document.querySelectorAll('details:not([open])')];
+    folded.forEach((each) => { each.open = true; });
+  });
+  window.addEventListener('afterprint', () => folded.forEach((each) => { each.open = false; }));
 }
 
 function report() {
@@ -47,7 +57,7 @@ function report() {
   const best = exemplar(data.samples);
   main.append(
     hero(data, best ? card(best, { featured: true, heading: 'h2' }) : null),
-    leftOut(data), distributions(data), gallery(data, inPage(data.samples)));
+    leftOut(data), distributions(data), gallery(data, inPage(data.samples, data.dropped)));
   navigation([['origin', 'How it came to be'], ['left-out', 'Left out'], ['numbers', 'In numbers'], ['samples', 'Samples']]);
 }
 
@@ -89,5 +99,6 @@ function explain() {
 }
 
 themes();
+unfoldForPrint();
 ({ report, serve, compare, explain, learning: () => learning(data) })[data.kind]();
 footer();
