@@ -96,7 +96,7 @@ def export_hf(dataset: Dataset, folder: Path) -> None:
     for name in ("data", "preview", "pictures"):
         (folder / name).mkdir()
     written = write_tables(_rows(dataset, names), schema, folder / "data", "train")
-    chosen = _preview(dataset)
+    chosen = (dataset[number] for number in _previewed(dataset))
     rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
              "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
     write_tables(rows, _PREVIEW_SCHEMA, folder / "preview", "train")
@@ -112,19 +112,23 @@ def export_hf(dataset: Dataset, folder: Path) -> None:
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def _preview(dataset: Dataset) -> Iterator[Row]:
-    """Rows from all over the dataset, the same for the same dataset."""
+def _previewed(dataset: Dataset) -> list[int]:
+    """Numbers of rows from all over the dataset, the same for the same dataset."""
     num = min(len(dataset), _MOST_PREVIEWED)
-    return (dataset[number * len(dataset) // num] for number in range(num))
+    return [number * len(dataset) // num for number in range(num)]
 
 
 def _pictures(dataset: Dataset, folder: Path) -> list[str]:
     """Three pictures for the page: those of the preview with the most regions in pairs."""
-    most = sorted(_preview(dataset), key=lambda row: -len({p.pair.region for p in local_of(row)}))
+
+    def regions(number: int) -> int:  # a row keeps its whole row group in memory
+        return len({local.pair.region for local in local_of(dataset[number])})
+
+    most = sorted(_previewed(dataset), key=regions, reverse=True)
     names = []
-    for number, row in enumerate(most[:_MOST_PICTURES], start=1):
-        names.append(f"{number}.jpg")
-        (folder / names[-1]).write_bytes(with_boxes(row))
+    for place, number in enumerate(most[:_MOST_PICTURES], start=1):
+        names.append(f"{place}.jpg")
+        (folder / names[-1]).write_bytes(with_boxes(dataset[number]))
     return names
 
 
