@@ -28,7 +28,6 @@ from glit.schema import META_HUGGINGFACE
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
-    from glit.dataset.row import Row
 
 _BOX = pa.list_(pa.float64(), 4)
 _SCHEMA = pa.schema(
