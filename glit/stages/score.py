@@ -32,6 +32,10 @@ from glit.stages.plan import Plan, Recipe
 SIMILARITY_DECIMALS = 5
 """Cosines are kept to this many decimals, well above the noise by which batching moves them."""
 
+_FILLED = {"cuda": 4}
+"""Encoder batches that the crops of a group of images fill, by device; one elsewhere. The last of a
+group is a small one, for which a GPU takes longer than its share."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreConfig(MatcherConfig):
@@ -156,13 +160,13 @@ class ScoreStage(Stage):
     def _groups(
         self, samples: Sequence[Sample], images: ImageSource
     ) -> Iterator[list[tuple[Sample, Pixels | Drop]]]:
-        """Images whose crops fill at least one encoder batch."""
+        """Images whose crops fill at least one encoder batch, on a GPU several."""
         group: list[tuple[Sample, Pixels | Drop]] = []
         crops = 0
         for sample, image in zip(samples, images.each(samples), strict=True):
             group.append((sample, image))
             crops += len(sample.regions or ()) + 1
-            if crops >= self._config.batch_size:
+            if crops >= self._config.batch_size * _FILLED.get(self._config.device, 1):
                 yield group
                 group, crops = [], 0
         if group:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from pretend_cuda import pretend_cuda
 
 import glit
 from glit.backends.phrase_detectors import Found, PhraseDetector, agreement
@@ -133,3 +134,19 @@ def test_a_build_keeps_what_the_detector_says(owl, scenes, tmp_path):
     assert glit.verify(out) == []
     manifest = json.loads((out / "manifest.json").read_text())
     assert "opinion" in manifest["models"]
+
+
+@pytest.mark.parametrize("kind", ["owl", "dino"])
+def test_on_a_pretended_gpu_it_finds_the_same(kind, request):
+    folder = str(request.getfixturevalue(kind))
+
+    def found_on(device):
+        detector = PhraseDetector(resolve(folder), device=device, precision="float32")
+        return detector.find(PICTURE, PHRASES)
+
+    wanted = found_on("cpu")
+    with pretend_cuda():
+        found = found_on("cuda")
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a.boxes, b.boxes, atol=1e-3)
+        np.testing.assert_allclose(a.scores, b.scores, atol=1e-5)
