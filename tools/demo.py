@@ -111,7 +111,8 @@ Where everything lies
 What to do next
   make demo IMAGES=folder       the same on your own images
   .venv/bin/glit query {dataset} "SELECT caption FROM samples LIMIT 3"
-  .venv/bin/glit status {dataset}
+  .venv/bin/glit view {dataset.parent}/run {dataset.parent}/scores -o run.html
+  .venv/bin/glit doctor FOLDER  would a build of your images work here, and what would it take
   .venv/bin/glit build FOLDER -o DATASET -r laptop      real photographs on a CPU""",
         soft_wrap=True,
     )
