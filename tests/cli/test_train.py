@@ -31,6 +31,7 @@ def test_train_then_compare(tiny_clip, make_dataset, tmp_path, run_glit) -> None
     both = run_glit("eval", "retrieval", out, dataset, "--compare", tiny_clip, "--json")
     assert [result["model"] for result in json.loads(both.output)] == [str(out), str(tiny_clip)]
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
+        "neighbours_run.json",
         "retrieval.md",
         "retrieval_run.json",
     ]
