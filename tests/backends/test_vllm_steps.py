@@ -63,8 +63,8 @@ def ask(steps, prompt):
     if isinstance(prompt, Exception):
         prepared.set_exception(prompt)
     else:
-        prepared.set_result(prompt)
-    steps.add(prepared, None, written)
+        prepared.set_result((prompt, None))
+    steps.add(prepared, written)
     return written
 
 

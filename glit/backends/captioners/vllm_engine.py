@@ -108,8 +108,14 @@ class VllmCaptioner(ContinuousBase):
     ) -> None:
         if not answer.set_running_or_notify_cancel():
             return
-        prepared: Future[Any] = Future()
-        settle(prepared, lambda: self._llm._preprocess_chat([[_message(image, self._prompt)]])[0])
+        prepared: Future[tuple[Any, Any]] = Future()
+        settle(prepared, lambda: self._request(image, seed, temperature))
+        written: Future[Any] = Future()
+        written.add_done_callback(lambda done: self._read_later(done, answer))
+        self._steps.add(prepared, written)
+
+    def _request(self, image: Pixels, seed: int, temperature: float) -> tuple[Any, Any]:
+        """The prompt with its image, and how to sample."""
         parameters = self._sampling(
             temperature=temperature,
             seed=seed if temperature > 0 else None,
@@ -117,9 +123,14 @@ class VllmCaptioner(ContinuousBase):
             logprobs=0,  # of the chosen token alone
             output_kind=self._once_finished,
         )
-        written: Future[Any] = Future()
-        written.add_done_callback(lambda done: self._threads.submit(self._hand_over, done, answer))
-        self._steps.add(prepared, parameters, written)
+        [prompt] = self._llm._preprocess_chat([[_message(image, self._prompt)]])
+        return prompt, parameters
+
+    def _read_later(self, written: Future[Any], answer: Future[RawCaption]) -> None:
+        try:
+            self._threads.submit(self._hand_over, written, answer)
+        except RuntimeError:  # closed: what comes now is the error that says so
+            self._hand_over(written, answer)
 
     def _hand_over(self, written: Future[Any], answer: Future[RawCaption]) -> None:
         settle(answer, lambda: self._read(written.result()))
@@ -132,8 +143,8 @@ class VllmCaptioner(ContinuousBase):
         return RawCaption(text=answer.text, cut=answer.finish_reason == "length", tokens=tokens)
 
 
-_Coming = tuple[Future[Any], Any, Future[Any]]
-"""A prepared image, its sampling parameters, and the output to come."""
+_Coming = tuple[Future[tuple[Any, Any]], Future[Any]]
+"""A prompt and its sampling parameters, once prepared; the output to come."""
 
 
 class _Steps:
@@ -155,9 +166,9 @@ class _Steps:
         self._thread = threading.Thread(target=self._run, name="vllm", daemon=True)
         self._thread.start()
 
-    def add(self, prepared: Future[Any], parameters: Any, written: Future[Any]) -> None:
-        """Hand over a prepared image; ``written`` becomes vLLM's finished output, or an error."""
-        self._coming.put((prepared, parameters, written))
+    def add(self, prepared: Future[tuple[Any, Any]], written: Future[Any]) -> None:
+        """Hand over what was prepared; ``written`` becomes vLLM's finished output, or an error."""
+        self._coming.put((prepared, written))
 
     def stop(self) -> None:
         """End the thread after the step it is at; who still waits gets an error."""
@@ -183,7 +194,7 @@ class _Steps:
         while not self._coming.empty():
             item = self._coming.get()
             if item is not None:
-                self._at_work[str(next(self._numbers))] = item[2]
+                self._at_work[str(next(self._numbers))] = item[1]
         self._fail(RuntimeError("the captioner was closed"))
 
     def _take_all(self) -> bool:
@@ -192,10 +203,10 @@ class _Steps:
             item = self._coming.get()
             if item is None:
                 return False
-            prepared, parameters, written = item
+            prepared, written = item
             name = str(next(self._numbers))
             added: Future[str] = Future()
-            settle(added, partial(self._add, name, prepared, parameters))
+            settle(added, partial(self._add, name, prepared))
             error = added.exception()
             if error is None:
                 self._at_work[name] = written
@@ -203,8 +214,9 @@ class _Steps:
                 written.set_exception(error)
         return not self._ending
 
-    def _add(self, name: str, prepared: Future[Any], parameters: Any) -> str:
-        return self._engine.add_request(name, prepared.result(), parameters)
+    def _add(self, name: str, prepared: Future[tuple[Any, Any]]) -> str:
+        prompt, parameters = prepared.result()
+        return self._engine.add_request(name, prompt, parameters)
 
     def _fail(self, error: BaseException) -> None:
         failed, self._at_work = self._at_work, {}
