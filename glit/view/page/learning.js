@@ -55,11 +55,11 @@ function resultsHero(data) {
     h('div', { class: 'exhibit' }, data.recalls.length ? recallChart(data.recalls, 'image', 'h2') : null));
 }
 
-/** A number in four digits. */
+/** A number in four digits, a small one in three. */
 function digits(value) {
   if (value === 0) return '0';
   const size = Math.abs(value);
-  return size >= 1e5 || size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(4)));
+  return size >= 1e5 || size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(size < 1e-2 ? 3 : 4)));
 }
 
 function curvesOf(run) {
