@@ -27,8 +27,6 @@ from glit.backends.protocols import (
     RawCaption,
 )
 from glit.config import Choice, need
-from glit.errors import GlitError
-from glit.gpu_errors import ruins_process
 from glit.images import Pixels
 from glit.records import Caption, Drop, Sample, Token
 from glit.schema import CAPTION_SOURCE, TOKEN
@@ -175,7 +173,7 @@ class WriteCaptions(CaptionStage):
             if asked:
                 answers = isolate(asked, self._ask, reason="captioner_error")
                 for index, answer in zip(todo, answers, strict=True):
-                    outcomes[index] = self._checked(batch[index][0], answer, attempt)
+                    outcomes[index] = self.checked(batch[index][0], answer, attempt)
         return (outcomes[index] for index in range(len(batch)))
 
     def _ask(self, asked: Sequence[tuple]) -> list[RawCaption]:
@@ -188,7 +186,8 @@ class WriteCaptions(CaptionStage):
         wanted = self._config.temperature
         return max(SECOND_TRY_TEMPERATURE, wanted) if attempt else wanted
 
-    def _checked(self, sample: Sample, answer: RawCaption | Drop, attempt: int) -> Outcome:
+    def checked(self, sample: Sample, answer: RawCaption | Drop, attempt: int) -> Outcome:
+        """The sample with its caption, or why it cannot be used."""
         if isinstance(answer, Drop):
             return dataclasses.replace(answer, attempt=attempt)
         text = unicodedata.normalize("NFC", answer.text).strip()
@@ -219,32 +218,26 @@ class StreamCaptions(WriteCaptions):
     """
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        asked: dict[Future[RawCaption], tuple[int, int]] = {}  # to its sample and attempt
-        outcomes: dict[int, Outcome] = {}
-        broken: list[tuple[int, int]] = []
-        given = 0
+        unit = _AtWork(self, samples, images)
         try:
             for index, image in enumerate(images.each(samples)):
-                if isinstance(image, Drop):
-                    outcomes[index] = image
-                else:
-                    asked[self._submit(samples[index], image, 0)] = (index, 0)
-                done = [future for future in asked if future.done()]
-                self._take(done, asked, samples, images, outcomes, broken)
-                while given in outcomes:
-                    yield outcomes.pop(given)
-                    given += 1
-            while asked:
-                done, _ = wait(asked, return_when=FIRST_COMPLETED)
-                self._take(done, asked, samples, images, outcomes, broken)
-            for index, attempt in broken:
-                outcomes[index] = self._alone(samples[index], images, attempt)
-            yield from (outcomes[index] for index in range(given, len(samples)))
+                unit.ask(index, image, 0)
+                unit.take([future for future in unit.asked if future.done()])
+                yield from unit.in_order()
+            while unit.asked:
+                unit.take(wait(unit.asked, return_when=FIRST_COMPLETED).done)
+                yield from unit.in_order()
+            for index, attempt in unit.broken:
+                unit.ask(index, images.load(samples[index]), attempt)
+                while unit.asked:  # the answer, and that of a second try
+                    unit.take(wait(unit.asked).done, alone=True)
+            yield from unit.in_order()
         finally:
-            for future in asked:
+            for future in unit.asked:
                 future.cancel()
 
-    def _submit(self, sample: Sample, image: Pixels, attempt: int) -> Future[RawCaption]:
+    def submit(self, sample: Sample, image: Pixels, attempt: int) -> Future[RawCaption]:
+        """Ask for a sample's caption."""
         captioner: ContinuousCaptioner = self._captioner
         return captioner.submit(
             _shrunk(image, self._config.max_image_side),
@@ -252,47 +245,47 @@ class StreamCaptions(WriteCaptions):
             temperature=self._temperature(attempt),
         )
 
-    def _take(
-        self,
-        done: Iterable[Future[RawCaption]],
-        asked: dict[Future[RawCaption], tuple[int, int]],
-        samples: Sequence[Sample],
-        images: ImageSource,
-        outcomes: dict[int, Outcome],
-        broken: list[tuple[int, int]],
-    ) -> None:
-        """Check the captions that are done; ask once more, or note an outcome or an error."""
-        for future in done:
-            index, attempt = asked.pop(future)
-            try:
-                answer = future.result()
-            except GlitError:
-                raise
-            except Exception as error:
-                if ruins_process(error):
-                    raise
-                broken.append((index, attempt))
-                continue
-            outcome = self._checked(samples[index], answer, attempt)
-            if not attempt and _worth_retrying(outcome):
-                image = images.load(samples[index])  # its pixels were not kept
-                if not isinstance(image, Drop):
-                    asked[self._submit(samples[index], image, 1)] = (index, 1)
-                    continue
-                outcome = image
-            outcomes[index] = outcome
 
-    def _alone(self, sample: Sample, images: ImageSource, attempt: int) -> Outcome:
-        """Asked for with nothing else of this unit at work: an error is the sample's own."""
-        image = images.load(sample)
+class _AtWork:
+    """What a unit of samples has asked for, and what is known of them."""
+
+    def __init__(
+        self, stage: StreamCaptions, samples: Sequence[Sample], images: ImageSource
+    ) -> None:
+        self._stage, self._samples, self._images = stage, samples, images
+        self._outcomes: dict[int, Outcome] = {}
+        self._given = 0
+        self.asked: dict[Future[RawCaption], tuple[int, int]] = {}
+        """To the number of the sample and of the attempt."""
+        self.broken: list[tuple[int, int]] = []
+        """What failed with an error, which may have come from another at work."""
+
+    def ask(self, index: int, image: Pixels | Drop, attempt: int) -> None:
         if isinstance(image, Drop):
-            return image
-        [answer] = isolate(
-            [image],
-            lambda each: [self._submit(sample, each[0], attempt).result()],
-            reason="captioner_error",
-        )
-        return self._checked(sample, answer, attempt)
+            self._outcomes[index] = image
+        else:
+            future = self._stage.submit(self._samples[index], image, attempt)
+            self.asked[future] = (index, attempt)
+
+    def take(self, done: Iterable[Future[RawCaption]], *, alone: bool = False) -> None:
+        """Check the captions that are done: ask once more, or note an outcome or an error."""
+        for future in done:
+            index, attempt = self.asked.pop(future)
+            [answer] = isolate([future], lambda each: [each[0].result()], reason="captioner_error")
+            if isinstance(answer, Drop) and not alone:
+                self.broken.append((index, attempt))
+                continue
+            outcome = self._stage.checked(self._samples[index], answer, attempt)
+            if not attempt and _worth_retrying(outcome):
+                self.ask(index, self._images.load(self._samples[index]), 1)  # pixels are not kept
+            else:
+                self._outcomes[index] = outcome
+
+    def in_order(self) -> Iterator[Outcome]:
+        """The outcomes that are next."""
+        while self._given in self._outcomes:
+            yield self._outcomes.pop(self._given)
+            self._given += 1
 
 
 class LookUpCaptions(CaptionStage):

@@ -161,12 +161,16 @@ class ScoreStage(Stage):
         self, samples: Sequence[Sample], images: ImageSource
     ) -> Iterator[list[tuple[Sample, Pixels | Drop]]]:
         """Images whose crops fill at least one encoder batch, on a GPU several."""
+        config = self._config
+        # spotlights are whole pictures, one a region: no more of them than fill a batch
+        batches = 1 if config.crop == "blur" else _FILLED.get(config.device, 1)
+        wanted = config.batch_size * batches
         group: list[tuple[Sample, Pixels | Drop]] = []
         crops = 0
         for sample, image in zip(samples, images.each(samples), strict=True):
             group.append((sample, image))
             crops += len(sample.regions or ()) + 1
-            if crops >= self._config.batch_size * _FILLED.get(self._config.device, 1):
+            if crops >= wanted:
                 yield group
                 group, crops = [], 0
         if group:

@@ -10,6 +10,7 @@ import pytest
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.captioners.vllm_engine import _Steps, engine_arguments
 from glit.backends.weights import resolve
+from glit.errors import RecipeError
 from glit.recipe import load_recipe
 from glit.stages.caption import CaptionConfig
 
@@ -118,5 +119,7 @@ def test_what_the_engine_is_started_with():
         "mini", overrides=["caption.backend=vllm", "caption.tensor_parallel_size=4"]
     )
     assert CAPTIONERS["vllm"].gpus(recipe.caption) == 4
+    with pytest.raises(RecipeError, match="only GPUs hold a model together"):
+        CAPTIONERS["vllm"].check(recipe.caption, None)
     for config in (CaptionConfig(backend="vllm"), None):
         assert CAPTIONERS["vllm"].gpus(config) == 1

@@ -72,6 +72,11 @@ class Engine(ContinuousBase):
 
 
 def run(script, num=12, paths=None):
+    outcomes, engine, pictures = begin(script, num, paths)
+    return list(outcomes), engine, pictures
+
+
+def begin(script, num=12, paths=None):
     samples = [
         Sample(
             sample_id=f"{n:064x}", source_path=(paths or {}).get(n, "x"), width=n, height=4, num_bytes=1
@@ -83,7 +88,7 @@ def run(script, num=12, paths=None):
         CaptionConfig(model="m"), engine, revision="r", prompt="p",
         splitter=make_splitter("sentencex", "en"),
     )  # fmt: skip
-    return list(stage.process(samples, pictures)), engine, pictures
+    return stage.process(samples, pictures), engine, pictures
 
 
 def numbers(outcomes):
@@ -108,6 +113,30 @@ def test_a_bad_caption_is_asked_for_again_among_the_others():
     assert outcomes[2].attempt == 1
     assert sorted(pictures.loaded_again) == [1, 2]
     assert engine.asked.index((1, 0.7)) < len(engine.asked) - 5, "the others were waited for"
+
+
+def test_outcomes_are_given_while_others_are_still_at_work():
+    seen = threading.Event()
+
+    def late(engine, temperature):
+        assert seen.wait(20), "nothing was given before it"
+        return GOOD
+
+    outcomes, _, _ = begin({3: late}, num=4)
+    assert numbers([next(outcomes) for _ in range(3)]) == [0, 1, 2]
+    seen.set()
+    assert numbers(outcomes) == [3]
+
+
+def test_what_is_asked_for_alone_has_its_second_try():
+    def odd(engine, temperature):
+        if len([number for number, _ in engine.asked if number == 1]) == 1:
+            raise ValueError("once")
+        return GOOD if temperature else REFUSAL
+
+    outcomes, engine, _ = run({1: odd}, num=3)
+    assert numbers(outcomes) == [0, 1, 2]
+    assert [asked for asked in engine.asked if asked[0] == 1] == [(1, 0.0), (1, 0.0), (1, 0.7)]
 
 
 def test_an_image_that_cannot_be_read_a_second_time_is_a_drop():

@@ -47,8 +47,11 @@ _SEQUENCES = 256
 _AHEAD = 64
 """Images prepared, or being prepared, while the engine is full."""
 _LONGEST_STEP_S = 10.0
+_LONGEST_REASON = 300
 _PREPARING = 2
 """Threads that prepare images; most of it is work outside of Python's lock."""
+_UNPREPARED = 16
+"""Images in memory as they were decoded: a photograph of 12 megapixels takes 36 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +95,18 @@ class VllmCaptioner(ContinuousBase):
         try:
             self._llm: Any = LLM(**engine_arguments(config, model) | engine)
         except (RuntimeError, ValueError, OSError) as error:
-            first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            raise RunError(f"vLLM cannot start with model {model.name!r}: {first}") from error
+            said = " ".join(str(error).split())[:_LONGEST_REASON] or repr(error)
+            raise RunError(f"vLLM cannot start with model {model.name!r}: {said}") from error
+        self._unprepared = threading.BoundedSemaphore(_UNPREPARED)
         self._threads = ThreadPoolExecutor(_PREPARING, thread_name_prefix="captions")
         self._steps = _Steps(self._llm.llm_engine)
         weakref.finalize(self, _stop, self._threads, self._steps)
 
     def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:
         answer: Future[RawCaption] = Future()
-        self._threads.submit(self._prepare, image, seed, temperature, answer)
+        self._unprepared.acquire()
+        preparing = self._threads.submit(self._prepare, image, seed, temperature, answer)
+        preparing.add_done_callback(lambda _: self._unprepared.release())
         return answer
 
     def _prepare(
@@ -278,6 +284,12 @@ def _options(config: Any) -> VllmOptions:
 
 def _check(config: CaptionerConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="vllm")
+    found = _options(config).tensor_parallel_size
+    need(
+        found == 1 or config.device == "cuda",
+        f"[caption] tensor_parallel_size: found {found}, but device is {config.device!r}; "
+        "only GPUs hold a model together",
+    )
 
 
 VLLM = Backend(
