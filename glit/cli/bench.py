@@ -109,7 +109,7 @@ def objectives_command(
     ] = None,
     lrs: Annotated[
         list[float] | None,
-        typer.Option("--lr", help="Of the grid: 1e-3, 3e-4, 1e-4, 3e-5 unless said; repeated."),
+        typer.Option("--lr", help="Of the grid that is climbed; 3e-5 to 1e-2 without it."),
     ] = None,
     num_seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs at the best rate.")] = 3,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the scenes.")] = 3,

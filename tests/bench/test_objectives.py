@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 
 import numpy as np
@@ -14,7 +15,7 @@ import glit.bench.objectives.run as module
 from glit.bench.objectives.job import COST, FAILED, Cost, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured, measure
 from glit.bench.objectives.questions import KINDS, questions
-from glit.bench.objectives.run import Request, run
+from glit.bench.objectives.run import Request, climbed, run
 from glit.bench.objectives.table import BASELINE, COLUMNS, Row, difference, markdown
 from glit.bench.objectives.world import (
     GALLERY_SEED,
@@ -179,11 +180,13 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     said: list[str] = []
     text = run(request, said.append)
     assert pretended[:8] == [
-        "clip 1-0", "clip 0.01-0", "clip 0.001-0", "clip 0.0001-0", "- 0.01-0", "- 0.0001-0",
-        "clip 0.001-0", "clip 0.001-1",
+        "clip 0.01-0", "clip 0.001-0", "clip 1-0", "clip 0.0001-0", "- 0.01-0", "- 1-0",
+        "- 0.0001-0", "clip 0.001-0",
     ]  # fmt: skip
+    assert pretended[8] == "clip 0.001-1"
     assert "| siglip | 0.001 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
     assert "clip at 1: the loss was no longer finite." in text
+    assert "siglip, R@1 on validation scenes by learning rate: 0.0001 40.0, 0.001 60.0, " in text
     assert "end of the grid" not in text and said[1] == "mini-clip as it is"
     assert (tmp_path / "objectives.md").read_text() == text
     kept = json.loads((tmp_path / "objectives.json").read_text())["1200"]
@@ -194,6 +197,16 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
         Request(output=tmp_path, objectives=("clpi",))
     with pytest.raises(UserError, match="wanted 32 scenes or more"):
         Request(output=tmp_path, sizes=(8,))
+
+
+def test_a_grid_is_climbed_to_its_summit() -> None:
+    summit = {1e-4: 1, 3e-4: 2, 1e-3: 5, 3e-3: 7, 1e-2: -math.inf, 3e-2: 0}
+    assert list(climbed(list(summit), summit.__getitem__)) == [3e-3, 1e-3, 1e-2]
+    low = {rate: 1 - rate for rate in summit}
+    assert list(climbed(list(summit), low.__getitem__)) == [3e-3, 1e-3, 1e-2, 3e-4, 1e-4]
+    lost = climbed(list(summit), lambda _: -math.inf)
+    assert set(lost.values()) == {-math.inf} and 1e-4 in lost and 3e-2 not in lost
+    assert climbed([1e-3], summit.__getitem__) == {1e-3: 5}
 
 
 def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""Every objective at every learning rate of a grid, then at its best with several seeds.
+"""Every objective at the best learning rate of one grid, with several seeds.
 
     OUT/data/train-1200/               the dataset, built once
     OUT/runs/1200/clip/0.0001-0/       a run: its learning rate and its seed
@@ -10,6 +10,7 @@ What has ended is not done again, and what was interrupted goes on from its last
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -55,7 +56,8 @@ class Request:
     objectives: Sequence[str] = ALL
     sizes: Sequence[int] = (1200,)
     """Training scenes, a table for each."""
-    lrs: Sequence[float] = (1e-3, 3e-4, 1e-4, 3e-5)
+    lrs: Sequence[float] = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+    """The grid, climbed from its middle."""
     num_seeds: int = 3
     epochs: int = 3
     batch_size: int = 32
@@ -112,21 +114,26 @@ def _objective(
 ) -> tuple[Row | None, list[str]]:
     """Its row, and what failed; no row where every learning rate did."""
     folder = request.output / "runs" / str(size) / name
-    scores: dict[float, float] = {}
     notes = []
-    for lr in request.lrs:
+
+    def score(lr: float) -> float:
         say(f"{name} on {size} scenes, learning rate {lr:g}")
         run_folder = folder / f"{lr:g}-0"
         if trained(run_folder, dataset, _words(request, name, lr, 0)) is None:
             notes.append(f"{name} at {lr:g}: the loss was no longer finite.")
-            continue
-        scores[lr] = _validated(request, name, run_folder)
-    if not scores:
-        return None, notes
+            return -math.inf
+        return _validated(request, name, run_folder)
+
+    scores = climbed(request.lrs, score)
     best = max(scores, key=lambda lr: scores[lr])
+    if scores[best] == -math.inf:
+        return None, notes
     for lr in scores:
         if lr != best:
             remove_models(folder / f"{lr:g}-0")
+    ended = sorted(lr for lr in scores if scores[lr] > -math.inf)
+    tried = ", ".join(f"{lr:g} {100 * scores[lr]:.1f}" for lr in ended)
+    notes.append(f"{name}, R@1 on validation scenes by learning rate: {tried}.")
     if len(request.lrs) > 1 and best in (min(request.lrs), max(request.lrs)):
         notes.append(f"{name}: {best:g} is an end of the grid.")
     found: list[Measured] = []
@@ -151,6 +158,25 @@ def _objective(
         parameters_added=costs[0].parameters_added,
     )
     return row, notes
+
+
+def climbed(lrs: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
+    """Scores of the rates tried: the grid's middle, then neighbours of the best while that moves.
+
+    The best of them is the grid's best wherever scores rise to one summit.
+    """
+    grid = sorted(lrs)
+    at = len(grid) // 2
+    scores = {grid[at]: score(grid[at])}
+    while True:
+        for rate in grid[max(0, at - 1) : at + 2]:
+            if rate not in scores:
+                scores[rate] = score(rate)
+        # of rates that all fail, as too high ones do, the lowest leads on
+        best = grid.index(max(scores, key=lambda rate: (scores[rate], -rate)))
+        if best == at:
+            return scores
+        at = best
 
 
 def _words(request: Request, name: str, lr: float, seed: int) -> list[str]:
@@ -211,7 +237,7 @@ def _check_settings(request: Request) -> None:
     """Refuse to mix runs of other settings; objectives, sizes and seeds may be added."""
     kept = request.output / "settings.json"
     own = {
-        "lrs": list(request.lrs),
+        "lrs": sorted(request.lrs),
         "epochs": request.epochs,
         "batch_size": request.batch_size,
         "together": request.together,
