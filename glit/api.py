@@ -193,13 +193,21 @@ def train(
     from glit.extras import require
 
     require("train", needed_for="glit.train")
+    from glit.evaluate.validation import open_validation
     from glit.storage import local_folder
     from glit.train.loop import train as fine_tune
     from glit.train.run_file import config_of
 
     folder = local_folder(run)
     config = config_of(folder, recipe=recipe, objective=objective, settings=settings, resume=resume)
-    return fine_tune(config, os.fspath(dataset), folder, resume=resume, report=report)
+    return fine_tune(
+        config,
+        os.fspath(dataset),
+        folder,
+        resume=resume,
+        report=report,
+        open_measure=open_validation,
+    )
 
 
 def evaluate(

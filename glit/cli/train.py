@@ -34,6 +34,7 @@ def train_command(
     from glit.extras import require
 
     require("train", needed_for="glit train")
+    from glit.evaluate.validation import open_validation
     from glit.train.launch import train_on_ray
     from glit.train.loop import train
     from glit.train.run_file import config_of
@@ -53,9 +54,18 @@ def train_command(
         run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume
     )
     if ray_workers:
-        result = train_on_ray(config, dataset, run, num_workers=ray_workers, resume=resume)
+        result = train_on_ray(
+            config,
+            dataset,
+            run,
+            num_workers=ray_workers,
+            resume=resume,
+            open_measure=open_validation,
+        )
     else:
-        result = train(config, dataset, run, resume=resume, report=report)
+        result = train(
+            config, dataset, run, resume=resume, report=report, open_measure=open_validation
+        )
     if result.interrupted:
         console.print(
             f"stopped after step {result.step} of {result.total_steps}; go on with --resume"
@@ -75,6 +85,13 @@ def _default_recipe(console: Console) -> str:
 
 
 def _progress_line(line: dict[str, float | int | str]) -> str:
+    if "loss" not in line:
+        figures = [
+            f"{name.removeprefix('validation_').replace('_', ' ')} {value:.4f}"
+            for name, value in line.items()
+            if name.startswith("validation_")
+        ]
+        return f"step {line['step']}/{line['total_steps']}  validation: " + "  ".join(figures)
     left = float(line["total_steps"]) - float(line["step"])
     minutes = left / max(float(line["steps_per_s"]), 1e-9) / 60
     return (

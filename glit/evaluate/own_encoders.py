@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from glit.ahead import batched
 from glit.clip.f_cast.chunks import balanced_chunks
@@ -117,5 +117,13 @@ class FCastEmbedder(Embedder):
 def with_own_encoders(embedder: Embedder, config: EvaluateConfig) -> FCastEmbedder:
     """The same checkpoint, embedding with what its objective learned."""
     module = learned_module(embedder, FCastModule, scorer=config.scorer)
+    return embedder_of_module(embedder, module, config)
+
+
+def embedder_of_module(
+    embedder: Embedder, module: nn.Module | None, config: EvaluateConfig
+) -> FCastEmbedder:
+    """The same, embedding with the encoders that an objective's module holds."""
+    assert isinstance(module, FCastModule)
     own = {field.name: getattr(embedder, field.name) for field in fields(embedder)}
     return FCastEmbedder(**own, module=module, split=make_splitter(config.splitter, "en"))

@@ -126,6 +126,10 @@ class TrainConfig:
     checkpoint_every: int = 0
     """Optimiser steps between two checkpoints; 0 saves at the end of every epoch only."""
 
+    validation: str = ""
+    """A dataset of glit's that every checkpoint is measured on by retrieval, and the start too; the
+    mean R@1 of both ways then chooses the best checkpoint, in the place of the loss."""
+
     trackers: tuple[str, ...] = ("tensorboard",)
     """Trackers of accelerate beside the JSONL file: tensorboard, wandb, mlflow, ..."""
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,17 @@ from glit.train.checkpoint import Checkpoints, read_position
 from glit.train.config import TrainConfig
 from glit.train.log import METRICS
 from glit.train.loop import TrainResult, train
+from glit.train.validation import OpenMeasure
 
 
 def train_on_ray(
-    config: TrainConfig, dataset: str, run: Path, *, num_workers: int, resume: bool = False
+    config: TrainConfig,
+    dataset: str,
+    run: Path,
+    *,
+    num_workers: int,
+    resume: bool = False,
+    open_measure: OpenMeasure | None = None,
 ) -> TrainResult:
     """Fine-tune on ``num_workers`` processes of the Ray cluster (a local one if there is none).
 
@@ -33,11 +41,14 @@ def train_on_ray(
     require("ray", needed_for="--ray-workers")
     from glit.executors.ray_train import run_processes
 
+    if config.validation:
+        config = replace(config, validation=_anywhere(config.validation))
     settings = {
         "config": config,
-        "dataset": dataset if "://" in dataset else str(Path(dataset).resolve()),
+        "dataset": _anywhere(dataset),
         "run": str(run.resolve()),
         "resume": resume,
+        "open_measure": open_measure,
     }
     try:
         run_processes(
@@ -55,8 +66,9 @@ def train_on_ray(
     if last is None:
         raise RunError(f"{run}: the workers ended without a checkpoint; see the run's ray folder")
     step = read_position(last).step
-    lines = (run / METRICS).read_text(encoding="utf-8").splitlines()
-    logged = json.loads(lines[-1]) if lines else {"total_steps": step, "loss": float("nan")}
+    lines = map(json.loads, (run / METRICS).read_text(encoding="utf-8").splitlines())
+    losses = [line for line in lines if "loss" in line]
+    logged = losses[-1] if losses else {"total_steps": step, "loss": float("nan")}
     return TrainResult(
         step=step,
         total_steps=logged["total_steps"],
@@ -66,6 +78,11 @@ def train_on_ray(
     )
 
 
+def _anywhere(path: str) -> str:
+    """A path that means the same in another folder."""
+    return path if "://" in path else str(Path(path).resolve())
+
+
 def _worker(settings: dict[str, Any]) -> None:
     """One process of the run; Ray Train has made the process group."""
     train(
@@ -73,4 +90,5 @@ def _worker(settings: dict[str, Any]) -> None:
         settings["dataset"],
         Path(settings["run"]),
         resume=settings["resume"],
+        open_measure=settings["open_measure"],
     )

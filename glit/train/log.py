@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from glit.train.config import TrainConfig
 from glit.train.run_file import settings
 
 METRICS = "metrics.jsonl"
 """In the run's folder; the last step of a finished run is in it."""
+
+
+VALIDATION = "validation_score"
+"""In the lines of measurements, which have neither loss nor rates."""
 
 
 class JsonLines:
@@ -25,6 +32,8 @@ class JsonLines:
         ]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        self.validated = {json.loads(line)["step"] for line in kept if VALIDATION in line}
+        """Steps whose measurement is in the file."""
 
     def write(self, values: dict[str, float | int | str]) -> None:
         """Append one line."""
@@ -45,3 +54,10 @@ def flat_config(config: TrainConfig) -> dict[str, str | int | float | bool]:
         key: value if isinstance(value, str | int | float | bool) else str(value)
         for key, value in settings(config).items()
     }
+
+
+def numbers(scalars: Sequence[torch.Tensor]) -> list[float]:
+    """The values of one or more tensors of one element each, in one copy from the first one's
+    device."""
+    device = scalars[0].device
+    return torch.stack([each.detach().float().reshape(()).to(device) for each in scalars]).tolist()

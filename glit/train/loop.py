@@ -6,18 +6,16 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
-from glit.backends.device import best_device
 from glit.callers_process import kept_random_states, without_bars
 from glit.config import as_table
-from glit.errors import RunError, UserError
+from glit.train.accelerated import open_accelerator
 from glit.train.checkpoint import (
     Checkpoints,
     Position,
@@ -29,23 +27,20 @@ from glit.train.config import TrainConfig
 from glit.train.gather import num_ranks
 from glit.train.gpu_ends import one_line_where_a_gpu_ends
 from glit.train.interrupt import Vote, interrupt_flag
-from glit.train.log import METRICS, JsonLines, flat_config
-from glit.train.model import TrainedModel
-from glit.train.objective import Objective
+from glit.train.log import METRICS, VALIDATION, JsonLines, flat_config, numbers
+from glit.train.optimizer import make_optimizer
 from glit.train.run_file import check_resumable, write_run_file
-from glit.train.schedule import learning_rate
-from glit.train.setup import Ingredients, mixed_precision, prepare
+from glit.train.schedule import learning_rate, total_steps
+from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
+from glit.train.unseen import Unseen
+from glit.train.validation import Measure, OpenMeasure, WaitForFirst
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 Report = Callable[[dict[str, float | int | str]], None]
 """Called on the first process with every line of metrics."""
-
-
-_MOST_UNSEEN = 256
-"""Losses and gradient norms that nobody has looked at, if lines of metrics are far apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +66,7 @@ def train(
     *,
     resume: bool = False,
     report: Report | None = None,
+    open_measure: OpenMeasure | None = None,
 ) -> TrainResult:
     """Fine-tune on a dataset; several processes may each call this (torchrun, Ray Train).
 
@@ -80,6 +76,7 @@ def train(
         run: folder for checkpoints and metrics.
         resume: go on from the run's last checkpoint, in the middle of an epoch if need be.
         report: called with every line of metrics.
+        open_measure: opens what ``train.validation`` names; see :mod:`glit.train.validation`.
 
     Raises:
         UserError: the inputs do not fit together; nothing was written.
@@ -88,34 +85,19 @@ def train(
     """
     # outside: to put back what a GPU holds fails as well
     with one_line_where_a_gpu_ends(run), kept_random_states(), without_bars():
-        return _train(config, dataset, run, resume=resume, report=report)
+        return _train(config, dataset, run, resume, report, open_measure)
 
 
 def _train(
-    config: TrainConfig, dataset: str, run: Path, *, resume: bool, report: Report | None
+    config: TrainConfig,
+    dataset: str,
+    run: Path,
+    resume: bool,
+    report: Report | None,
+    open_measure: OpenMeasure | None,
 ) -> TrainResult:
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-    from accelerate.utils import (
-        DistributedDataParallelKwargs,
-        parse_flag_from_env,
-        set_seed,
-    )
-
     checkpoint = checkpoint_to_start_from(run, resume=resume)
-    AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
-    device = "cpu" if parse_flag_from_env("ACCELERATE_USE_CPU") else best_device()
-    config = replace(config, precision=mixed_precision(config.precision, device))
-    accelerator = Accelerator(
-        mixed_precision=config.precision,
-        log_with=list(config.trackers) or None,
-        project_dir=str(run),
-        # no buffer of CLIP ever changes, so none is sent around before every step
-        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
-    )
-    if config.precision == "fp16" and accelerator.scaler is None:
-        raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
-    set_seed(config.seed)
+    accelerator, config = open_accelerator(config, run)
     ingredients = prepare(
         config,
         dataset,
@@ -126,8 +108,13 @@ def _train(
     )
     if checkpoint is not None:
         check_resumable(run, config, ingredients.loader.dataset)
+    measure = None
+    if config.validation:
+        assert open_measure is not None, "train.validation wants somebody who measures"
+        if accelerator.is_main_process:
+            measure = open_measure(config, ingredients)
     with interrupt_flag() as interrupted:
-        runner = _Run(config, run, ingredients, accelerator, checkpoint, report)
+        runner = _Run(config, run, ingredients, accelerator, checkpoint, report, measure)
         return runner.train(interrupted)
 
 
@@ -142,17 +129,18 @@ class _Run:
         accelerator: Accelerator,
         checkpoint: Path | None,
         report: Report | None,
+        measure: Measure | None,
     ) -> None:
         self.config, self.accelerator, self.ingredients = config, accelerator, ingredients
         self.loader, self.objective = ingredients.loader, ingredients.objective
         self.checkpoints = Checkpoints(run)
         self.position = read_position(checkpoint) if checkpoint else Position()
         self.total_steps = total_steps(config, len(self.loader))
-        self.report = report
-        groups = parameter_groups(ingredients.model, self.objective, config)
-        fused = accelerator.device.type == "cuda"  # one kernel; elsewhere other numbers
-        optimizer = torch.optim.AdamW(groups, lr=config.lr, fused=fused)
-        self.rates = [group["lr"] for group in groups]
+        self.report, self.measure = report, measure
+        self.wait_for_first = WaitForFirst() if config.validation else None
+        fused = accelerator.device.type == "cuda"
+        optimizer = make_optimizer(ingredients.model, self.objective, config, fused=fused)
+        self.rates = [group["lr"] for group in optimizer.param_groups]
         self.model, self.optimizer = accelerator.prepare(ingredients.model, optimizer)
         if config.compile:
             clip = ingredients.model.encoder.clip
@@ -171,14 +159,14 @@ class _Run:
             write_run_file(run, config, self.loader.dataset)
         accelerator.init_trackers("glit", config=flat_config(config))
         self.saved_step = self.position.step if checkpoint else -1
-        self.last_loss = math.nan
-        self.unseen: list[tuple[str, torch.Tensor, Position]] = []
+        self.unseen = Unseen(run, len(self.loader))
         self.clock, self.samples, self.steps = time.perf_counter(), 0, 0
 
     def train(self, interrupted: threading.Event) -> TrainResult:
         """Train until the schedule ends or the user interrupts."""
         self.model.train()
         stopped, vote = False, Vote()
+        self._catch_up()
         while not stopped and self.position.step < self.total_steps:
             epoch = self.position.epoch
             for group, next_batch in self._steps_of_epoch():
@@ -189,13 +177,12 @@ class _Run:
                 stopped = vote(interrupted.is_set())
                 if next_batch >= len(self.loader):
                     break  # the end of the epoch saves
-                every = self.config.checkpoint_every
-                if stopped or (every and self.position.step % every == 0):
-                    self._save()
+                if stopped or self._is_due():
+                    self._save(measured=not stopped)
                 if stopped or self.position.step >= self.total_steps:
                     break
             if self.position.batch >= len(self.loader):
-                self._end_epoch(epoch)
+                self._end_epoch(epoch, stopped)
         if self.saved_step != self.position.step:
             self._save()
         self.accelerator.wait_for_everyone()
@@ -203,7 +190,7 @@ class _Run:
         return TrainResult(
             step=self.position.step,
             total_steps=self.total_steps,
-            loss=self.last_loss,
+            loss=self.unseen.last_loss,
             checkpoint=self.checkpoints.folder / f"step-{self.position.step:08d}",
             interrupted=stopped,
         )
@@ -243,7 +230,7 @@ class _Run:
                 scale=1 / len(group),
                 last=index == len(group) - 1,
             )
-            self.unseen.append(("loss", metrics["loss"], self.position))
+            self.unseen.add("loss", metrics["loss"], self.position)
             self.samples += sum(part.num_valid for part in parts) * num_ranks()
         metrics["grad_norm"] = self._clip_gradients()
         self.optimizer.step()
@@ -252,7 +239,7 @@ class _Run:
         self.steps += 1
         if (step + 1) % config.log_every == 0 or step + 1 == self.total_steps:
             self._log(metrics, rate)
-        elif len(self.unseen) >= _MOST_UNSEEN:
+        elif self.unseen.too_many:
             self._look()
 
     def _clip_gradients(self) -> torch.Tensor:
@@ -264,36 +251,11 @@ class _Run:
             self.accelerator.unscale_gradients()  # fp16's are multiplied by its loss scale
             norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if self.config.precision != "fp16":  # fp16's loss scaler skips overflowed steps itself
-            self.unseen.append(("gradient", norm, self.position))
+            self.unseen.add("gradient", norm, self.position)
         return norm
 
     def _look(self) -> None:
-        """See the losses and gradient norms since the last look, in one copy from the device.
-
-        Python would wait for the device at every step otherwise. Steps may be taken meanwhile with
-        numbers that are not finite; they are never logged or saved, for both look first.
-        """
-        unseen, self.unseen = self.unseen, []
-        if not unseen:
-            return
-        values = numbers([value for _, value, _ in unseen])
-        for (what, _, position), value in zip(unseen, values, strict=True):
-            self._check_finite(what, value, position)
-            if what == "loss":
-                self.last_loss = value
-                total = self.position.loss_sum + value
-                self.position = replace(self.position, loss_sum=total)
-
-    def _check_finite(self, what: str, value: float, position: Position) -> None:
-        if math.isfinite(value):
-            return
-        last = self.checkpoints.last()
-        kept = f"the last good checkpoint is {last}" if last else "no checkpoint was written yet"
-        raise RunError(
-            f"training stopped: the {what} became {value} at step {position.step + 1} "
-            f"(epoch {position.epoch + 1}, batch {position.batch + 1} of {len(self.loader)}); "
-            f"{kept}: lower train.lr or set train.max_grad_norm, then go on with --resume"
-        )
+        self.position = self.unseen.look(self.position)
 
     def _limit_logit_scale(self) -> None:
         limit = math.log(self.config.max_logit_scale)
@@ -302,23 +264,68 @@ class _Run:
             if self.ingredients.model.module is not None:
                 self.ingredients.model.module.after_step(self.config.max_logit_scale)
 
-    def _end_epoch(self, epoch: int) -> None:
-        """Move to the next epoch; its mean loss decides which checkpoint is the best."""
+    def _is_due(self) -> bool:
+        """Whether the schedule, and no interruption, has a checkpoint here."""
+        every, step = self.config.checkpoint_every, self.position.step
+        due = bool(every) and step % every == 0
+        return due or self.position.batch == 0 or step >= self.total_steps
+
+    def _end_epoch(self, epoch: int, stopped: bool) -> None:
+        """Move to the next epoch; without validation its mean loss decides which checkpoint is the
+        best."""
         self._look()
         mean_loss = self.position.loss_sum / len(self.loader)
-        best = self.position.best
-        is_best = best is None or -mean_loss > best
-        self.position = replace(
-            self.position,
-            epoch=epoch + 1,
-            batch=0,
-            loss_sum=0.0,
-            best=-mean_loss if is_best else best,
-        )
-        self._save(is_best=is_best)
+        self.position = replace(self.position, epoch=epoch + 1, batch=0, loss_sum=0.0)
+        by_loss = not self.config.validation and self._is_best(-mean_loss)
+        self._save(is_best=by_loss, measured=not stopped)
 
-    def _save(self, *, is_best: bool = False) -> None:
+    def _is_best(self, score: float) -> bool:
+        """Whether no checkpoint so far has a higher or the same score; it is remembered then."""
+        best = self.position.best
+        if best is not None and score <= best:
+            return False
+        self.position = replace(self.position, best=score)
+        return True
+
+    def _catch_up(self) -> None:
+        """Measure the start of a run, or a checkpoint that was written in a hurry."""
+        if self.config.validation and self._is_due():
+            if self.position.step == 0:
+                self._validate()
+            else:
+                self._save()
+
+    def _validate(self) -> bool:
+        """Measure the model as it is, unless its figures are known; whether it is the best so far.
+
+        The first process measures and the others wait.
+        """
+        position, is_best = self.position, False
+        if self.log is not None and position.step not in self.log.validated:
+            assert self.measure is not None
+            began = time.perf_counter()
+            found = self.measure()
+            self.clock += time.perf_counter() - began  # rates are those of learning
+            is_best = position.step > 0 and self._is_best(found.score)
+            epoch = position.epoch + (position.batch > 0)
+            self._write(
+                {
+                    "step": position.step,
+                    "total_steps": self.total_steps,
+                    "epoch": epoch,
+                    **found.metrics,
+                    VALIDATION: found.score,
+                }
+            )
+        assert self.wait_for_first is not None
+        self.wait_for_first()
+        return is_best
+
+    def _save(self, *, is_best: bool = False, measured: bool = True) -> None:
+        """Write a checkpoint, measured before where there is validation and time for it."""
         self._look()
+        if self.config.validation and measured:
+            is_best = self._validate()
         self.accelerator.wait_for_everyone()
         self.saved_step = self.position.step
         if not self.accelerator.is_main_process:
@@ -350,43 +357,12 @@ class _Run:
             "steps_per_s": self.steps / max(now - self.clock, 1e-9),
         }
         self.clock, self.samples, self.steps = now, 0, 0
+        self._write(line)
+
+    def _write(self, line: dict[str, float | int | str]) -> None:
         if self.log is not None:
             self.log.write(line)
             if self.report is not None:
                 self.report(line)
-        self.accelerator.log(
-            {k: v for k, v in line.items() if k != "step"}, step=self.position.step + 1
-        )
-
-
-def numbers(scalars: Sequence[torch.Tensor]) -> list[float]:
-    """The values of one or more tensors of one element each, in one copy from the first one's
-    device."""
-    device = scalars[0].device
-    return torch.stack([each.detach().float().reshape(()).to(device) for each in scalars]).tolist()
-
-
-def total_steps(config: TrainConfig, num_batches: int) -> int:
-    """Optimiser steps of a schedule."""
-    per_epoch = -(-num_batches // config.accumulation_steps)
-    steps = per_epoch * config.epochs
-    return min(steps, config.max_steps) if config.max_steps else steps
-
-
-def parameter_groups(
-    model: TrainedModel, objective: Objective, config: TrainConfig
-) -> list[dict[str, Any]]:
-    """Matrices and embeddings with weight decay; gains, biases and the logit scale without.
-
-    What the objective brings has groups of its own, at its own learning rate.
-    """
-    parts: list[tuple[nn.Module, float]] = [(model.encoder, config.lr)]
-    if model.module is not None:
-        parts.append((model.module, objective.module_lr or config.lr))
-    groups = []
-    for part, rate in parts:
-        trained = [p for p in part.parameters() if p.requires_grad]
-        for matrices, decay in ((True, config.weight_decay), (False, 0.0)):
-            chosen = [p for p in trained if (p.ndim >= 2) is matrices]
-            groups.append({"params": chosen, "weight_decay": decay, "lr": rate})
-    return groups
+        values = {name: value for name, value in line.items() if name != "step"}
+        self.accelerator.log(values, step=int(line["step"]))

@@ -42,6 +42,8 @@ def write_run_file(run: Path, config: TrainConfig, dataset: Dataset) -> None:
         "dataset_sha256": dataset_hash(dataset),
         "train": settings(config),
     }
+    if config.validation:
+        values["validation_sha256"] = dataset_hash(Dataset(config.validation))
     (run / NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
@@ -143,6 +145,14 @@ def check_resumable(run: Path, config: TrainConfig, dataset: Dataset) -> None:
             "files; give that dataset, or start a new run with -o"
         )
     resumed_config(run, settings(config))
+    if config.validation:
+        found = dataset_hash(Dataset(config.validation))
+        if before.get("validation_sha256", found) != found:
+            raise InputError(
+                f"{config.validation}: train.validation holds other data files than when {run} "
+                "began, and its best checkpoint was chosen by those; put them back, or start a "
+                "new run with -o"
+            )
 
 
 def _read(run: Path) -> dict[str, Any]:

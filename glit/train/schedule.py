@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from glit.train.config import TrainConfig
+
 
 def learning_rate(
     step: int, *, total_steps: int, lr: float, min_lr: float, warmup_steps: int
@@ -17,3 +19,10 @@ def learning_rate(
         return lr * (step + 1) / warmup_steps
     done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
     return min_lr + (lr - min_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+
+def total_steps(config: TrainConfig, num_batches: int) -> int:
+    """Optimiser steps of a schedule."""
+    per_epoch = -(-num_batches // config.accumulation_steps)
+    steps = per_epoch * config.epochs
+    return min(steps, config.max_steps) if config.max_steps else steps

@@ -29,6 +29,7 @@ from glit.train.loader import BatchLoader, LoaderConfig
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
 from glit.train.objectives import OBJECTIVES
+from glit.train.run_file import dataset_hash
 from glit.train.sample import ChosenPairs
 
 
@@ -39,6 +40,7 @@ class Ingredients:
     model: TrainedModel
     objective: Objective
     loader: BatchLoader
+    tokenizer: TextTokenizer
     start: Path
     """Folder of the model training started from."""
     preprocessing: Preprocessing
@@ -113,6 +115,7 @@ def prepare(
     refuse_own_encoders(start, config.model)
     opened = Dataset(dataset, image_root=config.image_root)
     _check_fit(config, opened, objective)
+    _check_validation(config, opened)
     if objective.needs.pooled:
         check_tokenizer(opened, config.model, start)
     model = load_clip(checkpoint or start)
@@ -141,6 +144,7 @@ def prepare(
         model=TrainedModel(encoder, objective.needs, module),
         objective=objective,
         loader=loader,
+        tokenizer=tokenizer,
         start=start,
         preprocessing=Preprocessing(mean=found.mean, std=found.std, fit=config.image_fit),
     )
@@ -182,6 +186,14 @@ def _check_fit(config: TrainConfig, dataset: Dataset, objective: Objective) -> N
             f"{dataset.path}: no sample has a local pair, and train.objective = "
             f"{config.objective!r} learns from them; use --objective clip, or give a dataset "
             "whose regions passed the rule of pairing"
+        )
+
+
+def _check_validation(config: TrainConfig, dataset: Dataset) -> None:
+    if config.validation and dataset_hash(Dataset(config.validation)) == dataset_hash(dataset):
+        raise InputError(
+            f"{config.validation}: train.validation is the dataset that is trained on, so the best "
+            "checkpoint would be the one that knows it by heart; give samples that are not trained"
         )
 
 

@@ -145,7 +145,7 @@ def _checkpoints(path: Path, lines: list[dict[str, Any]]) -> Iterator[dict[str, 
         state = folder / "trainer" / "state.json"
         position = _json(state) if state.is_file() else {}
         step = position.get("step") or int(folder.name.rpartition("-")[2] or 0)
-        told = [line for line in lines if line["step"] <= step]
+        told = [line for line in lines if line["step"] <= step and "loss" in line]
         yield {
             "name": folder.name,
             "step": step,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 import torch
 import torch.multiprocessing
 
+from glit.evaluate.validation import open_validation
 from glit.train.config import TrainConfig
 from glit.train.interrupt import Vote
+from glit.train.log import VALIDATION
+from glit.train.loop import train
 
 CASES = {
     "fast-goal": {"objective": "fast-goal"},
@@ -79,7 +83,11 @@ def one_of_two(rank: int, port: int, model: str, dataset: str, out: str) -> None
     vote = Vote()
     results["votes"] = {"stop": [vote(step == 2 and rank == 1) for step in range(5)]}
     torch.save(results, f"{out}/rank-{rank}.pt")
-    torch.distributed.destroy_process_group()
+    config = TrainConfig(
+        model=model, objective="clip", batch_size=8, max_steps=2, num_workers=0, trackers=(),
+        validation=f"{out}/validation",
+    )  # fmt: skip
+    train(config, dataset, Path(out, "run"), open_measure=open_validation)  # ends the group
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +107,13 @@ def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
         tokenizer=tokenizer_identity,
         change=some_without_pairs,
     )
+    write_random_dataset(
+        folder / "validation",
+        DatasetShape(num_samples=9),
+        seed=4,
+        encode=tokenizer.encode,
+        tokenizer=tokenizer_identity,
+    )
     torch.multiprocessing.start_processes(
         one_of_two,
         args=(free_port(), str(tiny_clip), str(dataset), str(folder)),
@@ -106,6 +121,8 @@ def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
         start_method="spawn",
     )
     two = [torch.load(folder / f"rank-{rank}.pt") for rank in (0, 1)]
+    lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
+    two[0]["lines"] = [json.loads(line) for line in lines]
     return measure(str(tiny_clip), str(dataset)), two
 
 
@@ -123,6 +140,12 @@ def test_two_processes_equal_one(both, case: str) -> None:
 def test_all_processes_stop_after_the_same_step(both) -> None:
     """Rank 1 is interrupted in step 2; both hear of it a step later."""
     assert [rank["votes"]["stop"] for rank in both[1]] == [[False, False, False, True, False]] * 2
+
+
+def test_the_first_process_measures_and_the_other_waits(both) -> None:
+    """A run of two steps: its start, and its end."""
+    found = [line["step"] for line in both[1][0]["lines"] if VALIDATION in line]
+    assert found == [0, 2]
 
 
 def test_one_process_is_answered_at_once() -> None:

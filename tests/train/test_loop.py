@@ -18,7 +18,8 @@ from glit.errors import InputError, RecipeError, RunError, UserError, WeightsErr
 from glit.train import loop
 from glit.train.checkpoint import Checkpoints, model_of_run, read_position
 from glit.train.config import TrainConfig
-from glit.train.loop import total_steps, train
+from glit.train.loop import train
+from glit.train.schedule import total_steps
 
 
 def config(tiny_clip: Path, **changes) -> TrainConfig:

@@ -24,8 +24,8 @@ from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
 from glit.train.batch import collate
 from glit.train.config import TrainConfig
-from glit.train.loop import parameter_groups
 from glit.train.objectives import OBJECTIVES
+from glit.train.optimizer import parameter_groups
 from glit.train.setup import prepare
 from glit.train.step import run_step
 from tools.measure.train_setup import (

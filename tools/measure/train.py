@@ -32,7 +32,7 @@ from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
 from glit.train.batch import Batch, PixelPlace, collate
 from glit.train.config import TrainConfig
-from glit.train.loop import parameter_groups
+from glit.train.optimizer import parameter_groups
 from glit.train.sample import PlannedSample
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step

@@ -14,7 +14,7 @@ from glit.bench.random_dataset import WORDS
 from glit.cores import usable_cores
 from glit.train.batch import Batch
 from glit.train.config import TrainConfig
-from glit.train.loop import parameter_groups
+from glit.train.optimizer import parameter_groups
 from glit.train.setup import Ingredients, mixed_precision
 from glit.train.step import run_step
 

@@ -1,0 +1,57 @@
+"""The Accelerator of a run: device, precision, processes, trackers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glit.backends.device import best_device
+from glit.errors import UserError
+from glit.train.config import TrainConfig
+from glit.train.setup import mixed_precision
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, TrainConfig]:
+    """An Accelerator for this process, and the configuration with the precision it computes in.
+
+    Raises:
+        UserError: this device or this way of sharing the work cannot be.
+    """
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import (
+        DistributedDataParallelKwargs,
+        DistributedType,
+        parse_flag_from_env,
+        set_seed,
+    )
+
+    AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
+    device = "cpu" if parse_flag_from_env("ACCELERATE_USE_CPU") else best_device()
+    config = replace(config, precision=mixed_precision(config.precision, device))
+    accelerator = Accelerator(
+        mixed_precision=config.precision,
+        log_with=list(config.trackers) or None,
+        project_dir=str(run),
+        # no buffer of CLIP ever changes, so none is sent around before every step
+        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
+    )
+    sharded = (
+        DistributedType.FSDP,
+        DistributedType.DEEPSPEED,
+        DistributedType.MEGATRON_LM,
+    )
+    if accelerator.distributed_type in sharded:
+        raise UserError(
+            f"{accelerator.distributed_type.value}: would save a part of the weights as if it were "
+            "all of them; start with torchrun, and where memory is short set "
+            "train.micro_batch_size or train.gradient_checkpointing"
+        )
+    if config.precision == "fp16" and accelerator.scaler is None:
+        raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
+    set_seed(config.seed)
+    return accelerator, config
