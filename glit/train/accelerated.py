@@ -25,11 +25,17 @@ def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, Train
     from accelerate.state import AcceleratorState
     from accelerate.utils import (
         DistributedDataParallelKwargs,
-        DistributedType,
         parse_flag_from_env,
         set_seed,
     )
 
+    for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if parse_flag_from_env(f"ACCELERATE_USE_{name}"):
+            raise UserError(
+                f"ACCELERATE_USE_{name}: checkpoints would hold one part of the weights that it "
+                "shards; start with torchrun or another setting of accelerate, and where memory is "
+                "short set train.micro_batch_size or train.gradient_checkpointing"
+            )
     AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
     device = "cpu" if parse_flag_from_env("ACCELERATE_USE_CPU") else best_device()
     config = replace(config, precision=mixed_precision(config.precision, device))
@@ -40,17 +46,6 @@ def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, Train
         # no buffer of CLIP ever changes, so none is sent around before every step
         kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
     )
-    sharded = (
-        DistributedType.FSDP,
-        DistributedType.DEEPSPEED,
-        DistributedType.MEGATRON_LM,
-    )
-    if accelerator.distributed_type in sharded:
-        raise UserError(
-            f"{accelerator.distributed_type.value}: would save a part of the weights as if it were "
-            "all of them; start with torchrun, and where memory is short set "
-            "train.micro_batch_size or train.gradient_checkpointing"
-        )
     if config.precision == "fp16" and accelerator.scaler is None:
         raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
     set_seed(config.seed)

@@ -4,7 +4,7 @@
                                      objective/ (if it has parameters: config.json with its keys,
                                      model.safetensors),
                                      trainer/optimizer.pt, trainer/state.json
-    RUN/last, RUN/best               links to the two that are kept
+    RUN/last, RUN/best               links to the two that are kept, beside those of keep_every
 
 A folder is written under a temporary name and renamed, so one that exists is complete.
 """
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 OBJECTIVE = "objective"
 """Folder of a checkpoint with the parameters of the objective's own."""
+_STAYS = "trainer/stays"
+"""An empty file in checkpoints that are not removed when newer ones come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +80,9 @@ class Checkpoints:
         optimizer: dict[str, Any],
         scaler: dict[str, Any] | None,
         is_best: bool,
+        stays: bool = False,
     ) -> Path:
-        """Write a checkpoint, move the links, remove those that no link names.
+        """Write a checkpoint, move the links, remove those that no link names; not if it ``stays``.
 
         ``objective`` are the keys of the objective, its name among them.
 
@@ -97,6 +100,8 @@ class Checkpoints:
                 {"optimizer": optimizer, "scaler": scaler}, temporary / "trainer" / "optimizer.pt"
             )
             write_json(temporary / "trainer" / "state.json", dataclasses.asdict(position))
+            if stays:
+                (temporary / _STAYS).touch()
             shutil.rmtree(target, ignore_errors=True)
             os.replace(temporary, target)
             self._link("last", target)
@@ -119,7 +124,7 @@ class Checkpoints:
     def _prune(self) -> None:
         kept = {(self.run / name).resolve() for name in ("last", "best")}
         for folder in self.folder.glob("step-*"):
-            if folder.resolve() not in kept:
+            if folder.resolve() not in kept and not (folder / _STAYS).exists():
                 shutil.rmtree(folder, ignore_errors=True)
 
 

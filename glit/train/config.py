@@ -78,6 +78,21 @@ class TrainConfig:
     lr: float = 5e-6
     """Highest learning rate; 5e-6 is that of GOAL's script, at batches of 16."""
 
+    image_lr: float = 0.0
+    """Highest learning rate of the image tower and its projection; 0 takes ``lr``."""
+
+    text_lr: float = 0.0
+    """Highest learning rate of the text tower and its projection; 0 takes ``lr``."""
+
+    lock_image: bool = False
+    """Leave the image tower and its projection as they are."""
+
+    lock_text: bool = False
+    """Leave the text tower and its projection as they are."""
+
+    unlocked_blocks: int = 0
+    """So many of a locked tower's last blocks are trained all the same, with what comes after."""
+
     min_lr: float = 0.0
     """Learning rate at the end of the cosine."""
 
@@ -86,6 +101,15 @@ class TrainConfig:
 
     weight_decay: float = 0.05
     """AdamW's decay, on matrices and embeddings; not on gains, biases and the logit scale."""
+
+    beta1: float = 0.9
+    """AdamW's decay of the mean gradient."""
+
+    beta2: float = 0.999
+    """AdamW's decay of the mean squared gradient; 0.98 is what CLIP's ViT were trained with."""
+
+    eps: float = 1e-8
+    """AdamW's term against division by zero; 1e-6 is what CLIP's ViT were trained with."""
 
     max_grad_norm: float = 0.0
     """Clip the gradient's norm to this; 0 leaves it alone."""
@@ -126,6 +150,9 @@ class TrainConfig:
     checkpoint_every: int = 0
     """Optimiser steps between two checkpoints; 0 saves at the end of every epoch only."""
 
+    keep_every: int = 0
+    """Each so-many-th of these checkpoints stays; 0 keeps the last and the best alone."""
+
     validation: str = ""
     """A dataset of glit's that every checkpoint is measured on by retrieval, and the start too; the
     mean R@1 of both ways then chooses the best checkpoint, in the place of the loss."""
@@ -146,18 +173,40 @@ class TrainConfig:
         for name in ("max_steps", "micro_batch_size", "warmup_steps"):
             _at_least(name, getattr(self, name), 0)
         _at_least("num_workers", self.num_workers, -1)
-        _at_least("checkpoint_every", self.checkpoint_every, 0)
-        for name in ("min_lr", "weight_decay"):
+        for name in ("checkpoint_every", "keep_every", "unlocked_blocks"):
+            _at_least(name, getattr(self, name), 0)
+        for name in ("min_lr", "weight_decay", "image_lr", "text_lr"):
             _at_least(name, getattr(self, name), 0.0)
         _at_least("max_grad_norm", self.max_grad_norm, 0.0)
         _at_least("max_logit_scale", self.max_logit_scale, 1.0)
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise RecipeError(f"train.lr = {self.lr}: wanted a positive number; set e.g. 5e-6")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RecipeError(f"train.{name} = {getattr(self, name)}: wanted 0 to below 1")
+        if not (math.isfinite(self.eps) and self.eps > 0):
+            raise RecipeError(f"train.eps = {self.eps}: wanted a positive number")
+        self._check_locks()
         if self.micro_batch_size > self.batch_size:
             raise RecipeError(
                 f"train.micro_batch_size = {self.micro_batch_size} is larger than "
                 f"train.batch_size = {self.batch_size}; set it to 0 or lower"
             )
+
+    def _check_locks(self) -> None:
+        """Refuse what would do nothing."""
+        if self.unlocked_blocks and not (self.lock_image or self.lock_text):
+            raise RecipeError(
+                f"train.unlocked_blocks = {self.unlocked_blocks}: nothing is locked; set "
+                "train.lock_image or train.lock_text, or leave it out"
+            )
+        for tower in ("image", "text"):
+            locked = getattr(self, f"lock_{tower}") and not self.unlocked_blocks
+            if locked and getattr(self, f"{tower}_lr"):
+                raise RecipeError(
+                    f"train.{tower}_lr = {getattr(self, f'{tower}_lr')}: train.lock_{tower} leaves "
+                    "nothing to learn at it; leave one of the two out"
+                )
 
     def make_objective(self) -> Objective:
         """The objective with its keys.

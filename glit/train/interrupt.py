@@ -1,4 +1,4 @@
-"""Ctrl-C between steps, not within one, and between the same steps on every process."""
+"""Ctrl-C and SIGTERM between steps, not within one, and between the same steps on every process."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from glit.train.gather import num_ranks
 
 @contextlib.contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
-    """Ctrl-C sets the flag, so that a run stops between steps; a second one stops at once."""
+    """Ctrl-C and SIGTERM set the flag, so that a run stops between steps.
+
+    A second Ctrl-C stops at once. SIGTERM, which batch systems send before they take a machine away
+    and send again to every process, may come as often as it likes.
+    """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
 
     def handle(signum: int, frame: Any) -> None:
-        if flag.is_set():
+        if flag.is_set() and signum == signal.SIGINT:
             raise KeyboardInterrupt
         flag.set()
 
-    before = signal.signal(signal.SIGINT, handle)
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield flag
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Vote:

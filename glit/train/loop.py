@@ -270,6 +270,15 @@ class _Run:
         due = bool(every) and step % every == 0
         return due or self.position.batch == 0 or step >= self.total_steps
 
+    def _stays(self) -> bool:
+        """Whether this checkpoint is one of those that ``keep_every`` counts."""
+        config, position = self.config, self.position
+        every = config.checkpoint_every * config.keep_every
+        if every:
+            return position.step % every == 0
+        ends_epoch = position.batch == 0 and not config.checkpoint_every
+        return bool(config.keep_every) and ends_epoch and position.epoch % config.keep_every == 0
+
     def _end_epoch(self, epoch: int, stopped: bool) -> None:
         """Move to the next epoch; without validation its mean loss decides which checkpoint is the
         best."""
@@ -341,6 +350,7 @@ class _Run:
             optimizer=self.optimizer.state_dict(),
             scaler=scaler.state_dict() if scaler is not None else None,
             is_best=is_best,
+            stays=self._stays(),
         )
 
     def _log(self, metrics: dict[str, torch.Tensor], rate: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 from glit.train.config import TrainConfig
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
+from glit.train.towers import towers
 
 
 def make_optimizer(
@@ -24,7 +26,8 @@ def make_optimizer(
         fused: one kernel for all parameters; other numbers than without.
     """
     groups = parameter_groups(model, objective, config)
-    return torch.optim.AdamW(groups, lr=config.lr, fused=fused)
+    betas = config.beta1, config.beta2
+    return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.eps, fused=fused)
 
 
 def parameter_groups(
@@ -32,15 +35,28 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Matrices and embeddings with weight decay; gains, biases and the logit scale without.
 
-    What the objective brings has groups of its own, at its own learning rate.
+    What has a learning rate of its own has groups of its own: a tower, the objective's module.
     """
-    parts: list[tuple[nn.Module, float]] = [(model.encoder, config.lr)]
-    if model.module is not None:
-        parts.append((model.module, objective.module_lr or config.lr))
     groups = []
-    for part, rate in parts:
-        trained = [p for p in part.parameters() if p.requires_grad]
+    for parameters, rate in _parts(model, objective, config):
+        trained = [p for p in parameters if p.requires_grad]
         for matrices, decay in ((True, config.weight_decay), (False, 0.0)):
             chosen = [p for p in trained if (p.ndim >= 2) is matrices]
             groups.append({"params": chosen, "weight_decay": decay, "lr": rate})
     return groups
+
+
+def _parts(
+    model: TrainedModel, objective: Objective, config: TrainConfig
+) -> Iterator[tuple[list[nn.Parameter], float]]:
+    """Parameters and their highest learning rate; every one of the model once."""
+    rates = {"image": config.image_lr, "text": config.text_lr}
+    apart: set[nn.Parameter] = set()
+    for name, modules in towers(model.encoder.clip).items():
+        if rates[name]:
+            own = [p for module in modules for p in module.parameters()]
+            apart.update(own)
+            yield own, rates[name]
+    yield [p for p in model.encoder.parameters() if p not in apart], config.lr
+    if model.module is not None:
+        yield list(model.module.parameters()), objective.module_lr or config.lr

@@ -25,6 +25,7 @@ MAY_CHANGE = {
     "prefetch_batches",
     "log_every",
     "checkpoint_every",
+    "keep_every",
     "trackers",
 }
 """What a resumed run may do otherwise: how long it goes, how it is fed, and what it reports."""

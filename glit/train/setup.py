@@ -31,6 +31,7 @@ from glit.train.objective import Objective
 from glit.train.objectives import OBJECTIVES
 from glit.train.run_file import dataset_hash
 from glit.train.sample import ChosenPairs
+from glit.train.towers import lock_towers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +125,18 @@ def prepare(
         model.gradient_checkpointing_enable({"use_reentrant": False})
     found = read_preprocessing(start)
     encoder = ClipEncoder(model, mean=found.mean, std=found.std)
+    _check_locks(config, objective)
+    lock_towers(model, config)
     if not objective.needs.towers:
         encoder.requires_grad_(False)
     with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
         torch.manual_seed(config.seed)
         module = objective.module(encoder)
+    if module is None and not any(p.requires_grad for p in encoder.parameters() if p.ndim):
+        raise RecipeError(
+            "train.lock_image and train.lock_text: both together leave nothing to train but the "
+            "logit scale; leave one out, or set train.unlocked_blocks"
+        )
     if checkpoint is not None and module is not None:
         read_module(checkpoint, module)
     tokenizer = TextTokenizer(start)
@@ -186,6 +194,15 @@ def _check_fit(config: TrainConfig, dataset: Dataset, objective: Objective) -> N
             f"{dataset.path}: no sample has a local pair, and train.objective = "
             f"{config.objective!r} learns from them; use --objective clip, or give a dataset "
             "whose regions passed the rule of pairing"
+        )
+
+
+def _check_locks(config: TrainConfig, objective: Objective) -> None:
+    named = [n for n in ("lock_image", "lock_text", "image_lr", "text_lr") if getattr(config, n)]
+    if named and not objective.needs.towers:
+        raise RecipeError(
+            f"train.{named[0]}: train.objective = {config.objective!r} has encoders of its own and "
+            "trains neither of CLIP's towers; leave it out"
         )
 
 

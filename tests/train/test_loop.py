@@ -62,9 +62,12 @@ def test_a_run_learns_and_leaves_a_model_anybody_loads(tiny_clip, make_dataset, 
     assert len(list((run / "checkpoints").iterdir())) <= 2
 
 
-@pytest.mark.parametrize(("stop_at", "accumulation"), [(3, 1), (6, 1), (4, 2)])
+@pytest.mark.parametrize(
+    ("stop_at", "accumulation", "sent"),
+    [(3, 1, signal.SIGINT), (6, 1, signal.SIGTERM), (4, 2, signal.SIGTERM)],
+)
 def test_resuming_gives_the_weights_of_the_whole_run(
-    tiny_clip, make_dataset, tmp_path, stop_at: int, accumulation: int
+    tiny_clip, make_dataset, tmp_path, stop_at: int, accumulation: int, sent: signal.Signals
 ) -> None:
     """45 samples in batches of 8: six an epoch. Stop within an epoch, and at its end."""
     dataset = str(make_dataset(45))
@@ -73,7 +76,8 @@ def test_resuming_gives_the_weights_of_the_whole_run(
 
     def stop(line) -> None:
         if line["step"] == stop_at:
-            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(2 if sent == signal.SIGTERM else 1):
+                os.kill(os.getpid(), sent)
 
     parted = tmp_path / "parted"
     first = train(whole, dataset, parted, report=stop)
@@ -147,6 +151,22 @@ def test_the_logit_scale_is_limited(tiny_clip, make_dataset, tmp_path) -> None:
     train(config(tiny_clip, epochs=1, max_logit_scale=10.0), dataset, tmp_path / "limited")
     assert weights(tmp_path / "free")["logit_scale"].exp().item() > 14
     assert 9.9 < weights(tmp_path / "limited")["logit_scale"].exp().item() <= 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"epochs": 4, "keep_every": 2}, {4, 8}),
+        ({"epochs": 3, "checkpoint_every": 1, "keep_every": 3}, {3, 6}),
+    ],
+)
+def test_some_checkpoints_stay(tiny_clip, make_dataset, tmp_path, changes, kept) -> None:
+    """Two steps an epoch."""
+    run = tmp_path / "run"
+    train(config(tiny_clip, objective="clip", **changes), str(make_dataset(16)), run)
+    linked = {(run / name).resolve().name for name in ("best", "last")}
+    found = {folder.name for folder in (run / "checkpoints").iterdir()}
+    assert found == linked | {f"step-{step:08d}" for step in kept}
 
 
 def test_max_steps_ends_the_schedule(tiny_clip, make_dataset, tmp_path) -> None:
@@ -237,6 +257,10 @@ def test_a_model_that_is_no_clip(tiny_clip, make_dataset, tmp_path) -> None:
         ({"lr": 0.0}, "train.lr = 0.0: wanted a positive number"),
         ({"batch_size": 0}, "train.batch_size = 0: wanted 1 or more"),
         ({"batch_size": 4, "micro_batch_size": 8}, "larger than train.batch_size"),
+        ({"beta2": 1.0}, "train.beta2 = 1.0: wanted 0 to below 1"),
+        ({"eps": 0.0}, "train.eps = 0.0: wanted a positive number"),
+        ({"unlocked_blocks": 2}, "nothing is locked; set train.lock_image"),
+        ({"lock_text": True, "text_lr": 1e-5}, "train.lock_text leaves nothing to learn"),
     ],
 )
 def test_values_that_cannot_be(changes, message: str) -> None:
@@ -306,6 +330,14 @@ def test_fp16_without_a_gpu_is_refused(tiny_clip, make_dataset, tmp_path) -> Non
     """accelerate would train in float32 without a word."""
     with pytest.raises(UserError, match="train.precision = 'fp16': wants a GPU"):
         train(config(tiny_clip, precision="fp16"), str(make_dataset(8)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
+def test_sharded_weights_are_refused(tiny_clip, make_dataset, tmp_path, monkeypatch, name) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
+    with pytest.raises(UserError, match=f"ACCELERATE_USE_{name}: checkpoints would hold one part"):
+        train(config(tiny_clip), str(make_dataset(8)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
