@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
 
+_ROWS_A_GROUP = 1000
+"""The pictures lie beside, so a row is small."""
 _SPANS = pa.list_(pa.list_(pa.float64()))
 _SCHEMA = pa.schema(
     [
@@ -39,7 +41,8 @@ _SCHEMA = pa.schema(
 def export_grit(dataset: Dataset, folder: Path) -> None:
     """See :data:`glit.export.Exporter`."""
     (folder / "images").mkdir()
-    write_tables(_rows(dataset, folder / "images"), _SCHEMA, folder, "grit")
+    rows = _rows(dataset, folder / "images")
+    write_tables(rows, _SCHEMA, folder, "grit", rows_a_group=_ROWS_A_GROUP)
 
 
 def _rows(dataset: Dataset, images: Path) -> Iterator[dict[str, Any]]:

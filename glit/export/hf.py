@@ -14,13 +14,14 @@ characters [``char_start``, ``char_end``) of the caption and the ``object`` they
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from glit.export.coco import NO_LABEL
+from glit.export.figures import Figures
 from glit.export.hf_card import hub_card
 from glit.export.parts import local_of, picture, write_tables, xywh
 from glit.export.preview import numbered, with_boxes
@@ -28,6 +29,7 @@ from glit.schema import META_HUGGINGFACE
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
+    from glit.dataset.row import Row
 
 _BOX = pa.list_(pa.float64(), 4)
 _SCHEMA = pa.schema(
@@ -94,7 +96,9 @@ def export_hf(dataset: Dataset, folder: Path) -> None:
     )
     for name in ("data", "preview", "pictures"):
         (folder / name).mkdir()
-    written = write_tables(_rows(dataset, names), schema, folder / "data", "train")
+    figures = Figures()
+    counted = figures.counting(dataset)
+    written = write_tables(_rows(counted, names), schema, folder / "data", "train")
     chosen = (dataset[number] for number in _previewed(dataset))
     rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
              "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
@@ -107,6 +111,7 @@ def export_hf(dataset: Dataset, folder: Path) -> None:
         preview_features=_PREVIEW_FEATURES,
         pictures=[f"pictures/{name}" for name in pictures],
         previewed=min(len(dataset), _MOST_PREVIEWED),
+        figures=figures.table(),
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
 
@@ -140,9 +145,9 @@ def _labels(dataset: Dataset) -> list[str]:
     return sorted(found)
 
 
-def _rows(dataset: Dataset, names: list[str]) -> Iterator[dict[str, Any]]:
+def _rows(rows: Iterable[Row], names: list[str]) -> Iterator[dict[str, Any]]:
     number_of = {name: number for number, name in enumerate(names)}
-    for row in dataset:
+    for row in rows:
         data, name = picture(row)
         yield {
             "image": {"bytes": data, "path": name},

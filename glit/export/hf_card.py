@@ -14,7 +14,6 @@ from glit.dataset.card import (
     size_category,
     yaml_features,
 )
-from glit.errors import GlitError
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -28,6 +27,7 @@ def hub_card(
     preview_features: dict[str, Any],
     pictures: Sequence[str],
     previewed: int,
+    figures: str,
 ) -> str:
     """Markdown with the Hub's YAML.
 
@@ -38,6 +38,7 @@ def hub_card(
         preview_features: the same of the configuration ``preview``.
         pictures: paths of pictures for the page.
         previewed: rows of the configuration ``preview``.
+        figures: a table.
     """
     manifest = dataset.manifest
     size = sum(files.values())
@@ -84,7 +85,7 @@ dataset_info:
 
 {len(dataset)} images, each with a long caption and the regions that its sentences tell of.
 
-{_figures(dataset)}
+{figures}
 
 {shown}
 
@@ -119,29 +120,6 @@ By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}
 
 {LIMITS}
 """
-
-
-def _figures(dataset: Dataset) -> str:
-    from glit.dataset.query import connect
-    from glit.view.charts import charts, totals
-
-    try:
-        with connect(dataset) as connection:
-            found = totals(connection)
-            medians = {chart["name"]: chart["median"] for chart in charts(connection)}
-    except GlitError:  # a dataset that is not on this machine's disks has no SQL
-        return ""
-    rows = [
-        ("sentences", found["sentences"]),
-        ("regions", found["regions"]),
-        ("pairs", found["pairs"]),
-        ("words a caption, median", medians.get("words")),
-        ("sentences a caption, median", medians.get("sentences")),
-        ("regions an image, median", medians.get("regions")),
-        ("similarity of pairs, median", medians.get("similarity")),
-    ]
-    shown = "\n".join(f"| {name} | {value} |" for name, value in rows if value is not None)
-    return f"| figure | |\n|---|---:|\n{shown}"
 
 
 def _steps(manifest: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from glit.records import Pair, Region, Sentence
 
 ROWS_A_GROUP = 100
+"""Of tables with pictures."""
 FILE_BYTES = 400 << 20
 """A data file is closed when it has grown to this."""
 
@@ -67,13 +68,21 @@ def write_picture(row: Row, folder: Path) -> str:
 
 
 def write_tables(
-    rows: Iterable[dict[str, Any]], schema: pa.Schema, folder: Path, name: str
+    rows: Iterable[dict[str, Any]],
+    schema: pa.Schema,
+    folder: Path,
+    name: str,
+    *,
+    rows_a_group: int = ROWS_A_GROUP,
 ) -> list[Path]:
-    """Rows in Parquet files ``NAME-00000.parquet`` and so on, a row group in memory at a time."""
+    """Rows in Parquet files ``NAME-00000.parquet`` and so on, a row group in memory at a time.
+
+    The writer remembers some 15 KB of every row group until its file is whole.
+    """
     paths: list[Path] = []
     writer: pq.ParquetWriter | None = None
     try:
-        for group in batched(rows, ROWS_A_GROUP):
+        for group in batched(rows, rows_a_group):
             if writer is not None and paths[-1].stat().st_size >= FILE_BYTES:
                 writer.close()
                 writer = None
