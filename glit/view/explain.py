@@ -17,9 +17,11 @@ from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.records import REASONS, Pair
 from glit.version import __version__
+from glit.view.originals import Originals
 from glit.view.report import thumbnail_url
 from glit.view.samples import sample
 from glit.view.story import story
+from glit.view.thumbnails import MAX_BYTES, MAX_SIDE
 
 _NEXT_BEST = 3
 """Other regions that are named for a sentence."""
@@ -167,6 +169,7 @@ def _about(dataset: Dataset) -> dict[str, Any]:
         "min_probability": pairing.min_probability,
         "min_support": pairing.min_support,
         "steps": told["steps"],
+        "prompt": manifest.get("prompt", ""),
         "models": manifest["models"],
         "fingerprints": manifest["fingerprints"],
     }
@@ -264,4 +267,8 @@ def explain_page(dataset: Dataset, found: dict[str, Any]) -> dict[str, Any]:
         row = dataset[found["row"]]
         page["sample"] = sample(row, number=found["row"], image=thumbnail_url(row))
         page["why"] = [why(sentence, found) for sentence in found["sentences"]]
+    else:
+        page["image"] = Originals(dataset).picture(
+            found["path"], found["sample_id"] or "", max_side=MAX_SIDE, max_bytes=MAX_BYTES
+        )
     return page

@@ -18,6 +18,7 @@ from glit.images import ImageError
 from glit.version import __version__
 from glit.view.charts import charts, sources, totals
 from glit.view.dropped import all_dropped
+from glit.view.originals import Originals
 from glit.view.page_file import report_html
 from glit.view.samples import sample
 from glit.view.select import Selection, select
@@ -79,7 +80,7 @@ def report_data(dataset: Dataset, *, most: int, seed: int, where: str) -> dict[s
             "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,
                           "all": len(dataset), "seed": seed, "where": where},
             "samples": list(_samples(dataset, chosen)),
-            "dropped": all_dropped(connection),
+            "dropped": all_dropped(connection, Originals(dataset)),
         }  # fmt: skip
 
 

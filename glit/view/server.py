@@ -16,6 +16,7 @@ from glit.images import ImageError
 from glit.loopback import Answer, as_json
 from glit.view.charts import charts, sources, totals
 from glit.view.dropped import dropped
+from glit.view.originals import Originals
 from glit.view.page_file import json_for_html, page_html
 from glit.view.report import overview
 from glit.view.samples import sample
@@ -37,6 +38,7 @@ class Site(loopback.Site):
         columns = [name for name in dataset.schema.names if name != "image"]
         self._rows = RowGroupCache(dataset, capacity=_ROWS_KEPT, columns=columns)
         self._pictures = RowGroupCache(dataset, capacity=_PICTURES_KEPT, columns=_PICTURE)
+        self._originals = Originals(dataset)
         self._counting = Lock()
 
     def close(self) -> None:
@@ -49,7 +51,7 @@ class Site(loopback.Site):
             "kind": "serve",
             "selection": {"all": len(self._dataset), "where": self._search.where},
         }
-        return page_html(json_for_html(data), images="'self'", connect="'self'")
+        return page_html(json_for_html(data), images="'self' data:", connect="'self'")
 
     def samples(self, asked: Asked, first: int) -> dict[str, Any]:
         """A page of samples."""
@@ -65,8 +67,8 @@ class Site(loopback.Site):
         """A page of what is not in the dataset, of one reason."""
         first = max(0, int(words.get("first", "0")))
         total, rows = dropped(
-            self._search.connection.cursor(), why=words.get("why", ""), text=words.get("text", ""),
-            first=first, most=PAGE,
+            self._search.connection.cursor(), self._originals, why=words.get("why", ""),
+            text=words.get("text", ""), first=first, most=PAGE, pictures=PAGE,
         )  # fmt: skip
         return {"total": total, "samples": [], "dropped": rows}
 

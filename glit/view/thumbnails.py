@@ -18,17 +18,25 @@ _QUALITIES = (82, 68, 50)
 _SMALLEST = 64
 
 
-def thumbnail(encoded: bytes, *, max_side: int = MAX_SIDE) -> bytes:
-    """WebP of at most so many pixels a side and :data:`MAX_BYTES` bytes, upright.
+def thumbnail(
+    encoded: bytes,
+    *,
+    max_side: int = MAX_SIDE,
+    max_bytes: int = MAX_BYTES,
+    max_pixels: int | None = None,
+) -> bytes:
+    """WebP of at most so many pixels a side and so many bytes, upright.
 
     Args:
         encoded: the image file.
         max_side: pixels.
+        max_bytes: of the answer; a picture of 64 pixels is given whatever its size.
+        max_pixels: of the image; larger ones are refused.
 
     Raises:
-        ImageError: the file is damaged.
+        ImageError: the file is damaged, or too large.
     """
-    image = Image.fromarray(decode(encoded))
+    image = Image.fromarray(decode(encoded, max_pixels=max_pixels))
     side = min(max_side, max(image.size))
     while True:
         small = image.copy()
@@ -36,7 +44,7 @@ def thumbnail(encoded: bytes, *, max_side: int = MAX_SIDE) -> bytes:
         for quality in _QUALITIES:
             buffer = io.BytesIO()
             small.save(buffer, "WEBP", quality=quality)
-            if buffer.tell() <= MAX_BYTES or side <= _SMALLEST:
+            if buffer.tell() <= max_bytes or side <= _SMALLEST:
                 return buffer.getvalue()
         side = side * 3 // 4
 

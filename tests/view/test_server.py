@@ -62,9 +62,10 @@ def test_what_was_left_out_is_asked_for_by_reason(server):
     found = json.loads(body)
     assert status == 200 and found["total"] == 1 and found["samples"] == []
     (row,) = found["dropped"]
-    assert row["path"] == "<img src=x onerror=window.hacked=1>.png"
+    assert (row["path"], row["image"]) == ("<img src=x onerror=window.hacked=1>.png", "")
     (copy,) = json.loads(get(server, "/dropped?why=duplicate/exact&text=zz-")[2])["dropped"]
     assert copy["path"] == "zz-copy.png" and copy["message"].startswith("repeats 00000")
+    assert copy["image"].startswith("data:image/webp;base64,")
     for words in (
         "why=ingest/empty_file&text=dog",
         "why=ingest/empty_file&first=1",
@@ -157,7 +158,7 @@ def test_only_this_machine_is_answered(server):
     _, headers, body = get(server, "/")
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert b"default-src 'none'; img-src 'self'; connect-src 'self'" in body
+    assert b"default-src 'none'; img-src 'self' data:; connect-src 'self'" in body
 
 
 def test_a_condition(hostile):

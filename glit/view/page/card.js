@@ -72,7 +72,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
       onmouseenter: () => ofSentence(s), onmouseleave: dark,
       onfocus: () => ofSentence(s), onblur: dark, onclick: () => pin(action),
       onkeydown: (event) => sentenceKey(event, span, () => pin(action), () => { pinned = null; light([], null); }),
-    }, h('span', { class: 'first' }, apart.has(s) ? h('i', { class: 'apart', title: 'another choice in the other dataset' }, '≠') : null, h('b', { 'aria-hidden': 'true' }, String(s + 1)), marked(first, query)), marked(words.slice(first.length), query),
+    }, h('span', { class: 'first' }, apart.has(s) ? h('i', { class: 'apart', title: 'another choice in the other dataset' }, 'Δ') : null, h('b', { 'aria-hidden': 'true' }, String(s + 1)), marked(first, query)), marked(words.slice(first.length), query),
     h('span', { class: 'hush' }, has ? ` (${nameOf(sample, pair.r)}, similarity ${cosine(pair.sim)})` : ' (no region)'));
     if (hues[s]) span.style.setProperty('--hue', hues[s]);
     spans.set(s, span);

@@ -76,7 +76,7 @@ function duels(data) {
   load(true);
   return h('section', { id: 'samples', 'aria-labelledby': 'samples-title' },
     h('h2', { id: 'samples-title' }, 'Side by side'),
-    h('p', { class: 'lead' }, 'A sign ≠ stands before a sentence about which the two disagree.'),
+    h('p', { class: 'lead' }, 'A Δ stands before a sentence about which the two disagree.'),
     h('div', { class: 'tools', role: 'search', 'aria-label': 'Samples' },
       h('label', { class: 'search' }, 'Search', search),
       h('label', {}, 'Samples', h('select', { onchange: (event) => { only = event.target.value; load(true); } },

@@ -15,13 +15,14 @@ function explanation(data) {
     const { caption } = found;
     facts.push(['Picture', `${found.width} × ${found.height} pixels, ${bytes(found.bytes)}`],
       ['Caption', [caption.kind, caption.model, caption.revision, caption.trimmed ? 'cut at the token limit, ended at its last sentence' : ''].filter(Boolean).join(' · ')]);
-    if (caption.prompt_sha256) facts.push(['Prompt', h('code', {}, caption.prompt_sha256)]);
+    if (found.prompt) facts.push(['Prompt', found.prompt]);
     if (found.duplicates.length) facts.push(['Left out for it', found.duplicates.map((copy) => `${copy.path} (${copy.kind})`).join(', ')]);
   }
   facts.push(['Recipe', found.recipe], ['Rule of pairing', found.rule]);
-  for (const step of found.steps) if (step.model) facts.push([step.title, stepWords(step)]);
+  for (const step of found.steps) if (step.title !== 'Pairs') facts.push([step.title, stepWords(step)]);
   facts.push(['Fingerprints', h('code', {}, Object.entries(found.fingerprints).map(([step, print]) => `${step}-${print}`).join(' '))]);
   const parts = [h('section', {}, h('p', { class: 'kicker' }, 'One image'), h('h1', { class: 'title' }, found.path), h('p', { class: 'lead' }, lead))];
+  if (data.image) parts.push(h('figure', { class: 'original' }, h('img', { src: data.image, alt: found.path })));
   if (data.sample) parts.push(h('div', { class: 'cards' }, card(data.sample, { heading: 'h2', link: false, boxes: 'all' })), reasonsOf(data));
   parts.push(h('section', { 'aria-labelledby': 'facts' }, h('h2', { id: 'facts' }, 'Where it comes from'), h('table', { class: 'table' }, h('tbody', {}, facts.map(fact)))));
   return parts;

@@ -163,8 +163,8 @@ function gallery(data, ask, onFirst = null) {
 /** An image that is not in the dataset: where it is, and what was wrong. */
 function droppedCard(row) {
   return h('article', { class: 'dropped-card' },
-    h('h3', {}, row.path),
-    h('p', {}, h('b', {}, row.why), row.message ? ` ${row.message}` : ''));
+    row.image ? h('img', { src: row.image, alt: '', loading: 'lazy', decoding: 'async' }) : null,
+    h('div', {}, h('h3', {}, row.path), h('p', {}, h('b', {}, row.why), row.message ? ` ${row.message}` : '')));
 }
 
 function selectionWords({ shown, matching, all, seed, where }) {

@@ -2,6 +2,7 @@
 
 const WAY_WORDS = { image: 'Images by captions', text: 'Captions by images' };
 const PLOT = { width: 320, height: 150, left: 52, top: 8, floor: 122 };
+const WIDE_PLOT = { width: 560, height: 250, left: 52, top: 8, floor: 222 };
 
 function learning(data) {
   document.title = `${data.name} · glit`;
@@ -33,7 +34,7 @@ function runHero(run) {
       h('h1', {}, run.name),
       h('p', { class: 'lead' }, `${shortName(settings.model)} fine-tuned on ${run.dataset} with the objective ${settings.objective}.${done}`),
       h('dl', { class: 'figures' }, facts.map(([value, name]) => h('div', {}, h('dt', {}, value === 1 ? name.replace(/s$/, '') : name), h('dd', {}, count(value)))))),
-    h('div', { class: 'exhibit' }, loss ? lineChart(loss, 'h2') : h('p', { class: 'lead' }, 'No step has been reported yet.')),
+    h('div', { class: 'exhibit' }, loss ? lineChart(loss, 'h2', WIDE_PLOT) : h('p', { class: 'lead' }, 'No step has been reported yet.')),
     h('div', { class: 'origin' }, h('h2', {}, 'Settings'), settingsTable(run)));
 }
 
@@ -52,7 +53,7 @@ function resultsHero(data) {
       h('h1', {}, data.name),
       h('p', { class: 'lead' }, `${counted(new Set(data.results.map((each) => each.model)).size, 'models')} measured on ${one.dataset}: `
         + `${counted(one.images, 'images')}, ${counted(one.captions, 'captions')}.`)),
-    h('div', { class: 'exhibit' }, data.recalls.length ? recallChart(data.recalls, 'image', 'h2') : null));
+    h('div', { class: 'exhibit' }, data.recalls.length ? recallChart(data.recalls, 'image', 'h2', WIDE_PLOT) : null));
 }
 
 /** A number in four digits, a small one in three. */
@@ -70,38 +71,39 @@ function curvesOf(run) {
     h('div', { class: 'charts' }, others.map((each) => lineChart(each))));
 }
 
-function lineChart(curve, heading = 'h3') {
+function lineChart(curve, heading = 'h3', plot = PLOT) {
   const points = curve.points;
   const values = points.map((point) => point[1]);
   const lost = curve.not_finite ? `; ${counted(curve.not_finite, 'values')} not finite` : '';
-  const words = points.length ? `${digits(values[0])} at first, ${digits(values[values.length - 1])} in the end${lost}` : `no finite value${lost}`;
+  const once = values.length === 1 ? `${digits(values[0])}, told once` : `${digits(values[0])} at first, ${digits(values[values.length - 1])} in the end`;
+  const words = points.length ? `${once}${lost}` : `no finite value${lost}`;
   const low = Math.min(...values);
   const high = Math.max(...values);
   const first = points.length ? points[0][0] : 0;
   const last = points.length ? points[points.length - 1][0] : 0;
-  const x = (step) => PLOT.left + (last === first ? 0.5 : (step - first) / (last - first)) * (PLOT.width - PLOT.left - 6);
-  const y = (value) => PLOT.floor - (high === low ? 0.5 : (value - low) / (high - low)) * (PLOT.floor - PLOT.top);
+  const x = (step) => plot.left + (last === first ? 0.5 : (step - first) / (last - first)) * (plot.width - plot.left - 6);
+  const y = (value) => plot.floor - (high === low ? 0.5 : (value - low) / (high - low)) * (plot.floor - plot.top);
   const path = points.map(([step, value], at) => `${at ? 'L' : 'M'}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join('');
   return h('div', { class: 'chart' },
     h(heading, {}, curve.title),
     h('p', { class: 'say' }, `${words[0].toUpperCase()}${words.slice(1)}.`),
-    points.length ? svg('svg', { viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: 'img', 'aria-label': `${curve.title} by step: ${words}` },
-      frame(), axisWords(digits(high), digits(low), `step ${count(first)}`, `step ${count(last)}`),
+    points.length ? svg('svg', { viewBox: `0 0 ${plot.width} ${plot.height}`, role: 'img', 'aria-label': `${curve.title} by step: ${words}` },
+      frame(plot), axisWords(plot, high === low ? '' : digits(high), high === low ? '' : digits(low), `step ${count(first)}`, `step ${count(last)}`),
       points.length > 1 ? svg('path', { class: 'line', d: path }) : svg('circle', { class: 'dot', cx: x(first), cy: y(values[0]), r: 3 })) : null);
 }
 
-function frame() {
+function frame(plot) {
   return svg('g', {},
-    svg('line', { class: 'axis', x1: PLOT.left, x2: PLOT.width - 6, y1: PLOT.floor + 0.5, y2: PLOT.floor + 0.5 }),
-    svg('line', { class: 'axis', x1: PLOT.left, x2: PLOT.width - 6, y1: PLOT.top + 0.5, y2: PLOT.top + 0.5 }));
+    svg('line', { class: 'axis', x1: plot.left, x2: plot.width - 6, y1: plot.floor + 0.5, y2: plot.floor + 0.5 }),
+    svg('line', { class: 'axis', x1: plot.left, x2: plot.width - 6, y1: plot.top + 0.5, y2: plot.top + 0.5 }));
 }
 
-function axisWords(top, bottom, from, upTo) {
+function axisWords(plot, top, bottom, from, upTo) {
   return svg('g', {},
-    svg('text', { x: PLOT.left - 6, y: PLOT.top + 4, 'text-anchor': 'end' }, top),
-    svg('text', { x: PLOT.left - 6, y: PLOT.floor + 2, 'text-anchor': 'end' }, bottom),
-    svg('text', { x: PLOT.left, y: PLOT.floor + 18 }, from),
-    svg('text', { x: PLOT.width - 6, y: PLOT.floor + 18, 'text-anchor': 'end' }, upTo === from ? '' : upTo));
+    svg('text', { x: plot.left - 6, y: plot.top + 4, 'text-anchor': 'end' }, top),
+    svg('text', { x: plot.left - 6, y: plot.floor + 2, 'text-anchor': 'end' }, bottom),
+    svg('text', { x: plot.left, y: plot.floor + 18 }, from),
+    svg('text', { x: plot.width - 6, y: plot.floor + 18, 'text-anchor': 'end' }, upTo === from ? '' : upTo));
 }
 
 function checkpointsOf(run) {
@@ -143,19 +145,19 @@ function resultTable(results) {
       h('tbody', {}, names.map((name) => h('tr', {}, h('th', { scope: 'row' }, metricWords(name)), results.map((each) => h('td', {}, show(name, each.metrics[name]))))))));
 }
 
-function recallChart(recalls, way, heading = 'h3') {
+function recallChart(recalls, way, heading = 'h3', plot = PLOT) {
   const lines = recalls.filter((each) => each.ways[way]);
   const ks = [...new Set(lines.flatMap((each) => each.ways[way].map((point) => point[0])))].sort((a, b) => a - b);
   const low = Math.max(0, Math.floor(Math.min(...lines.flatMap((each) => each.ways[way].map((point) => point[1]))) * 10 - 0.001) / 10);
-  const x = (k) => PLOT.left + 8 + (ks.length > 1 ? ks.indexOf(k) / (ks.length - 1) : 0.5) * (PLOT.width - PLOT.left - 22);
-  const y = (value) => PLOT.floor - (low === 1 ? 1 : (value - low) / (1 - low)) * (PLOT.floor - PLOT.top);
+  const x = (k) => plot.left + 8 + (ks.length > 1 ? ks.indexOf(k) / (ks.length - 1) : 0.5) * (plot.width - plot.left - 22);
+  const y = (value) => plot.floor - (low === 1 ? 1 : (value - low) / (1 - low)) * (plot.floor - plot.top);
   const words = lines.map((each) => `${shortName(each.model)} ${(100 * each.ways[way][0][1]).toFixed(1)} at ${each.ways[way][0][0]}`).join(', ');
   return h('div', { class: 'chart' },
     h(heading, {}, `Recall: ${WAY_WORDS[way].toLowerCase()}`),
     h('ul', { class: 'legend' }, lines.map((each, at) => h('li', { class: `line-${at % 4}` }, shortName(each.model)))),
-    svg('svg', { viewBox: `0 0 ${PLOT.width} ${PLOT.height}`, role: 'img', 'aria-label': `Recall by K: ${words}` },
-      frame(), axisWords('100 %', percent(low), '', ''),
-      ks.map((k) => svg('text', { x: x(k), y: PLOT.floor + 18, 'text-anchor': 'middle' }, String(k))),
+    svg('svg', { viewBox: `0 0 ${plot.width} ${plot.height}`, role: 'img', 'aria-label': `Recall by K: ${words}` },
+      frame(plot), axisWords(plot, '100 %', percent(low), '', ''),
+      ks.map((k) => svg('text', { x: x(k), y: plot.floor + 18, 'text-anchor': 'middle' }, String(k))),
       lines.map((each, at) => svg('g', { class: `line-${at % 4}` },
         svg('path', { class: 'line', d: each.ways[way].map(([k, value], n) => `${n ? 'L' : 'M'}${x(k).toFixed(1)} ${y(value).toFixed(1)}`).join('') }),
         each.ways[way].map(([k, value]) => svg('circle', { class: 'dot', cx: x(k), cy: y(value), r: 3 }, svg('title', {}, `${shortName(each.model)}, K = ${k}: ${(100 * value).toFixed(2)} %`)))))));

@@ -38,7 +38,7 @@ function footer() {
   }
   document.getElementById('foot').append(h('p', {},
     `Made by glit ${data.glit}. Captions and regions that models made contain mistakes; similarities are cosines, not probabilities. `, h('span', { class: 'keys' },
-    h('kbd', {}, '/'), ' search · ', h('kbd', {}, 'j'), ' ', h('kbd', {}, 'k'), ' next and previous sample · ',
+    data.kind === 'explain' ? [] : [h('kbd', {}, '/'), ' search · ', h('kbd', {}, 'j'), ' ', h('kbd', {}, 'k'), ' next and previous sample · '],
     h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' sentences · ', h('kbd', {}, 'Enter'), ' hold · ', h('kbd', {}, 'Esc'), ' let go')));
 }
 

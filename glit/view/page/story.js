@@ -22,10 +22,10 @@ function summary({ totals, counts }) {
   if (!totals) return `${counted(counts.shipped, 'images')}, each with a long caption. Point at a sentence, or at a box.`;
   const perImage = totals.images ? totals.sentences / totals.images : 0;
   const share = totals.without
-    ? `Of the ${count(totals.sentences)} sentences, ${count(totals.pairs)} have` : 'All of them have';
+    ? `Of the ${count(totals.sentences)} sentences, ${count(totals.pairs)} were` : 'Every one was';
   return `${counted(totals.images, 'images')}, each with a long caption of about `
-    + `${perImage.toFixed(perImage < 10 ? 1 : 0)} sentences. ${share} been given the part of the `
-    + 'picture that they speak of. Point at a sentence, or at a box.';
+    + `${Math.round(perImage)} sentences. ${share} given a part of the picture. `
+    + 'Point at a sentence, or at a box.';
 }
 
 function origin(data) {

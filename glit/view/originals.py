@@ -1,0 +1,76 @@
+"""Files of images that are not in the dataset, as far as they are still where they were.
+
+A dataset names them, and it may come from anybody: a file is shown only when it lies below the
+folder that was ingested and is, by its SHA-256, the one that was left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path, PurePosixPath
+
+from glit.build.listing import find_source
+from glit.dataset.reader import Dataset
+from glit.errors import InputError
+from glit.images import ImageError
+from glit.view.thumbnails import data_url, thumbnail
+
+_STATE = "work/state.json"
+_MOST_BYTES = 100 << 20
+_MOST_PIXELS = 150_000_000
+
+
+class Originals:
+    """The folder that was ingested: ``image_root``, else what the work folder remembers.
+
+    Args:
+        dataset: a finished one.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._root = dataset.image_root or _remembered(dataset)
+
+    def picture(self, path: str, sample_id: str, *, max_side: int, max_bytes: int) -> str:
+        """A small picture as an address; empty where the file is gone, another, or damaged.
+
+        Args:
+            path: of the file, relative to the ingested folder.
+            sample_id: SHA-256 of the file, hex; without it nothing is shown.
+            max_side: pixels.
+            max_bytes: of the picture.
+        """
+        data = self._read(path) if sample_id else None
+        if data is None or hashlib.sha256(data).hexdigest() != sample_id:
+            return ""
+        try:
+            small = thumbnail(data, max_side=max_side, max_bytes=max_bytes, max_pixels=_MOST_PIXELS)
+        except ImageError:
+            return ""
+        return data_url(small)
+
+    def _read(self, path: str) -> bytes | None:
+        place = PurePosixPath(path)
+        if not self._root or place.is_absolute() or ".." in place.parts:
+            return None
+        file = Path(self._root, *place.parts)
+        try:
+            if not file.is_file() or file.stat().st_size > _MOST_BYTES:  # no pipe, no device
+                return None
+            return file.read_bytes()
+        except (OSError, ValueError):  # a name with a null byte
+            return None
+
+
+def _remembered(dataset: Dataset) -> str:
+    """The root of the last build, where the work folder is still here; else empty."""
+    if not dataset.is_local:
+        return ""
+    try:
+        state = json.loads(Path(dataset.full(_STATE)).read_text(encoding="utf-8"))
+        images = os.fspath(state["images"])
+        root = "" if "://" in images else find_source(images).root
+    except (OSError, ValueError, KeyError, TypeError, InputError):
+        return ""
+    return root
