@@ -37,7 +37,7 @@ function footer() {
     return;
   }
   document.getElementById('foot').append(h('p', {},
-    `Made by glit ${data.glit}. Captions and regions that models made contain mistakes; similarities are cosines, not probabilities. `, h('span', { class: 'keys' },
+    `Made by glit ${data.glit}. Captions and regions that models made contain mistakes; similarities are cosines, not probabilities. `, data.kind === 'explain' && !data.sample ? '' : h('span', { class: 'keys' },
     data.kind === 'explain' ? [] : [h('kbd', {}, '/'), ' search · ', h('kbd', {}, 'j'), ' ', h('kbd', {}, 'k'), ' next and previous sample · '],
     h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' sentences · ', h('kbd', {}, 'Enter'), ' hold · ', h('kbd', {}, 'Esc'), ' let go')));
 }
