@@ -35,6 +35,7 @@ app.command("clean")(inspect.clean_command)
 app.add_typer(pairs.pairs_app, name="pairs")
 app.add_typer(bench.bench_app, name="bench")
 app.command("train")(train.train_command)
+app.command("interpolate")(train.interpolate_command)
 app.command("eval")(evaluate.eval_command)
 app.command("scenes")(scenes.scenes_command)
 

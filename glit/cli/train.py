@@ -74,6 +74,27 @@ def train_command(
     console.print(f"trained {result.step} steps; the model is in {run / 'last'}", soft_wrap=True)
 
 
+def interpolate_command(
+    start: Annotated[str, typer.Argument(help="The model that END was fine-tuned from.")],
+    end: Annotated[str, typer.Argument(help="A run of glit train (its best), or a folder.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="A folder for the new model.")],
+    alpha: Annotated[
+        float, typer.Option("--alpha", help="0 is the start, 1 the end.", min=0, max=1)
+    ] = 0.5,
+) -> None:
+    """Write a model between two: less learned, less forgotten (WiSE-FT)."""
+    from glit.extras import require
+
+    require("models", needed_for="glit interpolate")
+    from glit.train.interpolate import interpolate
+
+    folder = local_folder(output)
+    checkpoint = interpolate(start, end, folder, alpha=alpha)
+    console = Console(highlight=False)
+    of = f" ({checkpoint})" if checkpoint else ""
+    console.print(f"{alpha:g} of the way from {start} to {end}{of}: {folder}", soft_wrap=True)
+
+
 def _default_recipe(console: Console) -> str:
     """The papers' settings where a GPU is at hand, else the mini model, which it says."""
     from glit.backends.device import best_device

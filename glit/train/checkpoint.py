@@ -3,7 +3,8 @@
     RUN/checkpoints/step-00000120/   config.json, model.safetensors, tokenizer, preprocessor,
                                      objective/ (if it has parameters: config.json with its keys,
                                      model.safetensors),
-                                     trainer/optimizer.pt, trainer/state.json
+                                     trainer/optimizer.pt, trainer/state.json, and where the model
+                                     is an average trainer/weights.safetensors
     RUN/last, RUN/best               links to the two that are kept, beside those of keep_every
 
 A folder is written under a temporary name and renamed, so one that exists is complete.
@@ -25,6 +26,7 @@ from torch import nn
 
 from glit.clip.folder import Preprocessing, write_json, write_model
 from glit.errors import InputError, RunError, WeightsError
+from glit.train.average import RAW
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -81,10 +83,12 @@ class Checkpoints:
         scaler: dict[str, Any] | None,
         is_best: bool,
         stays: bool = False,
+        raw: dict[str, torch.Tensor] | None = None,
     ) -> Path:
         """Write a checkpoint, move the links, remove those that no link names; not if it ``stays``.
 
-        ``objective`` are the keys of the objective, its name among them.
+        ``objective`` are the keys of the objective, its name among them; ``raw`` the weights that
+        training goes on with, where the model's are an average.
 
         Raises RunError when it cannot be written; the checkpoints before it stay.
         """
@@ -100,6 +104,8 @@ class Checkpoints:
                 {"optimizer": optimizer, "scaler": scaler}, temporary / "trainer" / "optimizer.pt"
             )
             write_json(temporary / "trainer" / "state.json", dataclasses.asdict(position))
+            if raw is not None:
+                _write_weights(temporary / RAW, raw)
             if stays:
                 (temporary / _STAYS).touch()
             shutil.rmtree(target, ignore_errors=True)
@@ -176,12 +182,16 @@ def read_optimizer(checkpoint: Path) -> dict[str, Any]:
 
 def write_module(checkpoint: Path, module: nn.Module, objective: dict[str, Any]) -> None:
     """Save the parameters of an objective's own beside the model, and its keys."""
-    from safetensors.torch import save_file
-
     (checkpoint / OBJECTIVE).mkdir()
     write_json(checkpoint / OBJECTIVE / "config.json", objective)
-    weights = {name: value.contiguous() for name, value in module.state_dict().items()}
-    save_file(weights, checkpoint / OBJECTIVE / "model.safetensors", metadata={"format": "pt"})
+    _write_weights(checkpoint / OBJECTIVE / "model.safetensors", module.state_dict())
+
+
+def _write_weights(path: Path, weights: dict[str, torch.Tensor]) -> None:
+    from safetensors.torch import save_file
+
+    contiguous = {name: value.contiguous() for name, value in weights.items()}
+    save_file(contiguous, path, metadata={"format": "pt"})
 
 
 def read_objective(checkpoint: Path) -> dict[str, Any]:

@@ -111,6 +111,10 @@ class TrainConfig:
     eps: float = 1e-8
     """AdamW's term against division by zero; 1e-6 is what CLIP's ViT were trained with."""
 
+    ema_decay: float = 0.0
+    """Average the weights, with this decay a step (0.999 to 0.9999); checkpoints then hold the
+    average. 0 for none."""
+
     max_grad_norm: float = 0.0
     """Clip the gradient's norm to this; 0 leaves it alone."""
 
@@ -181,7 +185,7 @@ class TrainConfig:
         _at_least("max_logit_scale", self.max_logit_scale, 1.0)
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise RecipeError(f"train.lr = {self.lr}: wanted a positive number; set e.g. 5e-6")
-        for name in ("beta1", "beta2"):
+        for name in ("beta1", "beta2", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"train.{name} = {getattr(self, name)}: wanted 0 to below 1")
         if not (math.isfinite(self.eps) and self.eps > 0):

@@ -16,6 +16,7 @@ import torch
 from glit.callers_process import kept_random_states, without_bars
 from glit.config import as_table
 from glit.train.accelerated import open_accelerator
+from glit.train.average import Average, read_raw_weights
 from glit.train.checkpoint import (
     Checkpoints,
     Position,
@@ -153,6 +154,12 @@ class _Run:
             self.optimizer.load_state_dict(state["optimizer"])
             if accelerator.scaler is not None and state["scaler"]:
                 accelerator.scaler.load_state_dict(state["scaler"])
+        self.average: Average | None = None
+        if config.ema_decay:
+            if accelerator.is_main_process:  # it alone saves and measures
+                self.average = Average(ingredients.model, config.ema_decay)
+            if checkpoint:
+                read_raw_weights(checkpoint, ingredients.model)
         self.log: JsonLines | None = None
         if accelerator.is_main_process:
             self.log = JsonLines(run / METRICS, keep_until_step=self.position.step)
@@ -236,6 +243,8 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._limit_logit_scale()
+        if self.average is not None:
+            self.average.update()
         self.steps += 1
         if (step + 1) % config.log_every == 0 or step + 1 == self.total_steps:
             self._log(metrics, rate)
@@ -313,7 +322,8 @@ class _Run:
         if self.log is not None and position.step not in self.log.validated:
             assert self.measure is not None
             began = time.perf_counter()
-            found = self.measure()
+            with self._as_saved():
+                found = self.measure()
             self.clock += time.perf_counter() - began  # rates are those of learning
             is_best = position.step > 0 and self._is_best(found.score)
             epoch = position.epoch + (position.batch > 0)
@@ -340,18 +350,24 @@ class _Run:
         if not self.accelerator.is_main_process:
             return
         scaler = self.accelerator.scaler
-        self.checkpoints.save(
-            self.position,
-            self.ingredients.model.encoder.clip,
-            self.ingredients.model.module,
-            objective={"objective": self.config.objective, **as_table(self.objective)},
-            start=self.ingredients.start,
-            preprocessing=self.ingredients.preprocessing,
-            optimizer=self.optimizer.state_dict(),
-            scaler=scaler.state_dict() if scaler is not None else None,
-            is_best=is_best,
-            stays=self._stays(),
-        )
+        with self._as_saved() as raw:
+            self.checkpoints.save(
+                self.position,
+                self.ingredients.model.encoder.clip,
+                self.ingredients.model.module,
+                objective={"objective": self.config.objective, **as_table(self.objective)},
+                start=self.ingredients.start,
+                preprocessing=self.ingredients.preprocessing,
+                optimizer=self.optimizer.state_dict(),
+                scaler=scaler.state_dict() if scaler is not None else None,
+                is_best=is_best,
+                stays=self._stays(),
+                raw=raw,
+            )
+
+    def _as_saved(self) -> contextlib.AbstractContextManager[dict[str, torch.Tensor] | None]:
+        """The model as checkpoints hold it; gives the weights it learns with where they differ."""
+        return self.average.in_place() if self.average else contextlib.nullcontext()
 
     def _log(self, metrics: dict[str, torch.Tensor], rate: float) -> None:
         self._look()
