@@ -44,6 +44,23 @@ class InputError(UserError):
     """An input folder, list or caption file cannot be used as it is."""
 
 
+class DamagedTableError(UserError):
+    """A table of a build is damaged or gone; what it held can be made again.
+
+    >>> str(DamagedTableError("out/work", "ingest-1/0.parquet", "it has no digest"))
+    'out/work/ingest-1/0.parquet: damaged (it has no digest); glit build makes it anew'
+    """
+
+    def __init__(self, root: str, table: str, reason: str) -> None:
+        super().__init__(f"{root}/{table}: damaged ({reason}); glit build makes it anew")
+        self.root = root
+        self.table = table
+        self.reason = reason
+
+    def __reduce__(self) -> tuple:
+        return DamagedTableError, (self.root, self.table, self.reason)
+
+
 class MissingExtraError(UserError):
     """An optional package is not installed.
 

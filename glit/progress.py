@@ -69,6 +69,10 @@ class StageProgress:
         if done >= total:
             self._line("already done" if total else "nothing to do")
 
+    def note(self, text: str) -> None:
+        """A line that stays: something happened that a user should know of."""
+        self._console.print(f"glit: {text}", soft_wrap=True)
+
     def loading(self, model: str) -> None:
         """Workers start and load a model; the empty text for none."""
         if self._task is not None:

@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from glit.backends.base import PLAIN_BYTES
 from glit.build.listing import Chunk
+from glit.build.seal import write_sealed
 from glit.build.stage_task import disk_error
-from glit.build.tables import table_file
+from glit.build.tables import read_table
 from glit.build.work import Work
 from glit.executors.protocols import Beat, Needs, Tally
-from glit.parquet import write_parquet
 from glit.schema import DROPS_SCHEMA
 from glit.stages import STAGES
 
@@ -70,7 +69,7 @@ class LedgerWorker:
         rows = list(self._rows(unit))
         try:
             with self._work.store.atomic(ledger_name(self._work, unit)) as temporary:
-                write_parquet(pa.Table.from_pylist(rows, schema=_SCHEMA), temporary)
+                write_sealed(pa.Table.from_pylist(rows, schema=_SCHEMA), temporary)
         except OSError as error:
             raise disk_error(error, self._work.store.root) from error
         return Tally(rows=len(rows))
@@ -123,8 +122,7 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     """All ledgers of a finished flow, in the order of the chunks."""
 
     def one(chunk: Chunk) -> pa.Table:
-        with table_file(work.store, ledger_name(work, chunk)) as path:
-            return pq.read_table(path)
+        return read_table(work.store, ledger_name(work, chunk))
 
     sizes: list[np.ndarray] = []
     drops: list[pa.Table] = []

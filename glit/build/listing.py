@@ -24,7 +24,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.errors import InputError
+from glit.errors import InputError, RunError
 from glit.images import IMAGE_SUFFIXES
 from glit.schema import LISTING_SCHEMA
 from glit.storage import Entry, Store
@@ -288,6 +288,16 @@ def _exactly(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:
 
 
 def read_chunk(file: pq.ParquetFile, chunk: Chunk) -> list[Entry]:
-    """The listing's rows of a chunk."""
-    rows = file.read_row_group(chunk.index).to_pylist()
+    """The listing's rows of a chunk.
+
+    Raises:
+        RunError: they are not those that the chunk was made of.
+    """
+    table = file.read_row_group(chunk.index)
+    if _chunk(chunk.index, table).key != chunk.key:
+        raise RunError(
+            "listing.parquet in the work folder is damaged; glit build writes it anew, run the "
+            "same command again"
+        )
+    rows = table.to_pylist()
     return [Entry(path=row["path"], size=row["size"], stamp=row["stamp"]) for row in rows]

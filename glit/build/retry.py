@@ -7,16 +7,18 @@ first, so that a kill at any moment leaves tables that fit together.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from glit.build.duplicates import forget_duplicates, leave_out_duplicates
 from glit.build.ledger import ledger_name
 from glit.build.listing import Chunk, read_chunks
 from glit.build.lock import Lock
 from glit.build.plan import make_plan
 from glit.build.publish import publish
 from glit.build.retry_task import RetryTask, RetryUnit
-from glit.build.run import leave_out_duplicates, only_one_build
+from glit.build.run import mending, only_one_build, run_stages
 from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
 from glit.build.work import RETRY_MARK, Work
@@ -27,6 +29,7 @@ from glit.progress import StageProgress
 from glit.recipe import recipe_from_dict
 from glit.records import REASONS
 from glit.stages import STAGES, TABLES
+from glit.stages.dedup import Duplicate
 from glit.storage import Store, local_folder
 
 
@@ -63,16 +66,36 @@ def retry(
     with only_one_build(store):
         finished = _finished_work(store, executor.device)
         listed = _listed(store)
-        before = _complete(finished, listed)
-        overlay = dataclasses.replace(finished, overlay=True)
-        _again("ingest", overlay, [RetryUnit(now=c, before=c) for c in before], executor, progress,
-               stage=stage, reason=reason)  # fmt: skip
-        now, duplicates = leave_out_duplicates(overlay, listed)
-        units = [RetryUnit(now=n, before=b) for n, b in zip(now, before, strict=True)]
-        for name in STAGES:
-            _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
-        _put_in_place(finished, overlay, units)
-        return publish(dataset, finished, now, duplicates, executor, progress)
+
+        def retried() -> dict[str, Any]:
+            store.sweep(RETRY_MARK)
+            now, duplicates = _retried(finished, listed, executor, progress, stage, reason)
+            return publish(dataset, finished, now, duplicates, executor, progress)
+
+        _complete(finished, listed)
+        again = partial(run_stages, finished, listed, executor, progress)
+        return mending(finished, progress, retried, before=again)
+
+
+def _retried(
+    finished: Work,
+    listed: list[Chunk],
+    executor: Executor,
+    progress: StageProgress,
+    stage: str | None,
+    reason: str | None,
+) -> tuple[list[Chunk], list[Duplicate]]:
+    """The chunks with their tables merged, and the duplicates among them."""
+    before = _complete(finished, listed)
+    overlay = dataclasses.replace(finished, overlay=True)
+    _again("ingest", overlay, [RetryUnit(now=c, before=c) for c in before], executor, progress,
+           stage=stage, reason=reason)  # fmt: skip
+    now, duplicates = leave_out_duplicates(overlay, listed)
+    units = [RetryUnit(now=n, before=b) for n, b in zip(now, before, strict=True)]
+    for name in STAGES:
+        _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
+    _put_in_place(finished, overlay, units)
+    return now, duplicates
 
 
 def _listed(store: Store) -> list[Chunk]:
@@ -150,6 +173,7 @@ def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:
 
 
 def _put_in_place(finished: Work, overlay: Work, units: list[RetryUnit]) -> None:
+    forget_duplicates(finished)
     for unit in units:
         for name in reversed(TABLES):
             chunk: Chunk = unit.now

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow.parquet as pq
 
+from glit.build.duplicates import forget_duplicates, leave_out_duplicates
 from glit.build.listing import Chunk, Source, entries, find_source, write_listing
 from glit.build.lock import Lock
 from glit.build.plan import make_plan, sidecars
@@ -20,16 +20,19 @@ from glit.build.publish import PUBLISHED, identity_of, publish
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.user_captions import prepare
-from glit.build.work import RETRY_MARK, Work, with_skips
+from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import MANIFEST, read_manifest
-from glit.errors import InputError, UserError
+from glit.errors import DamagedTableError, InputError, UserError
 from glit.executors.protocols import Executor, Tally
 from glit.progress import StageProgress
 from glit.stages import STAGES, TABLES
-from glit.stages.dedup import Duplicate, find_duplicates
+from glit.stages.dedup import Duplicate
 from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan, Recipe
 from glit.storage import Store, local_folder, to_json
+
+_REPAIRS = 10
+"""Tables found damaged in one run, after which the disk is not to be trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +76,36 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         if finished is not None:
             return finished
         _write_state(work, request, source, chunks)
-        chunks, duplicates = run_stages(work, chunks, executor, progress)
-        return publish(dataset, work, chunks, duplicates, executor, progress)
+
+        def built() -> dict[str, Any]:
+            whole, duplicates = run_stages(work, chunks, executor, progress)
+            return publish(dataset, work, whole, duplicates, executor, progress)
+
+        return mending(work, progress, built)
+
+
+def mending(
+    work: Work,
+    progress: StageProgress,
+    run: Callable[[], dict[str, Any]],
+    *,
+    before: Callable[[], Any] = lambda: None,
+) -> dict[str, Any]:
+    """``run()``; a table found damaged is removed, what makes it anew is done ``before`` it runs
+    again.
+
+    Raises:
+        DamagedTableError: there is no end of them.
+    """
+    for _ in range(_REPAIRS):
+        try:
+            return run()
+        except DamagedTableError as error:
+            progress.note(f"{error.table} is damaged ({error.reason}); it is made anew")
+            work.store.remove(error.table)
+            forget_duplicates(work)
+            before()
+    return run()
 
 
 def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Plan:
@@ -212,6 +243,8 @@ def run_stage(
 ) -> None:
     """Run one stage over the chunks that lack its table."""
     missing = work.missing(stage, chunks)
+    if stage == "ingest" and missing:
+        forget_duplicates(work)
     absent = {chunk.index for chunk in missing}
     per_chunk = _rows_in(work, chunks)
     total = sum(per_chunk.values())
@@ -232,21 +265,3 @@ def _rows_in(work: Work, chunks: list[Chunk]) -> dict[int, int]:
             chunk.index: metadata.row_group(chunk.index).num_rows - len(chunk.skip)
             for chunk in chunks
         }
-
-
-def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:
-    """Find duplicates over all ingest tables, once for the same chunks."""
-    tables = {work.table("ingest", chunk): chunk for chunk in chunks}
-    full = {work.store.full(name): chunk for name, chunk in tables.items()}
-    near_bits = work.plan.config(IngestConfig).near_duplicates
-    try:
-        found = find_duplicates(list(full), near_bits=near_bits)
-    except duckdb.Error as error:
-        raise UserError(
-            f"{work.store.root}: a table of ingest is damaged ({str(error).splitlines()[0]}); "
-            "remove it and run glit build again"
-        ) from error
-    skips: dict[int, list[int]] = {}
-    for duplicate in found:
-        skips.setdefault(full[duplicate.file].index, []).append(duplicate.row)
-    return with_skips(chunks, skips), found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import errno
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.errors import UserError
+from glit.build.seal import SealError, read_sealed
+from glit.errors import DamagedTableError, RunError
 from glit.records import Drop, Sample
 from glit.rows import drop_row
 from glit.schema import Columns, stage_schema
@@ -50,38 +51,42 @@ def drops_by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     return drops
 
 
-@contextlib.contextmanager
-def table_file(store: Store, name: str) -> Iterator[Path]:
-    """A local path of a table, to be read within the block.
+def read_table(store: Store, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table as it was written.
 
     Raises:
-        UserError: the file is damaged, or no table of ours.
+        DamagedTableError: it is not, or not there.
+        RunError: it cannot be read, for a reason that may pass.
     """
     try:
-        with store.local_copy(name) as path:
-            yield path
-    except (KeyError, OSError, pa.ArrowException) as error:
-        raise UserError(
-            f"{store.root}/{name}: not a table of this glit, or damaged; remove it and run "
-            "glit build again"
-        ) from error
+        return read_sealed(store.read(name)).read(columns=columns)
+    except (SealError, pa.ArrowException, FileNotFoundError) as error:
+        raise DamagedTableError(store.root, name, _first_line(error)) from error
+    except OSError as error:
+        if error.errno == errno.EIO and store.is_local:  # the disk itself cannot
+            raise DamagedTableError(store.root, name, _first_line(error)) from error
+        raise RunError(f"{store.root}/{name}: cannot be read ({_first_line(error)})") from error
 
 
-def read_rows(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows of a stage table by ``sample_id``, in file order."""
-    return {row["sample_id"]: row for row in pq.ParquetFile(path).read().to_pylist()}
+def _first_line(error: Exception) -> str:
+    said = str(error.strerror or error) if isinstance(error, OSError) else str(error)
+    return said.strip().partition("\n")[0]
 
 
 def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]:
     """Rows and drops by reason of many tables together; footers only, read by threads.
 
     Raises:
-        UserError: a file is damaged, or no table of ours.
+        DamagedTableError: a file's footer cannot be read, or is none of ours.
     """
 
     def one(name: str) -> tuple[int, dict[str, int]]:
-        with table_file(store, name) as path:
-            return read_counts(path)
+        try:
+            with store.local_copy(name) as path:
+                return read_counts(path)
+        except (KeyError, ValueError, OSError, pa.ArrowException) as error:
+            reason = "no table of this glit" if isinstance(error, KeyError) else _first_line(error)
+            raise DamagedTableError(store.root, name, reason) from error
 
     total, drops = 0, {}
     with ThreadPoolExecutor(_READERS) as pool:

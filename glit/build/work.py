@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, read_chunk
 from glit.build.plan import sidecars, upstream
-from glit.build.tables import read_rows, stage_table, sum_counts, table_file
-from glit.parquet import write_parquet
+from glit.build.seal import write_sealed
+from glit.build.tables import read_table, stage_table, sum_counts
 from glit.records import Sample
 from glit.stages import FLOW, STAGES
 from glit.stages.plan import Plan
@@ -68,7 +68,7 @@ class Work:
         if self.overlay and not name.endswith(RETRY_MARK):
             name += RETRY_MARK
         with self.store.atomic(name) as temporary:
-            write_parquet(table, temporary)
+            write_sealed(table, temporary)
 
     def entries(self, chunk: Chunk) -> list[Entry]:
         """The listing's rows of a chunk."""
@@ -77,18 +77,16 @@ class Work:
 
     def ingest_rows(self, chunk: Chunk) -> list[dict[str, Any]]:
         """The ingest table of a chunk, drops and duplicates included, in listing order."""
-        with table_file(self.store, self.table("ingest", chunk)) as path:
-            return pq.ParquetFile(path).read().to_pylist()
+        return read_table(self.store, self.table("ingest", chunk)).to_pylist()
 
     def rows(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any]]:
         """A later stage's rows by sample."""
-        with table_file(self.store, self.table(stage, chunk)) as path:
-            return read_rows(path)
+        table = read_table(self.store, self.table(stage, chunk))
+        return {row["sample_id"]: row for row in table.to_pylist()}
 
     def outcomes(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any] | None]:
         """A later stage's drops by sample, None where it has a result."""
-        with table_file(self.store, self.table(stage, chunk)) as path:
-            table = pq.ParquetFile(path).read(columns=["sample_id", "drop"])
+        table = read_table(self.store, self.table(stage, chunk), columns=("sample_id", "drop"))
         return dict(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
 
     def samples(self, stage: str, chunk: Chunk) -> list[Sample]:

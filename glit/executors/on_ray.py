@@ -23,7 +23,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError
 
 from glit.backends.device import best_device
-from glit.errors import GlitError, RunError
+from glit.errors import DamagedTableError, GlitError, RunError
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Beat, Tally, Task, Unwatched, Watch, Worker
 from glit.executors.sharing import gpu_share, threads_a_worker, workers_a_gpu
@@ -41,6 +41,8 @@ class _Failure:
 
     message: str
     exit_code: int
+    damaged: DamagedTableError | None = None
+    """The error itself, where the driver mends what it tells of."""
 
 
 class _Actor:
@@ -97,7 +99,8 @@ def _guarded(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except GlitError as error:
-        return _Failure(str(error), error.exit_code)
+        damaged = error if isinstance(error, DamagedTableError) else None
+        return _Failure(str(error), error.exit_code, damaged)
     except Exception as error:
         if ruins_process(error):
             traceback.print_exc()  # to the worker's log: the driver learns of the death alone
@@ -338,6 +341,8 @@ class RayExecutor:
 def _value(result: Any) -> Any:
     """A result, or the error it stands for."""
     if isinstance(result, _Failure):
+        if result.damaged is not None:
+            raise result.damaged
         error = GlitError(result.message)
         error.exit_code = result.exit_code
         raise error

@@ -1,16 +1,22 @@
 """Duplicates across the whole input: the first in listing order stays.
 
-Exact ones share a SHA-256 and are found by DuckDB over the ingest tables, out of core. Near
+Exact ones share a SHA-256 and are found by DuckDB, which spills to disk. Near
 ones (optional) share a perceptual hash up to a number of bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from glit.ahead import batched
 
 VERSION = 1
 
@@ -19,67 +25,90 @@ VERSION = 1
 class Duplicate:
     """An image left out because an earlier one is the same."""
 
-    file: str
-    """The ingest table that holds it."""
+    chunk: int
     row: int
+    """Of the chunk's ingest table."""
     sample_id: str
     source_path: str
     kept_path: str
     kind: Literal["exact", "near"]
 
 
-_LIVE = """
-    SELECT filename AS file, file_row_number AS row, sample_id, source_path, perceptual_hash
-    FROM read_parquet($files, filename = true, file_row_number = true, hive_partitioning = false)
-    WHERE "drop" IS NULL
-"""
-_EXACT = f"""
-    WITH live AS ({_LIVE}),
-    ranked AS (
+_SCHEMA = pa.schema(
+    [
+        ("chunk", pa.int64()),
+        ("row", pa.int64()),
+        ("sample_id", pa.string()),
+        ("source_path", pa.string()),
+        ("perceptual_hash", pa.int64()),
+    ]
+)
+_TABLES_AT_ONCE = 64
+_COLUMNS = ", ".join(_SCHEMA.names)
+_EXACT = """
+    WITH ranked AS (
         SELECT *, row_number() OVER same AS place, first_value(source_path) OVER same AS kept
         FROM live WINDOW same AS (PARTITION BY sample_id ORDER BY source_path)
     )
-    SELECT file, row, sample_id, source_path, kept FROM ranked
+    SELECT chunk, row, sample_id, source_path, kept FROM ranked
     WHERE place > 1 ORDER BY source_path
 """
 
 
-def find_duplicates(files: Sequence[str], *, near_bits: int) -> list[Duplicate]:
+def find_duplicates(
+    tables: Iterable[tuple[int, pa.Table]], *, near_bits: int, spill: str | None = None
+) -> list[Duplicate]:
     """Every image that repeats an earlier one, in listing order.
 
     Args:
-        files: the ingest tables.
+        tables: number and ingest table of every chunk; taken one after the other.
         near_bits: Hamming distance up to which hashes count as the same; -1 compares bytes only.
+        spill: folder on a disk with room for what does not fit into memory.
     """
-    if not files:
-        return []
-    with duckdb.connect(config={"memory_limit": "2GB"}) as connection:
-        query = connection.execute(_EXACT, {"files": list(files)})
+    with (
+        tempfile.TemporaryDirectory(dir=spill) as folder,
+        duckdb.connect(config={"memory_limit": "1GB", "temp_directory": folder}) as connection,
+    ):
+        connection.register("ingested", _SCHEMA.empty_table())
+        connection.execute("CREATE TABLE live AS SELECT * FROM ingested")
+        for some in batched(map(_live, tables), _TABLES_AT_ONCE):
+            connection.register("ingested", pa.concat_tables(some))
+            connection.execute("INSERT INTO live SELECT * FROM ingested")
+        query = connection.execute(_EXACT)
         exact = [
             Duplicate(
-                file=file, row=row, sample_id=sample_id, source_path=path, kept_path=kept,
+                chunk=chunk, row=row, sample_id=sample_id, source_path=path, kept_path=kept,
                 kind="exact",
             )
-            for file, row, sample_id, path, kept in query.fetchall()
+            for chunk, row, sample_id, path, kept in query.fetchall()
         ]  # fmt: skip
         if near_bits < 0:
             return exact
-        repeats = {(duplicate.file, duplicate.row) for duplicate in exact}
-        live = connection.execute(f"{_LIVE} ORDER BY source_path", {"files": list(files)})
+        repeats = {(duplicate.chunk, duplicate.row) for duplicate in exact}
+        live = connection.execute(f"SELECT {_COLUMNS} FROM live ORDER BY source_path")
         images = (
-            Seen(file=file, row=row, sample_id=sample_id, source_path=path, perceptual_hash=value)
-            for file, row, sample_id, path, value in iter(live.fetchone, None)
-            if (file, row) not in repeats
+            Seen(chunk=chunk, row=row, sample_id=sample_id, source_path=path, perceptual_hash=value)
+            for chunk, row, sample_id, path, value in iter(live.fetchone, None)
+            if (chunk, row) not in repeats
         )
         near = near_duplicates(images, max_bits=near_bits)
     return sorted([*exact, *near], key=lambda duplicate: duplicate.source_path)
+
+
+def _live(item: tuple[int, pa.Table]) -> pa.Table:
+    """The rows of a chunk that were not dropped."""
+    chunk, table = item
+    whole = table.select(_SCHEMA.names[2:])
+    whole = whole.add_column(0, "row", pa.array(np.arange(len(table))))
+    whole = whole.add_column(0, "chunk", pa.array(np.full(len(table), chunk)))
+    return whole.filter(pc.is_null(table["drop"])).cast(_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """A usable image as the search for near-duplicates sees it."""
 
-    file: str
+    chunk: int
     row: int
     sample_id: str
     source_path: str
@@ -107,7 +136,7 @@ def near_duplicates(images: Iterable[Seen], *, max_bits: int) -> list[Duplicate]
         if close:
             found.append(
                 Duplicate(
-                    file=image.file, row=image.row, sample_id=image.sample_id,
+                    chunk=image.chunk, row=image.row, sample_id=image.sample_id,
                     source_path=image.source_path, kept_path=paths[min(close)], kind="near",
                 )
             )  # fmt: skip

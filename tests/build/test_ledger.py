@@ -50,14 +50,17 @@ class AtWork(Counting):
 
 def test_the_driver_reads_ledgers_and_not_the_tables_of_stages(images, tmp_path, monkeypatch):
     executor, read = AtWork(), []
-    copy = Store.local_copy
 
-    def noted(self, path):
-        if not executor.at_work:
-            read.append(path)
-        return copy(self, path)
+    def noting(method):
+        def noted(self, path):
+            if not executor.at_work and path.endswith(".parquet"):
+                read.append(path)
+            return method(self, path)
 
-    monkeypatch.setattr(Store, "local_copy", noted)
+        return noted
+
+    for name in ("local_copy", "read"):
+        monkeypatch.setattr(Store, name, noting(getattr(Store, name)))
     assert counts(run_build(images, tmp_path / "out", executor=executor, **SETTINGS)) == (
         8,
         7,
@@ -65,7 +68,7 @@ def test_the_driver_reads_ledgers_and_not_the_tables_of_stages(images, tmp_path,
         0,
     )
     folders = [path.split("/")[0].split("-")[0] for path in read]
-    assert set(folders) == {"listing.parquet", "ingest", "ledger"}
+    assert set(folders) == {"listing.parquet", "ingest", "ledger", "duplicates"}
     assert folders.count("ledger") == 2
     assert executor.done["ledger"] == 2
 

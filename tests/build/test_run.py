@@ -15,7 +15,7 @@ from building import Counting, counts, data_bytes, quiet, run_build
 from glit.build.retry import retry
 from glit.build.status import status
 from glit.dataset.verify import verify
-from glit.errors import InputError, RecipeError, UserError
+from glit.errors import DamagedTableError, InputError, RecipeError, UserError
 from glit.executors.local import LocalExecutor
 
 
@@ -203,17 +203,33 @@ def test_a_finished_dataset_that_lost_a_file_is_made_whole(built, built_copy, sc
 
 
 @pytest.mark.parametrize("table", ["ingest", "caption", "pair", "ledger"])
-def test_a_damaged_table_is_one_line_with_its_name(built_copy, scenes, table):
+def test_a_damaged_table_is_made_anew(built, built_copy, scenes, table):
     (built_copy / "manifest.json").unlink()
+    for kept in (built_copy / "work").glob("duplicates-*"):
+        kept.unlink()  # or nothing reads the tables of ingest
+    for packed in (built_copy / "work").glob("pack-*"):
+        shutil.rmtree(packed)
     damaged = sorted((built_copy / "work").glob(f"{table}-*/*.parquet"))[0]
-    damaged.write_bytes(b"no parquet")
-    arguments = {"captions": scenes / "captions.jsonl"}
-    with pytest.raises(UserError, match="damaged.*; remove it and run glit build") as error:
-        run_build(scenes / "images", built_copy, **arguments)
-    assert str(damaged) in str(error.value)
-    damaged.unlink()
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:99] + bytes([whole[99] ^ 4]) + whole[100:])
+    executor = Counting()
+    arguments = {"captions": scenes / "captions.jsonl", "executor": executor}
     run_build(scenes / "images", built_copy, **arguments)
+    assert damaged.read_bytes() == whole
+    assert executor.stages.get(table, 1) == 1, "one chunk alone"
+    assert data_bytes(built_copy) == data_bytes(built)
     assert list(verify(str(built_copy))) == []
+
+
+def test_a_disk_that_damages_everything_is_given_up(built_copy, scenes, monkeypatch):
+    (built_copy / "manifest.json").unlink()
+
+    def damaged(*_, **__):
+        raise DamagedTableError("out", "x", "always")
+
+    monkeypatch.setattr(sys.modules["glit.build.run"], "publish", damaged)
+    with pytest.raises(DamagedTableError, match="out/x: damaged .always.; glit build makes"):
+        run_build(scenes / "images", built_copy, captions=scenes / "captions.jsonl")
 
 
 @pytest.mark.parametrize("limit", [0, -1])

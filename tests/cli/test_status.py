@@ -70,7 +70,7 @@ def test_a_table_that_is_not_ours_is_one_line(built_copy, run_glit, content):
         table.write_bytes(content)
     done = run_glit("status", built_copy)
     assert done.code == 2 and done.errors.count("\n") == 1
-    assert done.errors.startswith(f"glit: {table}: not a table of this glit, or damaged")
+    assert done.errors.startswith(f"glit: {table}: damaged (")
 
 
 def test_other_files_beside_the_tables_are_not_counted(built_copy, run_glit):
