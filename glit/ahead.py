@@ -23,8 +23,35 @@ def batched(items: Iterable[In], size: int) -> Iterator[list[In]]:
         yield batch
 
 
+def batched_by_weight(
+    items: Iterable[In], size: int, *, weight: Callable[[In], int], heaviest: int
+) -> Iterator[list[In]]:
+    """Lists of up to ``size`` consecutive items that weigh ``heaviest`` at most, or one alone.
+
+    >>> list(batched_by_weight([3, 1, 1, 9, 1], 3, weight=abs, heaviest=4))
+    [[3, 1], [1], [9], [1]]
+    """
+    batch: list[In] = []
+    held = 0
+    for item in items:
+        own = weight(item)
+        if batch and (len(batch) == size or held + own > heaviest):
+            yield batch
+            batch, held = [], 0
+        batch.append(item)
+        held += own
+    if batch:
+        yield batch
+
+
 def map_ahead(
-    pool: Executor, work: Callable[[In], Out], items: Iterable[In], *, most: int
+    pool: Executor,
+    work: Callable[[In], Out],
+    items: Iterable[In],
+    *,
+    most: int,
+    weight: Callable[[In], int] = lambda _: 0,
+    heaviest: int = 0,
 ) -> Iterator[Out]:
     """``map(work, items)`` by a pool's threads, in order.
 
@@ -33,10 +60,23 @@ def map_ahead(
         work: done to every item.
         items: are taken from their iterator as results are taken from here.
         most: results that are at work or waiting at a time; bounds the memory.
+        weight: of an item's result.
+        heaviest: what all of them weigh together at a time, if it is not one alone.
     """
     waiting = iter(items)
-    futures: deque[Future[Out]] = deque(pool.submit(work, item) for item in islice(waiting, most))
+    following = list(islice(waiting, 1))
+    futures: deque[tuple[Future[Out], int]] = deque()
+
+    def submit() -> None:
+        while following and len(futures) < most:
+            own = weight(following[0])
+            if futures and own + sum(each for _, each in futures) > heaviest:
+                return
+            futures.append((pool.submit(work, following.pop()), own))
+            following.extend(islice(waiting, 1))
+
+    submit()
     while futures:
-        result = futures.popleft().result()
-        futures.extend(pool.submit(work, item) for item in islice(waiting, 1))
+        result = futures.popleft()[0].result()
+        submit()
         yield result

@@ -123,14 +123,11 @@ def _pack(
     executor: Executor,
     progress: StageProgress,
 ) -> dict[str, dict[str, Any]]:
-    written = descriptions(work, folder, files)
     units = [
         PackUnit(file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
         for file in files
-        if file.name not in written
     ]
-    total = sum(file.num_rows for file in files)
-    progress.begin("pack", total=total, done=total - sum(unit.file.num_rows for unit in units))
+    progress.begin("pack", total=sum(file.num_rows for file in files), done=0)
     task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
     executor.run(task, units, lambda unit, tally: progress.finished(unit, tally.rows, 0), progress)
     return descriptions(work, folder, files)

@@ -24,24 +24,29 @@ PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
 TEXT_KEYS = ("caption", "text")
 _SCHEMA = pa.schema([("path", pa.string()), ("caption", pa.string()), ("line", pa.int64())])
 _BATCH = 16_384
+_DIGITS = 12
 
 
 def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions, str]:
     """Read a caption file into a sorted table under ``work``; also the table's SHA-256 (hex).
 
     Paths in the file may be relative to the image folder or to the caption file, or absolute.
-    Nothing is done when the table for the same bytes and root is there already.
+    Nothing is done when the table for the same bytes and root is there already; its digest is a
+    part of its name, so one that was damaged since is made anew.
 
     Raises:
         InputError: the file is missing, of an unknown kind, or a row is not understood.
     """
     if not file.is_file():
         raise InputError(f"--captions {file}: no such file")
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    key = hashlib.sha256(f"{digest} {image_root} {file.resolve()}".encode()).hexdigest()[:12]
-    target = work / f"captions-{key}.parquet"
-    if not target.is_file():
+    known = f"{_sha256(file)} {image_root} {file.resolve()}"
+    key = hashlib.sha256(known.encode()).hexdigest()[:_DIGITS]
+    for target in sorted(work.glob(f"captions-{key}-*.parquet")):
+        found = _sha256(target)
+        if target.stem.endswith(found[:_DIGITS]):
+            break
+        target.unlink()
+    else:
         work.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=work) as folder:
             unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
@@ -52,10 +57,15 @@ def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions
                     "ORDER BY path, line",
                     params={"file": str(unsorted)},
                 ).write_parquet(str(finished), row_group_size=20_480)
+            found = _sha256(finished)
+            target = work / f"captions-{key}-{found[:_DIGITS]}.parquet"
             os.replace(finished, target)
-    with target.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
     return BroughtCaptions(name=file.name, table=str(target)), found
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_captions(file: Path, image_root: str) -> Iterator[tuple[str, str, int]]:

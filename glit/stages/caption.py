@@ -16,7 +16,6 @@ import pyarrow as pa
 from PIL import Image
 
 from glit import rows
-from glit.ahead import batched
 from glit.backends.base import Backend
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import (
@@ -33,7 +32,7 @@ from glit.schema import CAPTION_SOURCE, TOKEN
 from glit.sentences import make_splitter
 from glit.spans import Span
 from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.image_source import ImageSource
+from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
 
 SECOND_TRY_TEMPERATURE = 0.7
@@ -155,8 +154,7 @@ class WriteCaptions(CaptionStage):
         self._prompt_sha256 = hashlib.sha256(prompt.encode()).hexdigest()
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        loaded = zip(samples, images.each(samples), strict=True)
-        for batch in batched(loaded, self._config.batch_size):
+        for batch in loaded_batches(samples, images, self._config.batch_size):
             yield from self._batch(batch)
 
     def _batch(self, batch: list[tuple[Sample, Pixels | Drop]]) -> Iterator[Outcome]:

@@ -6,10 +6,15 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from glit.ahead import map_ahead
+from glit.ahead import batched_by_weight, map_ahead
 from glit.images import ImageError, Pixels, decode
 from glit.records import Drop, Sample
 from glit.storage import Store
+
+Loaded = tuple[Sample, Pixels | Drop]
+MOST_BYTES = 1 << 30
+"""Of decoded pixels that wait for a model, and of those that a model is given together: thirty
+photographs of 12 megapixels, two of 150."""
 
 
 class ImageSource:
@@ -18,8 +23,8 @@ class ImageSource:
     Args:
         store: where the images lie.
         threads: decoders at work.
-        ahead: images decoded before they are asked for, which bounds the memory; 0 takes 32, or
-            four for each of many threads.
+        ahead: images decoded before they are asked for, at most, and at most ``MOST_BYTES`` of
+            them; 0 takes 32, or four for each of many threads.
     """
 
     def __init__(self, store: Store, *, threads: int = 2, ahead: int = 0) -> None:
@@ -42,7 +47,14 @@ class ImageSource:
 
     def each(self, samples: Sequence[Sample]) -> Iterator[Pixels | Drop]:
         """Pixels or a drop for each sample, in order."""
-        return map_ahead(self._pool, self.load, samples, most=self._ahead)
+        return map_ahead(
+            self._pool,
+            self.load,
+            samples,
+            most=self._ahead,
+            weight=num_bytes,
+            heaviest=MOST_BYTES,
+        )
 
     def text(self, path: str) -> str | None:
         """A small text file beside the images; None when there is none."""
@@ -50,3 +62,18 @@ class ImageSource:
             return self._store.read(path).decode("utf-8-sig")
         except FileNotFoundError:
             return None
+
+
+def loaded_batches(
+    samples: Sequence[Sample], images: ImageSource, size: int
+) -> Iterator[list[Loaded]]:
+    """Up to ``size`` samples together with their pixels or drops, in order; fewer large ones."""
+    loaded = zip(samples, images.each(samples), strict=True)
+    return batched_by_weight(
+        loaded, size, weight=lambda item: num_bytes(item[0]), heaviest=MOST_BYTES
+    )
+
+
+def num_bytes(sample: Sample) -> int:
+    """Of its decoded pixels."""
+    return 3 * sample.width * sample.height

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from glit import rows
-from glit.ahead import batched
 from glit.backends.base import Backend
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.grid import Grid
@@ -22,7 +21,7 @@ from glit.geometry import area_ratio_mask, suppress_duplicates
 from glit.records import Drop, Region, Sample
 from glit.schema import REGION
 from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.image_source import ImageSource
+from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
 
 _AND_GRID = "+grid"
@@ -130,8 +129,7 @@ class DetectRegions(ProposeStage):
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         """See :class:`Stage`."""
-        loaded = zip(samples, images.each(samples), strict=True)
-        for group in batched(loaded, self._config.batch_size * _GROUP):
+        for group in loaded_batches(samples, images, self._config.batch_size * _GROUP):
             good = [image for _, image in group if not isinstance(image, Drop)]
             found = iter(isolate(good, self._detector.detect))
             for sample, image in group:

@@ -26,7 +26,7 @@ from glit.phrases import head_phrases
 from glit.records import Drop, Sample, Scores
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights
-from glit.stages.image_source import ImageSource
+from glit.stages.image_source import MOST_BYTES, ImageSource, Loaded, num_bytes
 from glit.stages.plan import Plan, Recipe
 
 SIMILARITY_DECIMALS = 5
@@ -157,22 +157,21 @@ class ScoreStage(Stage):
             return next(each for each in sentences if isinstance(each, Drop))
         return self._finished(sample, np.stack(good), regions)
 
-    def _groups(
-        self, samples: Sequence[Sample], images: ImageSource
-    ) -> Iterator[list[tuple[Sample, Pixels | Drop]]]:
-        """Images whose crops fill at least one encoder batch, on a GPU several."""
+    def _groups(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[list[Loaded]]:
+        """Images whose crops fill an encoder batch, on a GPU several; fewer large ones."""
         config = self._config
         # spotlights are whole pictures, one a region: no more of them than fill a batch
         batches = 1 if config.crop == "blur" else _FILLED.get(config.device, 1)
         wanted = config.batch_size * batches
-        group: list[tuple[Sample, Pixels | Drop]] = []
-        crops = 0
+        group: list[Loaded] = []
+        crops = held = 0
         for sample, image in zip(samples, images.each(samples), strict=True):
             group.append((sample, image))
             crops += len(sample.regions or ()) + 1
-            if crops >= wanted:
+            held += num_bytes(sample)
+            if crops >= wanted or held >= MOST_BYTES:
                 yield group
-                group, crops = [], 0
+                group, crops, held = [], 0, 0
         if group:
             yield group
 
