@@ -214,5 +214,6 @@ REASONS: dict[str, str] = {
     "not_finite": "the model answered NaN or infinity",
     "model_error": "a model failed on this sample",
     "worker_crash": "the sample killed its worker process, repeatedly",
+    "timeout": "the sample kept its worker busy without an end, repeatedly",
 }
 """Every reason a sample can be dropped for."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +63,7 @@ class LedgerWorker:
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
+    def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
         """Write a chunk's ledger."""
         yield from ()
         rows = list(self._rows(unit))
@@ -74,7 +74,7 @@ class LedgerWorker:
             raise disk_error(error, self._work.store.root) from error
         return Tally(rows=len(rows))
 
-    def probe(self, unit: Chunk, start: int, stop: int) -> None:
+    def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         """See :class:`glit.executors.protocols.Worker`; no sample is touched."""
 
     def size(self, unit: Chunk) -> int:

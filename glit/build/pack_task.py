@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class PackWorker:
     def __init__(self, task: PackTask) -> None:
         self._task = task
 
-    def run(self, unit: PackUnit, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
+    def run(self, unit: PackUnit, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
         """Write a data file, then its description; the description makes it count. One that an
         earlier run described stays, if its bytes are still those.
 
@@ -102,7 +102,7 @@ class PackWorker:
             samples = self._task.work.samples("pack", by_index[piece.chunk])
             yield from samples[piece.start : piece.stop]
 
-    def probe(self, unit: PackUnit, start: int, stop: int) -> None:
+    def probe(self, unit: PackUnit, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         """See :class:`glit.executors.protocols.Worker`; a file is not divided."""
         raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
 

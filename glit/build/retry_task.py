@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from glit.build.stage_task import (
     StageTask,
     StageWorker,
     ingest_rows,
+    part_of,
     publish,
 )
 from glit.build.tables import drops_by_reason
@@ -75,7 +76,7 @@ class RetryWorker:
             opened = STAGES[task.name].open(task.work.plan)
             self._stage = StageWorker(task.name, task.work, opened, threads=threads)
 
-    def run(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
+    def run(self, unit: RetryUnit, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
         """Do what is wanted of a chunk; the merged table goes beside the finished one."""
         yield from ()
         if self._stage is None:
@@ -103,7 +104,7 @@ class RetryWorker:
             if sample.sample_id not in before or self._task.wanted(before[sample.sample_id]["drop"])
         ]
 
-    def _ingest(self, unit: RetryUnit, excluded: tuple[int, ...]) -> Tally:
+    def _ingest(self, unit: RetryUnit, excluded: Mapping[int, str]) -> Tally:
         rows = self._work.ingest_rows(unit.before)
         wanted = self._wanted_rows(unit)
         if not wanted:
@@ -124,12 +125,12 @@ class RetryWorker:
         entries = self._work.entries(unit.before)
         return [entries[index] for index in self._wanted_rows(unit)]
 
-    def probe(self, unit: RetryUnit, start: int, stop: int) -> None:
+    def probe(self, unit: RetryUnit, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
         if self._stage is None:
-            ingest_rows(self._work, self._entries(unit)[start:stop], ())
+            ingest_rows(self._work, part_of(self._entries(unit), start, stop, excluded), {})
         else:
-            list(self._stage.rows(self._todo(unit)[start:stop], ()))
+            list(self._stage.rows(part_of(self._todo(unit), start, stop, excluded), {}))
 
     def size(self, unit: RetryUnit) -> int:
         """See :class:`glit.executors.protocols.Worker`."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.device import gpu_memory
@@ -25,10 +25,15 @@ from glit.stages.image_source import ImageSource
 from glit.stages.ingest import IngestConfig, ingest
 from glit.storage import Entry
 
+T = TypeVar("T")
+
 _ALL_FAILED = 8
 _BEAT_EVERY_S = 0.5
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
-_KILLED = Drop(reason="worker_crash", message="the sample killed its worker process repeatedly")
+_LOST = {
+    "worker_crash": "the sample killed its worker process repeatedly",
+    "timeout": "the sample kept its worker process busy until that was ended, repeatedly",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ class StageWorker:
         self._stage = stage
         self._images = ImageSource(work.images, threads=threads)
 
-    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
+    def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
         """Process a chunk and publish its table.
 
         Raises:
@@ -105,12 +110,12 @@ class StageWorker:
         self._refuse_total_failure(rows)
         return publish(self._work, self._name, unit, rows)
 
-    def rows(self, samples: list[Sample], excluded: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+    def rows(self, samples: list[Sample], excluded: Mapping[int, str]) -> Iterator[dict[str, Any]]:
         """A table row per sample, in order."""
         alive = [sample for index, sample in enumerate(samples) if index not in excluded]
         outcomes = self._outcomes(alive)
         for index, sample in enumerate(samples):
-            outcome = _KILLED if index in excluded else next(outcomes)
+            outcome = _lost(excluded[index]) if index in excluded else next(outcomes)
             yield stage_row(STAGES[self._name], sample.sample_id, outcome)
         assert next(outcomes, None) is None, f"{self._name}: more outcomes than samples"
 
@@ -129,9 +134,10 @@ class StageWorker:
                 f"the first failure: {failed[0]['message']}"
             )
 
-    def probe(self, unit: Chunk, start: int, stop: int) -> None:
+    def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
-        deque(self._outcomes(self._work.samples(self._name, unit)[start:stop]), maxlen=0)
+        samples = self._work.samples(self._name, unit)
+        deque(self._outcomes(part_of(samples, start, stop, excluded)), maxlen=0)
 
     def size(self, unit: Chunk) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
@@ -144,14 +150,14 @@ class IngestWorker:
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    def run(self, unit: Chunk, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
+    def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
         """Ingest a chunk and publish its table."""
         rows = yield from telling(each_ingested(self._work, self._work.entries(unit), excluded))
         return publish(self._work, "ingest", unit, rows)
 
-    def probe(self, unit: Chunk, start: int, stop: int) -> None:
+    def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
-        ingest_rows(self._work, self._work.entries(unit)[start:stop], ())
+        ingest_rows(self._work, part_of(self._work.entries(unit), start, stop, excluded), {})
 
     def size(self, unit: Chunk) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
@@ -178,15 +184,20 @@ def telling(rows: Iterable[dict[str, Any]]) -> Generator[Beat, None, list[dict[s
     return done
 
 
+def part_of(items: Sequence[T], start: int, stop: int, excluded: Mapping[int, str]) -> list[T]:
+    """Those from start to stop, but for the excluded."""
+    return [items[index] for index in range(start, stop) if index not in excluded]
+
+
 def ingest_rows(
-    work: Work, entries: list[Entry], excluded: tuple[int, ...]
+    work: Work, entries: list[Entry], excluded: Mapping[int, str]
 ) -> list[dict[str, Any]]:
     """All of :func:`each_ingested`."""
     return list(each_ingested(work, entries, excluded))
 
 
 def each_ingested(
-    work: Work, entries: list[Entry], excluded: tuple[int, ...]
+    work: Work, entries: list[Entry], excluded: Mapping[int, str]
 ) -> Iterator[dict[str, Any]]:
     """A row of the ingest table per entry; those at the excluded positions are not touched."""
     alive = [entry for index, entry in enumerate(entries) if index not in excluded]
@@ -197,11 +208,15 @@ def each_ingested(
                 "sample_id": "",
                 "source_path": entry.path,
                 "num_bytes": entry.size,
-                "drop": drop_row(_KILLED),
+                "drop": drop_row(_lost(excluded[index])),
             }
             if index in excluded
             else next(done)
         )
+
+
+def _lost(reason: str) -> Drop:
+    return Drop(reason=reason, message=_LOST[reason])
 
 
 def publish(work: Work, stage: str, unit: Chunk, rows: list[dict[str, Any]]) -> Tally:

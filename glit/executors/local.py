@@ -40,7 +40,7 @@ class LocalExecutor:
             worker = task.open(usable_cores())
             watch.ready()
             for unit in units:
-                on_done(unit, to_its_end(worker.run(unit, ()), partial(watch.moved, unit)))
+                on_done(unit, to_its_end(worker.run(unit, {}), partial(watch.moved, unit)))
 
     def close(self) -> None:
         """Nothing to stop."""

@@ -1,9 +1,8 @@
 """Units over a pool of Ray actors, each holding one opened task.
 
 Stages run one after the other and each takes the whole cluster, so two stages never wait for
-the same GPU. Only unit descriptors travel. When an actor dies its unit is tried once more on a
-fresh one. If that dies too, probes that publish nothing bisect the unit until the samples that kill
-are known, and the unit is done without them.
+the same GPU. Only unit descriptors travel. When an actor dies, or is silent for too long and ended,
+its unit is tried once more on a fresh one. If that dies too, the unit is a suspect, run alone.
 """
 
 from __future__ import annotations
@@ -11,115 +10,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import traceback
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import psutil
 import ray
-from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError
+from ray.exceptions import RayActorError, RayError
 
 from glit.backends.device import best_device
-from glit.errors import DamagedTableError, GlitError, RunError
-from glit.executors.process import prepare_own_process
-from glit.executors.protocols import Beat, Tally, Task, Unwatched, Watch, Worker
+from glit.errors import RunError
+from glit.executors.poison import Patience
+from glit.executors.protocols import Beat, Tally, Task, Unwatched, Watch
+from glit.executors.ray_actor import DEAD, RemoteActor, Slot, value
+from glit.executors.ray_suspect import Suspect
 from glit.executors.sharing import gpu_share, threads_a_worker, workers_a_gpu
-from glit.gpu_errors import ruins_process
 
 _START_FAILURES = 3
+_DEATHS_IN_A_ROW = 8
+"""And four for each worker, without a unit finished between them, end a stage."""
+_LOOK_EVERY_S = 10.0
 _UNWATCHED = Unwatched()
-_DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
-"""A worker is gone: crashed, killed, out of reach, or ended by Ray's watch over memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A glit error as an actor returns it: its line and its exit code, without its class."""
-
-    message: str
-    exit_code: int
-    damaged: DamagedTableError | None = None
-    """The error itself, where the driver mends what it tells of."""
-
-
-class _Actor:
-    """A worker process. Errors come back as values, so that only a death is an exception; a process
-    whose GPU has failed dies, and a fresh one takes its unit."""
-
-    def __init__(self) -> None:
-        self._worker: Worker | None = None
-
-    def open(self, task: Task, threads: int) -> _Failure | None:
-        prepare_own_process()
-        self._worker = None
-        return _guarded(lambda: setattr(self, "_worker", task.open(threads)))
-
-    def gpu_bytes(self) -> int:
-        """Memory of this actor's GPU."""
-        import torch
-
-        return torch.cuda.mem_get_info()[1]
-
-    def run(self, unit: Any, excluded: tuple[int, ...]) -> Generator[Any, None, None]:
-        """Beats as they come, in the end the tally or a failure."""
-        assert self._worker is not None
-        running = self._worker.run(unit, excluded)
-        while True:
-            told = _guarded(lambda: _next(running))
-            yield told
-            if not isinstance(told, Beat):
-                return
-
-    def probe(self, unit: Any, start: int, stop: int) -> Any:
-        assert self._worker is not None
-        worker = self._worker
-        return _guarded(lambda: worker.probe(unit, start, stop))
-
-    def size(self, unit: Any) -> Any:
-        assert self._worker is not None
-        worker = self._worker
-        return _guarded(lambda: worker.size(unit))
-
-
-_RemoteActor: Any = ray.remote(max_restarts=0, max_task_retries=0)(_Actor)
-
-
-def _next(running: Generator[Beat, None, Tally]) -> Beat | Tally:
-    """The next beat, or the tally that comes after the last."""
-    try:
-        return next(running)
-    except StopIteration as end:
-        return end.value
-
-
-def _guarded(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except GlitError as error:
-        damaged = error if isinstance(error, DamagedTableError) else None
-        return _Failure(str(error), error.exit_code, damaged)
-    except Exception as error:
-        if ruins_process(error):
-            traceback.print_exc()  # to the worker's log: the driver learns of the death alone
-            os._exit(1)
-        raise
-
-
-@dataclass(eq=False)
-class _Slot:
-    """An actor and the units it has been given, the first of them at work: where it works at
-    several, a death is held against the first, and the others go back."""
-
-    actor: Any
-    given: deque[tuple[Any, Any]] = field(default_factory=deque)
-    """(what streams from it, unit); one more than it works at, so that it need not wait."""
-
-    def give(self, unit: Any, excluded: tuple[int, ...] = ()) -> Any:
-        """Send the actor a unit; what comes back, one reference after the other."""
-        return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
 
 
 class RayExecutor:
@@ -127,11 +41,12 @@ class RayExecutor:
 
     def __init__(self, *, num_workers: int | None = None) -> None:
         self._num_workers = num_workers
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._gpu_share = 0.0
         self._units_at_once = 1
         self._gpu_bytes = 0
         self._threads = 2
+        self._patience = Patience()
         self._started_here = False
         if not ray.is_initialized():
             _start_ray()
@@ -157,16 +72,21 @@ class RayExecutor:
             return
         try:
             watch.loading(task.loads)
+            self._patience = self._new_patience()
             self._open(task, min(self._pool_size(task), len(units)))
             watch.ready()
             suspects = self._run_all(task, deque(units), on_done, watch)
             for unit in suspects:
-                on_done(unit, self._run_suspect(task, unit))
+                slot = self._slots[0]
+                replace = partial(self._replace, task, slot)
+                on_done(unit, Suspect(task, unit, slot, self._patience, replace).run())
         except BaseException:
             self._kill_all()  # units may still be at work; nobody waits for them any more
             raise
         if not task.needs.keeps_process:
             self._kill_all()
+
+    _new_patience = Patience
 
     def close(self) -> None:
         """Stop the workers, and Ray itself if it was started here."""
@@ -195,7 +115,7 @@ class RayExecutor:
         """Memory of a GPU of the cluster; the driver's node may have none, so an actor is asked."""
         if not self._gpu_bytes:
             self._kill_all()  # they may hold all of them
-            actor = _RemoteActor.options(num_cpus=0, num_gpus=1).remote()
+            actor = RemoteActor.options(num_cpus=0, num_gpus=1).remote()
             try:
                 found: Any = ray.get(actor.gpu_bytes.remote())
             except RayError as error:
@@ -221,22 +141,22 @@ class RayExecutor:
             ray.kill(slot.actor)
         self._slots = self._slots[:number]
         while len(self._slots) < number:
-            self._slots.append(_Slot(self._new_actor()))
+            self._slots.append(Slot(self._new_actor()))
         opening = [slot.actor.open.remote(task, self._threads) for slot in self._slots]
         for slot, reference in zip(self._slots, opening, strict=True):
             self._await_open(task, slot, reference)
 
     def _new_actor(self) -> Any:
-        return _RemoteActor.options(
+        return RemoteActor.options(
             num_cpus=1, num_gpus=self._gpu_share, max_concurrency=self._units_at_once
         ).remote()
 
-    def _await_open(self, task: Task, slot: _Slot, reference: Any) -> None:
+    def _await_open(self, task: Task, slot: Slot, reference: Any) -> None:
         for _ in range(_START_FAILURES):
             try:
-                _value(ray.get(reference))
+                value(ray.get(reference))
                 return
-            except _DEAD:
+            except DEAD:
                 slot.actor = self._new_actor()
                 reference = slot.actor.open.remote(task, self._threads)
         raise RunError(
@@ -244,7 +164,7 @@ class RayExecutor:
             "row; is there enough memory for the model?"
         )
 
-    def _replace(self, task: Task, slot: _Slot) -> None:
+    def _replace(self, task: Task, slot: Slot) -> None:
         """A fresh actor in the slot."""
         slot.actor = self._new_actor()
         self._await_open(task, slot, slot.actor.open.remote(task, self._threads))
@@ -259,23 +179,28 @@ class RayExecutor:
         """Run every unit; those that killed two workers are given back."""
         blamed: list[Any] = []
         suspects: list[Any] = []
+        deaths = 0
         while waiting or any(slot.given for slot in self._slots):
             for slot in self._slots:
                 while waiting and len(slot.given) < task.needs.units_at_once + 1:
-                    unit = waiting.popleft()
-                    slot.given.append((slot.give(unit), unit))
+                    slot.add(waiting.popleft())
             at_work = {
                 stream: (slot, unit)
                 for slot in self._slots
                 for stream, unit in islice(slot.given, task.needs.units_at_once)
             }
             ready: list[Any]
-            ready, _ = ray.wait(list(at_work), num_returns=1, timeout=10)
+            ready, _ = ray.wait(
+                list(at_work), num_returns=1, timeout=min(_LOOK_EVERY_S, self._patience.limit_s)
+            )
+            self._end_silent()
             for stream in ready:
                 slot, unit = at_work[stream]
                 try:
-                    told = _value(ray.get(next(stream)))
-                except _DEAD:
+                    told = value(ray.get(next(stream)))
+                except DEAD as error:
+                    deaths += 1
+                    self._stop_endless(task, deaths, error)
                     unit = self._take_back(slot, waiting)
                     if any(unit is other for other in blamed):
                         suspects.append(unit)
@@ -284,69 +209,42 @@ class RayExecutor:
                         waiting.append(unit)
                     self._replace(task, slot)
                     continue
+                self._patience.heard(slot.silence())
                 if isinstance(told, Beat):
                     watch.moved(unit, told)
                     continue
                 slot.given.remove((stream, unit))
+                deaths = 0
                 on_done(unit, told)
         return suspects
 
+    def _end_silent(self) -> None:
+        """Kill workers that have said nothing for too long; what comes of it is a death."""
+        for slot in self._slots:
+            if slot.given and time.monotonic() - slot.heard_at > self._patience.limit_s:
+                ray.kill(slot.actor)
+
+    def _stop_endless(self, task: Task, deaths: int, error: Exception) -> None:
+        if deaths > _DEATHS_IN_A_ROW + 4 * len(self._slots):
+            raise RunError(
+                f"stage {task.name}: {deaths} workers died one after the other and none of them "
+                f"finished anything ({str(error).strip().splitlines()[0]}); what is done is kept, "
+                "run the same command again when that is mended"
+            ) from error
+
     @staticmethod
-    def _take_back(slot: _Slot, waiting: deque[Any]) -> Any:
+    def _take_back(slot: Slot, waiting: deque[Any]) -> Any:
         """The unit the dead actor was at; what had only been waiting there goes back first."""
         _, unit = slot.given.popleft()
         while slot.given:
             waiting.appendleft(slot.given.pop()[1])
         return unit
 
-    def _run_suspect(self, task: Task, unit: Any) -> Tally:
-        slot = self._slots[0]
-        size = _value(ray.get(slot.actor.size.remote(unit)))
-        killers = tuple(self._killers(task, slot, unit, 0, size))
-        try:
-            return next(
-                told
-                for reference in slot.give(unit, killers)
-                if isinstance(told := _value(ray.get(reference)), Tally)
-            )
-        except _DEAD as error:
-            self._replace(task, slot)
-            raise RunError(
-                f"stage {task.name}: chunk {getattr(unit, 'index', '?')} kills its worker, but "
-                f"none of its {size} samples does so alone (memory?); lower {task.name}."
-                "batch_size and run the same command again"
-            ) from error
-
-    def _killers(self, task: Task, slot: _Slot, unit: Any, start: int, stop: int) -> list[int]:
-        """Positions within [start, stop) whose probe kills the worker."""
-        try:
-            _value(ray.get(slot.actor.probe.remote(unit, start, stop)))
-            return []
-        except _DEAD:
-            self._replace(task, slot)
-        if stop - start == 1:
-            return [start]
-        middle = (start + stop) // 2
-        return self._killers(task, slot, unit, start, middle) + self._killers(
-            task, slot, unit, middle, stop
-        )
-
     def _kill_all(self) -> None:
         for slot in self._slots:
             with contextlib.suppress(RayActorError, ValueError):
                 ray.kill(slot.actor)
         self._slots = []
-
-
-def _value(result: Any) -> Any:
-    """A result, or the error it stands for."""
-    if isinstance(result, _Failure):
-        if result.damaged is not None:
-            raise result.damaged
-        error = GlitError(result.message)
-        error.exit_code = result.exit_code
-        raise error
-    return result
 
 
 def _start_ray() -> None:

@@ -15,10 +15,14 @@ _LARGE_BYTES = 1 << 30, 1 << 25
 """Thresholds of malloc; older glibc refuses an mmap threshold above the second."""
 
 
-def prepare_own_process() -> None:
-    """Set up a process that glit started; nothing is put back, so never in a caller's process."""
+def prepare_own_process(*, for_model: bool) -> None:
+    """Set up a process that glit started; nothing is put back, so never in a caller's process.
+
+    Without a model torch is not needed, whose import alone takes seconds.
+    """
     keep_freed_memory()
-    _one_quiet_thread()
+    if for_model:
+        _one_quiet_thread()
 
 
 @contextlib.contextmanager

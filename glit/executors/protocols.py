@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -60,15 +60,17 @@ class Unwatched:
 class Worker(Protocol):
     """An opened task: models loaded, ready for units."""
 
-    def run(self, unit: Any, excluded: tuple[int, ...]) -> Generator[Beat, None, Tally]:
-        """Do a unit and publish its result; the excluded samples become ``worker_crash``.
+    def run(self, unit: Any, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
+        """Do a unit and publish its result; the samples at excluded positions are not touched, and
+        dropped for the reasons given: ``worker_crash`` or ``timeout``.
 
         A beat is yielded after a batch, a few a second at most.
         """
         ...
 
-    def probe(self, unit: Any, start: int, stop: int) -> None:
-        """Do samples [start, stop) of a unit without publishing, to see if the process survives."""
+    def probe(self, unit: Any, start: int, stop: int, excluded: Mapping[int, str]) -> None:
+        """Do samples [start, stop) of a unit, but for those excluded, without publishing: to see if
+        the process survives."""
         ...
 
     def size(self, unit: Any) -> int:

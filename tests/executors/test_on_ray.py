@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from building import data_bytes, run_build
 
+from glit.build.stage_task import StageTask
+from glit.dataset.verify import verify
 from glit.errors import GlitError, RunError
+from glit.executors.poison import Patience
 from glit.executors.protocols import Beat, Needs, Tally
+from glit.stages.image_source import ImageSource
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +59,10 @@ class KillerTask:
     """Units take a while, and say how many of them are at work in their process."""
     gpu_error: bool = False
     """Killers are not killed, but raise what a GPU raises that no process recovers from."""
+    hangs: bool = False
+    """Killers are not killed, but never finished."""
     name: str = "killer"
-    loads: str = "a killer"
+    loads: str = ""
     needs: Needs = Needs(memory_bytes=1 << 20, gpus=1)
     seen: list = field(default_factory=list)
 
@@ -72,6 +81,8 @@ class KillerWorker:
                 marker = Path(self.task.folder) / f"died-{unit.index}-{sample}"
                 if not (self.task.once and marker.exists()):
                     marker.touch()
+                    if self.task.hangs:
+                        time.sleep(600)
                     if self.task.gpu_error:
                         raise RuntimeError("CUDA error: device-side assert triggered")
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -87,12 +98,14 @@ class KillerWorker:
             (Path(self.task.folder) / f"together-{unit.index}").write_text(str(self.at_work))
             self.at_work -= 1
         self._touch(unit, [s for s in range(unit.size) if s not in excluded])
-        (Path(self.task.folder) / f"unit-{unit.index}").write_text(str(list(excluded)))
+        (Path(self.task.folder) / f"unit-{unit.index}").write_text(str(dict(excluded) or "whole"))
         yield Beat(rows=unit.size // 2, drops=0)
         return Tally(rows=unit.size, drops={"worker_crash": len(excluded)} if excluded else {})
 
-    def probe(self, unit, start, stop):
-        self._touch(unit, list(range(start, stop)))
+    def probe(self, unit, start, stop, excluded):
+        with (Path(self.task.folder) / f"probes-{unit.index}").open("a") as file:
+            file.write(f"{start}-{stop} ")
+        self._touch(unit, [s for s in range(start, stop) if s not in excluded])
 
     def size(self, unit):
         return unit.size
@@ -108,7 +121,7 @@ def go(executor, task, num_units=6):
 def test_every_unit_is_done_once(executor, tmp_path):
     done, written = go(executor, KillerTask(str(tmp_path)))
     assert sorted(done) == list(range(6))
-    assert set(written.values()) == {"[]"}
+    assert set(written.values()) == {"whole"}
 
 
 def test_a_worker_may_be_at_two_units_together(executor, tmp_path):
@@ -123,22 +136,47 @@ def test_of_two_units_together_the_one_that_kills_is_found(executor, tmp_path):
     needs = Needs(memory_bytes=1 << 20, units_at_once=2)
     done, written = go(executor, KillerTask(str(tmp_path), needs=needs, killers=((3, 2),)))
     assert sorted(done) == list(range(6))
-    assert written["unit-3"] == "[2]"
-    assert [written[f"unit-{i}"] for i in (0, 1, 2, 4, 5)] == ["[]"] * 5
+    assert written["unit-3"] == "{2: 'worker_crash'}"
+    assert [written[f"unit-{i}"] for i in (0, 1, 2, 4, 5)] == ["whole"] * 5
 
 
 def test_a_worker_that_dies_once_costs_nothing(executor, tmp_path):
     done, written = go(executor, KillerTask(str(tmp_path), killers=((2, 5),), once=True))
     assert sorted(done) == list(range(6))
-    assert written["unit-2"] == "[]"
+    assert written["unit-2"] == "whole"
 
 
 def test_killing_samples_are_found_and_left_out(executor, tmp_path):
-    done, written = go(executor, KillerTask(str(tmp_path), killers=((1, 0), (1, 6), (4, 3))))
+    done, written = go(executor, KillerTask(str(tmp_path), killers=((1, 6), (1, 7))))
     assert sorted(done) == list(range(6))
-    assert (written["unit-1"], written["unit-4"]) == ("[0, 6]", "[3]")
+    assert written["unit-1"] == "{6: 'worker_crash', 7: 'worker_crash'}"
     assert done[1].drops == {"worker_crash": 2}
-    assert [written[f"unit-{i}"] for i in (0, 2, 3, 5)] == ["[]"] * 4
+    assert [written[f"unit-{i}"] for i in (0, 2, 3, 4, 5)] == ["whole"] * 5
+
+
+def test_one_that_kills_among_many_takes_few_attempts(executor, tmp_path):
+    """Of 64: twice among others, once alone, and at most seven probes."""
+    executor.run(KillerTask(str(tmp_path), killers=((0, 63),)), [Unit(0, 64)], lambda *_: None)
+    assert (tmp_path / "unit-0").read_text() == "{63: 'worker_crash'}"
+    assert len((tmp_path / "probes-0").read_text().split()) <= 7
+
+
+def test_a_sample_that_never_ends_is_found_and_left_out(executor, tmp_path, monkeypatch):
+    patience = partial(Patience, least_s=1.5, first_s=1.5)
+    monkeypatch.setattr(executor, "_new_patience", patience)
+    done, written = go(executor, KillerTask(str(tmp_path), killers=((2, 7),), hangs=True))
+    assert sorted(done) == list(range(6))
+    assert written["unit-2"] == "{7: 'timeout'}"
+    assert [written[f"unit-{i}"] for i in (0, 1, 3, 4, 5)] == ["whole"] * 5
+
+
+def test_workers_that_all_die_end_the_stage(executor, tmp_path, monkeypatch):
+    from glit.executors import on_ray
+
+    monkeypatch.setattr(on_ray, "_DEATHS_IN_A_ROW", -6)
+    with pytest.raises(RunError, match=r"stage killer: 3 workers died one after the other") as said:
+        go(executor, KillerTask(str(tmp_path), together=1), num_units=40)
+    assert "what is done is kept" in str(said.value)
 
 
 @pytest.mark.parametrize("once", [True, False])
@@ -147,7 +185,7 @@ def test_a_process_whose_gpu_failed_is_replaced(executor, tmp_path, once):
     task = KillerTask(str(tmp_path), killers=((2, 5),), once=once, gpu_error=True)
     done, written = go(executor, task)
     assert sorted(done) == list(range(6))
-    assert written["unit-2"] == ("[]" if once else "[5]")
+    assert written["unit-2"] == ("whole" if once else "{5: 'worker_crash'}")
 
 
 def test_a_unit_too_large_as_a_whole_is_one_clear_error(executor, tmp_path):
@@ -165,6 +203,47 @@ def test_the_same_bytes_as_in_one_process(executor, scenes, built, tmp_path):
         scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", executor=executor
     )
     assert data_bytes(tmp_path / "out") == data_bytes(built)
+
+
+class Segfaulting(ImageSource):
+    """Decoding one image takes the process with it."""
+
+    poison: str
+
+    def load(self, sample):
+        if sample.source_path == self.poison:
+            ctypes.string_at(0)
+        return super().load(sample)
+
+
+@dataclass(frozen=True)
+class PoisonedTask(StageTask):
+    """The real stage with its real model, and one image that no decoder survives."""
+
+    def open(self, threads):
+        worker = super().open(threads)
+        if self.name == "propose":
+            worker._images = Segfaulting(self.work.images)
+            worker._images.poison = "000007.png"
+        return worker
+
+
+def test_an_image_that_segfaults_is_dropped_and_the_rest_is_shipped(
+    executor, scenes, built, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys.modules["glit.build.run"], "StageTask", PoisonedTask)
+    out = tmp_path / "out"
+    manifest = run_build(
+        scenes / "images", out, captions=scenes / "captions.jsonl", executor=executor,
+        overrides=["ingest.chunk_size=8"],
+    )  # fmt: skip
+    assert manifest["counts"]["drops"] == {"propose/worker_crash": 1}
+    assert list(verify(str(out))) == []
+    rows, whole = (
+        {row["source_path"]: row for row in pq.read_table(folder / "data").to_pylist()}
+        for folder in (out, built)
+    )
+    assert whole.pop("000007.png") and rows == whole
 
 
 @pytest.mark.engine

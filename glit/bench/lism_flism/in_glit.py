@@ -70,7 +70,7 @@ class InGlit:
     def __init__(self, job: Job) -> None:
         import torch
 
-        prepare_own_process()
+        prepare_own_process(for_model=True)
         torch.set_num_threads(job.threads)
         self._job = job
         config, matching = job.recipe.of(ProposeConfig), job.recipe.of(ScoreConfig)

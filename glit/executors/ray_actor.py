@@ -1,0 +1,133 @@
+"""The process that holds an opened task on Ray, and its place in the pool."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError
+
+from glit.errors import DamagedTableError, GlitError
+from glit.executors.process import prepare_own_process
+from glit.executors.protocols import Beat, Tally, Task, Worker
+from glit.gpu_errors import ruins_process
+
+DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
+"""A worker is gone: crashed, killed, out of reach, or ended by Ray's watch over memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A glit error as an actor returns it: its line and its exit code, without its class."""
+
+    message: str
+    exit_code: int
+    damaged: DamagedTableError | None = None
+    """The error itself, where the driver mends what it tells of."""
+
+
+class Actor:
+    """A worker process. Errors come back as values, so that only a death is an exception; a process
+    whose GPU has failed dies, and a fresh one takes its unit."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def open(self, task: Task, threads: int) -> Failure | None:
+        prepare_own_process(for_model=bool(task.loads))
+        self._worker = None
+        return _guarded(lambda: setattr(self, "_worker", task.open(threads)))
+
+    def gpu_bytes(self) -> int:
+        """Memory of this actor's GPU."""
+        import torch
+
+        return torch.cuda.mem_get_info()[1]
+
+    def run(self, unit: Any, excluded: Mapping[int, str]) -> Generator[Any, None, None]:
+        """Beats as they come, in the end the tally or a failure."""
+        assert self._worker is not None
+        running = self._worker.run(unit, excluded)
+        while True:
+            told = _guarded(lambda: _next(running))
+            yield told
+            if not isinstance(told, Beat):
+                return
+
+    def probe(self, unit: Any, start: int, stop: int, excluded: Mapping[int, str]) -> Any:
+        assert self._worker is not None
+        worker = self._worker
+        return _guarded(lambda: worker.probe(unit, start, stop, excluded))
+
+    def size(self, unit: Any) -> Any:
+        assert self._worker is not None
+        worker = self._worker
+        return _guarded(lambda: worker.size(unit))
+
+
+RemoteActor: Any = ray.remote(max_restarts=0, max_task_retries=0)(Actor)
+
+
+def _next(running: Generator[Beat, None, Tally]) -> Beat | Tally:
+    """The next beat, or the tally that comes after the last."""
+    try:
+        return next(running)
+    except StopIteration as end:
+        return end.value
+
+
+def _guarded(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except GlitError as error:
+        damaged = error if isinstance(error, DamagedTableError) else None
+        return Failure(str(error), error.exit_code, damaged)
+    except Exception as error:
+        if ruins_process(error):
+            traceback.print_exc()  # to the worker's log: the driver learns of the death alone
+            os._exit(1)
+        raise
+
+
+@dataclass(eq=False)
+class Slot:
+    """An actor and the units it has been given, the first of them at work: where it works at
+    several, a death is held against the first, and the others go back."""
+
+    actor: Any
+    given: deque[tuple[Any, Any]] = field(default_factory=deque)
+    """(what streams from it, unit); one more than it works at, so that it need not wait."""
+    heard_at: float = 0.0
+    """On the monotonic clock: when it last said something, or was given its first unit."""
+
+    def add(self, unit: Any) -> None:
+        """Send the actor a unit, which it comes to after those it has."""
+        if not self.given:
+            self.heard_at = time.monotonic()
+        self.given.append((self.give(unit, {}), unit))
+
+    def give(self, unit: Any, excluded: Mapping[int, str]) -> Any:
+        """What comes back of a unit, one reference after the other."""
+        return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
+
+    def silence(self) -> float:
+        """Seconds since it was last heard, which is now."""
+        before, self.heard_at = self.heard_at, time.monotonic()
+        return self.heard_at - before
+
+
+def value(result: Any) -> Any:
+    """A result, or the error it stands for."""
+    if isinstance(result, Failure):
+        if result.damaged is not None:
+            raise result.damaged
+        error = GlitError(result.message)
+        error.exit_code = result.exit_code
+        raise error
+    return result
