@@ -14,7 +14,6 @@ from typing import Literal
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from glit.ahead import batched
 
@@ -101,7 +100,7 @@ def _live(item: tuple[int, pa.Table]) -> pa.Table:
     whole = table.select(_SCHEMA.names[2:])
     whole = whole.add_column(0, "row", pa.array(np.arange(len(table))))
     whole = whole.add_column(0, "chunk", pa.array(np.full(len(table), chunk)))
-    return whole.filter(pc.is_null(table["drop"])).cast(_SCHEMA)
+    return whole.filter(table["drop"].is_null()).cast(_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ def main() -> None:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
     from glit.executors.process import prepare_own_process
 
-    prepare_own_process()
+    prepare_own_process(for_model=True)
     arguments.output.mkdir(parents=True, exist_ok=True)
     for part in arguments.parts:
         result = globals()[f"{part}_part"](arguments)

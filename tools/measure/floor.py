@@ -57,7 +57,7 @@ class _Timed:
         worker = task.open(2)
         started = time.process_time()
         for unit in units:
-            on_done(unit, to_its_end(worker.run(unit, ()), lambda _: None))
+            on_done(unit, to_its_end(worker.run(unit, {}), lambda _: None))
         self.seconds[task.name] = time.process_time() - started
 
     def close(self) -> None:
