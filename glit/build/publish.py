@@ -13,6 +13,7 @@ from glit.backends.tokenizer import tokenizer_hash
 from glit.build.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
 from glit.build.listing import Chunk
 from glit.build.pack_task import PackTask, PackUnit, descriptions
+from glit.build.retries import retries
 from glit.build.stage_task import disk_error
 from glit.build.work import Work
 from glit.dataset.card import dataset_card
@@ -75,6 +76,7 @@ def publish(
             counts=dataclasses.replace(counts, without_pair=sum_without_pair(described)),
             files=listed,
             calibration=None if (kept := work.plan.calibration) is None else kept.as_dict(),
+            retries=retries(work),
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )
         dataset.write("README.md", dataset_card(manifest).encode())

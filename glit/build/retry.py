@@ -7,6 +7,7 @@ first, so that a kill at any moment leaves tables that fit together.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from glit.build.listing import Chunk, read_chunks
 from glit.build.lock import Lock
 from glit.build.plan import make_plan
 from glit.build.publish import publish
+from glit.build.retries import note_retry
 from glit.build.retry_task import RetryTask, RetryUnit
 from glit.build.run import mending, only_one_build, run_stages
 from glit.build.status import STATE, other_version, read_state
@@ -26,11 +28,14 @@ from glit.dataset.manifest import read_manifest
 from glit.errors import RecipeError, UserError
 from glit.executors.protocols import Executor, Tally
 from glit.progress import StageProgress
-from glit.recipe import recipe_from_dict
+from glit.recipe import overridden_tables, recipe_from_dict
 from glit.records import REASONS
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
 from glit.storage import Store, local_folder
+
+_CHANGEABLE = frozenset({"ingest", "caption", "propose"})
+"""Tables whose settings decide whether a sample is dropped, and of no other sample anything."""
 
 
 def retry(
@@ -40,6 +45,7 @@ def retry(
     *,
     stage: str | None = None,
     reason: str | None = None,
+    settings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Try dropped samples again and rebuild the data files; the new manifest.
 
@@ -49,9 +55,12 @@ def retry(
         progress: what to tell.
         stage: only drops of this stage; None takes all.
         reason: only drops for this reason; None takes all.
+        settings: ``table.key=value`` words that hold for what is tried again, and for nothing else;
+            the manifest keeps them.
 
     Raises:
-        UserError: no such stage or reason, nothing to resume from, or no local folder.
+        UserError: no such stage or reason, a setting that would not fit the rest, nothing to
+            resume from, or no local folder.
     """
     if stage is not None and stage not in TABLES:
         raise UserError(f"--stage {stage!r}: want one of {', '.join(TABLES)}")
@@ -65,11 +74,16 @@ def retry(
         raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
     with only_one_build(store):
         finished = _finished_work(store, executor.device)
+        changed = _changed(finished, settings, executor.device)
         listed = _listed(store)
 
         def retried() -> dict[str, Any]:
             store.sweep(RETRY_MARK)
-            now, duplicates = _retried(finished, listed, executor, progress, stage, reason)
+            now, duplicates = _retried(
+                finished, changed, listed, executor, progress, stage=stage, reason=reason
+            )
+            if settings:
+                note_retry(changed, settings, stage=stage, reason=reason)
             return publish(dataset, finished, now, duplicates, executor, progress)
 
         _complete(finished, listed)
@@ -79,15 +93,17 @@ def retry(
 
 def _retried(
     finished: Work,
+    changed: Work,
     listed: list[Chunk],
     executor: Executor,
     progress: StageProgress,
+    *,
     stage: str | None,
     reason: str | None,
 ) -> tuple[list[Chunk], list[Duplicate]]:
     """The chunks with their tables merged, and the duplicates among them."""
     before = _complete(finished, listed)
-    overlay = dataclasses.replace(finished, overlay=True)
+    overlay = dataclasses.replace(changed, overlay=True)
     _again("ingest", overlay, [RetryUnit(now=c, before=c) for c in before], executor, progress,
            stage=stage, reason=reason)  # fmt: skip
     now, duplicates = leave_out_duplicates(overlay, listed)
@@ -139,6 +155,39 @@ def _finished_work(store: Store, device: str) -> Work:
             "run glit build again instead"
         )
     return Work(store=store, images=Store(state["images"]), plan=plan)
+
+
+def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
+    """The same tables by other settings.
+
+    Raises:
+        UserError: they change more than how a dropped sample is tried.
+    """
+    if not settings:
+        return work
+    tables = overridden_tables(settings)
+    if other := tables.keys() - _CHANGEABLE:
+        raise UserError(
+            f"--set {min(other)}.…: a retry changes only {', '.join(sorted(_CHANGEABLE))}; the "
+            "rest holds for the whole dataset, so build it anew with glit build --set"
+        )
+    values = work.plan.recipe.as_dict()
+    values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
+    plan = make_plan(
+        recipe_from_dict(values),
+        device=device,
+        brought=work.plan.brought,
+        captions_sha256=work.plan.captions_sha256,
+    )
+    before = {role: model.identity() for role, model in work.plan.models.items()}
+    if {role: model.identity() for role, model in plan.models.items()} != before:
+        raise UserError(
+            f"--set {' '.join(settings)}: another model, which the whole dataset would have to be "
+            "made with; build it anew with glit build --set"
+        )
+    return dataclasses.replace(
+        work, plan=dataclasses.replace(plan, fingerprints=work.plan.fingerprints)
+    )
 
 
 def _again(

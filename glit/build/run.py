@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +146,15 @@ def only_one_build(work: Store) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f"{os.path.dirname(folder)}: another glit is building here") from error
+            found = os.pread(handle, 200, 0).decode(errors="replace").strip()
+            holder = f" ({found})" if found else ""
+            raise UserError(
+                f"{os.path.dirname(folder)}: another glit is building here{holder}; wait for it, "
+                "or stop it, which keeps what is done"
+            ) from error
+        holder = f"pid {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %T')}\n"
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, holder.encode(), 0)
         work.sweep()
         work.sweep(RETRY_MARK)
         yield

@@ -78,6 +78,7 @@ def retry_command(
     dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
     stage: Annotated[str | None, typer.Option("--stage", help="Only drops of this stage.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
+    overrides: SetOption = None,
     executor: ExecutorOption = "ray",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -90,7 +91,9 @@ def retry_command(
     console = Console(stderr=as_json, highlight=False)
     own_process(executor)
     with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
-        manifest = retry(str(folder), runner, progress, stage=stage, reason=reason)
+        manifest = retry(
+            str(folder), runner, progress, stage=stage, reason=reason, settings=overrides or ()
+        )
     _report(manifest, folder, console, as_json=as_json)
 
 

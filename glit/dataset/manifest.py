@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ def make_manifest(
     files: dict[str, dict[str, Any]],
     calibration: dict[str, Any] | None = None,
     prompt: str = "",
+    retries: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Everything that says how the dataset came to be; no clock, no path of the machine."""
     return {
@@ -81,6 +82,7 @@ def make_manifest(
         "counts": asdict(counts),
         "files": files,
         "packages": installed_packages(),
+        **({"retries": list(retries)} if retries else {}),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -97,7 +98,9 @@ def test_one_build_at_a_time(scenes, tmp_path):
 
     with (
         only_one_build(Store(tmp_path / "out" / "work")),
-        pytest.raises(UserError, match="another glit"),
+        pytest.raises(
+            UserError, match=f"another glit is building here .pid {os.getpid()} on .*, since 20"
+        ),
     ):
         run_build(scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl")
 

@@ -6,6 +6,8 @@ import json
 import shutil
 
 import pytest
+from building import data_bytes
+from PIL import Image
 
 
 @pytest.fixture
@@ -40,6 +42,36 @@ def test_what_comes_back_is_counted(with_a_drop, tmp_path, run_glit):
             "without_pair": 0,
         },
     }
+
+
+def test_a_setting_holds_for_what_is_tried_again_and_is_told(scenes, tmp_path, run_glit):
+    """A picture too large for one setting is let in by another, with the bytes of a build that had
+    let it in at once."""
+    images = tmp_path / "images"
+    images.mkdir()
+    for number in range(3):
+        shutil.copy(scenes / "images" / f"{number:06d}.png", images)
+    Image.open(images / "000001.png").resize((300, 300)).save(images / "000001.png")
+    common = ["-r", "mini", "--executor", "local", "--captions", scenes / "captions.jsonl"]
+    limit = ["--set", "ingest.max_pixels=70000"]
+    out, at_once = tmp_path / "out", tmp_path / "at-once"
+    assert "1 ingest/too_large" in run_glit("build", images, "-o", out, *common, *limit).output
+    words = ["--executor", "local", "--set", "ingest.max_pixels=100000"]
+    assert run_glit("retry", out, "--reason", "too_large", *words).code == 0
+    assert run_glit("build", images, "-o", at_once, *common).code == 0
+    assert data_bytes(out) == data_bytes(at_once)
+    told = [{"settings": {"ingest": {"max_pixels": 100000}}, "stage": None, "reason": "too_large"}]
+    assert json.loads((out / "manifest.json").read_text())["retries"] == told
+    assert run_glit("verify", out).code == 0
+    (out / "manifest.json").unlink()
+    assert run_glit("build", images, "-o", out, *common, *limit).code == 0
+    assert json.loads((out / "manifest.json").read_text())["retries"] == told
+    for word, message in (
+        ("pair.rule=argmax", "a retry changes only caption, ingest, propose"),
+        ("propose.backend=sam", "another model"),
+    ):
+        done = run_glit("retry", out, "--executor", "local", "--set", word)
+        assert done.code == 2 and message in done.errors
 
 
 @pytest.mark.parametrize(
