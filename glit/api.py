@@ -227,9 +227,11 @@ def evaluate(
     """Measure models on the same images, one result each.
 
     Args:
-        task: ``retrieval``, ``joint-map``, ``localize``, ``robustness`` or ``caption-quality``.
+        task: ``retrieval``, ``joint-map``, ``localize``, ``robustness``, ``caption-quality`` or
+            ``classify``.
         models: built-in names, folders, runs of ``glit train``, hub ids.
-        dataset: a glit dataset; with ``kind``, annotations as published.
+        dataset: a glit dataset; with ``kind``, annotations as published; for ``classify`` a folder
+            of classes.
         recipe: whose ``[evaluate]`` table is taken.
         settings: ``evaluate.key=value``.
         kind: ``glit``, or the format of the annotations.

@@ -17,10 +17,15 @@ from glit.storage import local_folder
 if TYPE_CHECKING:
     from glit.evaluate.report import Result
 
-TaskName = Literal["retrieval", "joint-map", "localize", "robustness", "caption-quality"]
+TaskName = Literal[
+    "retrieval", "joint-map", "localize", "robustness", "caption-quality", "classify"
+]
 CheckpointName = Literal["best", "last"]
 _NEIGHBOURS = 4
 """Queries a direction that are kept for the page of ``glit view``, right ones and wrong ones."""
+
+_NAMED = 5
+"""Images that cannot be read are named up to here; the JSON names all."""
 
 
 def eval_command(
@@ -29,7 +34,11 @@ def eval_command(
         str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")
     ],
     dataset: Annotated[
-        str, typer.Argument(help="A glit dataset; with --format, annotations as published.")
+        str,
+        typer.Argument(
+            help="A glit dataset; with --format, annotations as published; for classify, a folder "
+            "of classes."
+        ),
     ],
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="Folder for JSON and Markdown files.")
@@ -73,6 +82,7 @@ def eval_command(
     retrieval: Recall@K both ways. joint-map: mAP@10 over whole images and best regions together.
     localize: whether the patches most like a sentence lie in its region. robustness: retrieval
     with a false sentence in every caption. caption-quality: mean cosine of images and captions.
+    classify: zero-shot classification of a folder that holds one folder of images a class.
     """
     from glit.api import evaluate
     from glit.extras import require
@@ -118,6 +128,14 @@ def _show(results: list[Result], console: Console) -> None:
     for result in results:
         if result.checkpoint:
             console.print(f"{result.model}: {result.checkpoint}", soft_wrap=True)
+        if result.broken:
+            some = ", ".join(result.broken[:_NAMED])
+            more = ", ..." if len(result.broken) > _NAMED else ""
+            console.print(
+                f"left out, {len(result.broken)} of {result.num_images} images cannot be read: "
+                f"{some}{more}",
+                soft_wrap=True,
+            )
     shown = Table()
     shown.add_column("")
     for row in rows:  # a column for each model: measurements have many figures

@@ -63,6 +63,14 @@ class EvaluateConfig:
     quality_samples: int = 1000
     """``caption-quality``: pairs drawn at random, as in Table I; 0 takes all."""
 
+    templates: str = "openai-80"
+    """``classify``: what is said of a class: the 80 templates of CLIP's authors, the seven best
+    (``openai-7``), or one of your own: ``a photo of a {}.``"""
+
+    class_names: str = ""
+    """``classify``: a JSON file with names of classes by folder; without it ``classes.json`` in the
+    folder, and without that the folders' own names."""
+
     limit: int = 0
     """Only the first images; 0 for all."""
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-CLIP_BENCHMARK_TASKS = {"retrieval": "zeroshot_retrieval"}
+CLIP_BENCHMARK_TASKS = {"retrieval": "zeroshot_retrieval", "classify": "zeroshot_classification"}
 """Names of our tasks there; the others keep their own."""
 
-_PER_CENT = re.compile(r"(recall|map|localisation|chance)@|^drop$")
+_PER_CENT = re.compile(r"(recall|map|localisation|chance)@|^drop$|^acc[15]$|^mean_per_class")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +31,18 @@ class Result:
     """The configuration they were measured with."""
     neighbours: dict[str, Any] = field(default_factory=dict)
     """By direction, queries that were right and wrong; empty where they were not asked for."""
+    broken: tuple[str, ...] = ()
+    """Images that ``classify`` left out because they cannot be read."""
 
     @property
     def title(self) -> str:
         """What was measured on how much: a wrong gallery is seen by its size."""
-        return (
-            f"{self.task} on {self.dataset}: {self.num_images} images, {self.num_captions} captions"
-        )
+        measured = f"{self.task} on {self.dataset}: {self.num_images} images"
+        return measured if self.task == "classify" else f"{measured}, {self.num_captions} captions"
 
     def as_dict(self) -> dict[str, Any]:
         """CLIP_benchmark's keys, and our settings beside them."""
+        broken = {"broken": list(self.broken)} if self.broken else {}
         return {
             "dataset": self.dataset,
             "model": self.model,
@@ -52,6 +54,7 @@ class Result:
             "metrics": self.metrics,
             "language": "en",
             "settings": self.settings,
+            **broken,
         }
 
 

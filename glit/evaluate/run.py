@@ -10,12 +10,14 @@ from typing import Any, Literal
 from glit.callers_process import without_bars
 from glit.config import as_table
 from glit.errors import UserError
-from glit.evaluate.collection import open_collection
+from glit.evaluate.class_folder import ClassFolder
+from glit.evaluate.collection import Collection, open_collection
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import Embedder, load_embedder
 from glit.evaluate.own_encoders import with_own_encoders
 from glit.evaluate.report import Result
 from glit.evaluate.tasks import TASKS
+from glit.evaluate.tasks.classify import classify_and_broken
 from glit.evaluate.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluate.tasks.robustness import read_false_sentences, robustness
 from glit.train.checkpoint import model_of_run
@@ -51,7 +53,8 @@ def evaluate(
     Args:
         task: one of TASKS.
         models: built-in names, folders, runs, hub ids.
-        dataset: a glit dataset, or the annotations of a public one.
+        dataset: a glit dataset, or the annotations of a public one; for ``classify`` a folder of
+            classes.
         config: settings.
         kind: ``glit``, or the format of the annotations.
         images: image folder of the annotations.
@@ -74,7 +77,13 @@ def evaluate(
         )
     if false_sentences is not None and task != "robustness":
         raise UserError(f"--false-sentences belongs to robustness, not to {task}")
-    collection = open_collection(dataset, config, kind=kind, images=images, split=split)
+    collection: Collection
+    if task == "classify":
+        if kind != "glit" or images is not None or split is not None:
+            raise UserError("--format, --images and --split: classify takes a folder of classes")
+        collection = ClassFolder(Path(dataset), names=config.class_names, limit=config.limit)
+    else:
+        collection = open_collection(dataset, config, kind=kind, images=images, split=split)
     measure = TASKS[task]
     if false_sentences is not None:
         given = read_false_sentences(false_sentences, len(collection.captions))
@@ -84,8 +93,11 @@ def evaluate(
         with without_bars():
             embedder = open_embedder(model, config, checkpoint=checkpoint)
         found: dict[str, Any] = {}
+        broken: list[str] = []
         if neighbours and task == "retrieval":
             metrics, found = retrieval_and_neighbours(embedder, collection, config, most=neighbours)
+        elif task == "classify":
+            metrics, broken = classify_and_broken(embedder, collection, config)
         else:
             metrics = measure(embedder, collection, config)
         result = Result(
@@ -98,6 +110,7 @@ def evaluate(
             metrics=metrics,
             settings={**as_table(config), "fit": embedder.fit},
             neighbours=found,
+            broken=tuple(broken),
         )
         results.append(result)
         if report is not None:

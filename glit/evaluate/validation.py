@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from glit.clip.encoder import ClipEncoder
 from glit.cores import num_threads
-from glit.evaluate.collection import DatasetCollection
+from glit.evaluate.class_folder import ClassFolder
+from glit.evaluate.collection import Collection, DatasetCollection
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import Embedder
-from glit.evaluate.metrics import WAYS
+from glit.evaluate.metrics import WAYS, Metrics
 from glit.evaluate.own_encoders import embedder_of_module
+from glit.evaluate.tasks.classify import classify
 from glit.evaluate.tasks.retrieval import retrieval
 from glit.train.config import TrainConfig
 from glit.train.setup import Ingredients
 from glit.train.validation import Measure, Measured
 
+Task = Callable[[Embedder, Collection, EvaluateConfig], Metrics]
+
 
 def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
-    """Retrieval on ``train.validation``, by the cosine of both embeddings, in float32.
+    """Retrieval on ``train.validation``, classification of ``train.validation_classes``, or both.
+
+    By the cosine of both embeddings, in float32.
 
     Args:
-        config: names the dataset.
+        config: names dataset and folder.
         ingredients: the model in training.
 
     Raises:
-        UserError: the dataset cannot be opened.
+        UserError: one cannot be opened.
     """
     settings = EvaluateConfig(
         context=config.context,
@@ -31,18 +40,26 @@ def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
         num_workers=config.num_workers,
         recall_at=(1, 5, 10),
     )
-    collection = DatasetCollection(config.validation, settings)
+    opened: list[tuple[Task, Collection]] = []
+    if config.validation:
+        opened.append((retrieval, DatasetCollection(config.validation, settings)))
+    if config.validation_classes:
+        opened.append((classify, ClassFolder(Path(config.validation_classes))))
 
     def measure() -> Measured:
         model = ingredients.model
         model.eval()
         try:
-            found = retrieval(_embedder(config, ingredients, settings), collection, settings)
+            embedder = _embedder(config, ingredients, settings)
+            found: Metrics = {}
+            for task, collection in opened:
+                found |= task(embedder, collection, settings)
         finally:
             model.train()
+        recalls = [found[f"{way}_recall@1"] for way in WAYS] if config.validation else []
         return Measured(
             metrics={f"validation_{name}": value for name, value in found.items()},
-            score=sum(found[f"{way}_recall@1"] for way in WAYS) / len(WAYS),
+            score=sum(recalls) / len(recalls) if recalls else found["acc1"],
         )
 
     return measure

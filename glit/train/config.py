@@ -161,6 +161,10 @@ class TrainConfig:
     """A dataset of glit's that every checkpoint is measured on by retrieval, and the start too; the
     mean R@1 of both ways then chooses the best checkpoint, in the place of the loss."""
 
+    validation_classes: str = ""
+    """A folder of classes (see ``glit eval classify``) that they are measured on as well; without
+    ``validation``, ``acc1`` chooses the best."""
+
     trackers: tuple[str, ...] = ("tensorboard",)
     """Trackers of accelerate beside the JSONL file: tensorboard, wandb, mlflow, ..."""
 
@@ -196,6 +200,11 @@ class TrainConfig:
                 f"train.micro_batch_size = {self.micro_batch_size} is larger than "
                 f"train.batch_size = {self.batch_size}; set it to 0 or lower"
             )
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether checkpoints are measured on something."""
+        return bool(self.validation or self.validation_classes)
 
     def _check_locks(self) -> None:
         """Refuse what would do nothing."""

@@ -43,6 +43,8 @@ def train_on_ray(
 
     if config.validation:
         config = replace(config, validation=_anywhere(config.validation))
+    if config.validation_classes:
+        config = replace(config, validation_classes=_anywhere(config.validation_classes))
     settings = {
         "config": config,
         "dataset": _anywhere(dataset),

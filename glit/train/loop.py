@@ -110,7 +110,7 @@ def _train(
     if checkpoint is not None:
         check_resumable(run, config, ingredients.loader.dataset)
     measure = None
-    if config.validation:
+    if config.is_measured:
         assert open_measure is not None, "train.validation wants somebody who measures"
         if accelerator.is_main_process:
             measure = open_measure(config, ingredients)
@@ -138,7 +138,7 @@ class _Run:
         self.position = read_position(checkpoint) if checkpoint else Position()
         self.total_steps = total_steps(config, len(self.loader))
         self.report, self.measure = report, measure
-        self.wait_for_first = WaitForFirst() if config.validation else None
+        self.wait_for_first = WaitForFirst() if config.is_measured else None
         fused = accelerator.device.type == "cuda"
         optimizer = make_optimizer(ingredients.model, self.objective, config, fused=fused)
         self.rates = [group["lr"] for group in optimizer.param_groups]
@@ -294,7 +294,7 @@ class _Run:
         self._look()
         mean_loss = self.position.loss_sum / len(self.loader)
         self.position = replace(self.position, epoch=epoch + 1, batch=0, loss_sum=0.0)
-        by_loss = not self.config.validation and self._is_best(-mean_loss)
+        by_loss = not self.config.is_measured and self._is_best(-mean_loss)
         self._save(is_best=by_loss, measured=not stopped)
 
     def _is_best(self, score: float) -> bool:
@@ -307,7 +307,7 @@ class _Run:
 
     def _catch_up(self) -> None:
         """Measure the start of a run, or a checkpoint that was written in a hurry."""
-        if self.config.validation and self._is_due():
+        if self.config.is_measured and self._is_due():
             if self.position.step == 0:
                 self._validate()
             else:
@@ -343,7 +343,7 @@ class _Run:
     def _save(self, *, is_best: bool = False, measured: bool = True) -> None:
         """Write a checkpoint, measured before where there is validation and time for it."""
         self._look()
-        if self.config.validation and measured:
+        if self.config.is_measured and measured:
             is_best = self._validate()
         self.accelerator.wait_for_everyone()
         self.saved_step = self.position.step

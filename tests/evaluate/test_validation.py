@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from glit.errors import InputError, UserError
 from glit.evaluate.config import EvaluateConfig
@@ -47,8 +48,12 @@ def test_the_figures_are_those_of_eval_and_choose_the_best(
 ) -> None:
     """An epoch is two steps. One run is stopped where a measurement is due, one between."""
     learned, validation = two_datasets
-    whole = tmp_path / "whole"
-    run_of(config(tiny_clip, validation), learned, whole)
+    whole, classes = tmp_path / "whole", tmp_path / "classes"
+    for number, shade in enumerate((0, 90, 250)):
+        (classes / f"grey_{number}").mkdir(parents=True)
+        Image.new("L", (40, 40), shade).save(classes / f"grey_{number}" / "0.png")
+    measured = {"validation_classes": str(classes)}
+    run_of(config(tiny_clip, validation, **measured), learned, whole)
     found = measurements(whole)
     assert [(line["step"], line["epoch"]) for line in found] == [(0, 0), (2, 1), (4, 2), (6, 3)]
 
@@ -61,6 +66,10 @@ def test_the_figures_are_those_of_eval_and_choose_the_best(
             "retrieval", [str(whole)], str(validation), settings, checkpoint=checkpoint
         )
         line = next(line for line in found if line["step"] == step)
+        (zero_shot,) = evaluate(
+            "classify", [str(whole)], str(classes), settings, checkpoint=checkpoint
+        )
+        assert zero_shot.metrics["acc1"] == line["validation_acc1"]
         assert {f"validation_{name}": value for name, value in again.metrics.items()} == {
             name: line[name] for name in line if "recall@" in name
         }
@@ -74,7 +83,7 @@ def test_the_figures_are_those_of_eval_and_choose_the_best(
             if line["step"] == stop_at and "loss" in line:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        options = config(tiny_clip, validation, log_every=1)
+        options = config(tiny_clip, validation, log_every=1, **measured)
         assert run_of(options, learned, parted, report=stop, resume=stop_at > 2).step == stop_at
         assert len(measurements(parted)) == stop_at - 1  # none when it is stopped
     run_of(options, learned, parted, resume=True)

@@ -9,6 +9,7 @@ from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import Embedder
 from glit.evaluate.metrics import Metrics
 from glit.evaluate.tasks.caption_quality import caption_quality
+from glit.evaluate.tasks.classify import classify
 from glit.evaluate.tasks.joint_map import joint_map
 from glit.evaluate.tasks.localize import localize
 from glit.evaluate.tasks.retrieval import retrieval
@@ -20,5 +21,6 @@ TASKS: dict[str, Callable[[Embedder, Collection, EvaluateConfig], Metrics]] = {
     "localize": localize,
     "robustness": robustness,
     "caption-quality": caption_quality,
+    "classify": classify,
 }
 """By the name that the command line gives them."""
