@@ -22,10 +22,8 @@ import torch
 from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
-from glit.train.batch import collate
 from glit.train.config import TrainConfig
 from glit.train.objectives import OBJECTIVES
-from glit.train.optimizer import parameter_groups
 from glit.train.setup import prepare
 from glit.train.step import run_step
 from tools.measure.train_setup import (
@@ -33,7 +31,9 @@ from tools.measure.train_setup import (
     dataset_folder,
     planned_samples,
     resident_mb,
+    still_optimizer,
     timed,
+    with_pixels,
 )
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
@@ -121,19 +121,8 @@ class _Setting:
             model=str(self.clip), objective=objective, batch_size=self.batch_size, num_workers=0
         )
         made = prepare(config, str(self.dataset))
-        samples, loader = planned_samples(made.loader), made.loader
-        groups = parameter_groups(made.model, made.objective, config)
-        optimizer = torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
-        accelerator = Accelerator(cpu=True)
-        batch, places = collate(
-            samples,
-            loader.tokenize,
-            made.objective.needs,
-            side=loader.config.side,
-            pad_id=loader.config.pad_id,
-        )
-        for sample, place in zip(samples, places, strict=True):
-            sample.write_pixels(place.whole, place.crops, fit=loader.config.fit)
+        optimizer, accelerator = still_optimizer(made, config), Accelerator(cpu=True)
+        batch = with_pixels(made, planned_samples(made.loader))
         made.model.train()
 
         def step() -> None:

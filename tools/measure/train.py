@@ -30,7 +30,7 @@ from glit.bench.gpu.training import step_operations
 from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
-from glit.train.batch import Batch, PixelPlace, collate
+from glit.train.batch import Batch
 from glit.train.config import TrainConfig
 from glit.train.optimizer import parameter_groups
 from glit.train.sample import PlannedSample
@@ -41,10 +41,13 @@ from tools.measure.train_loader import flat_part, loader_part
 from tools.measure.train_setup import (
     Timing,
     clip_folder,
+    collated,
     dataset_folder,
     planned_samples,
     resident_mb,
+    still_optimizer,
     timed,
+    with_pixels,
 )
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
@@ -115,7 +118,7 @@ def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     accelerator = Accelerator(mixed_precision="bf16" if torch.cuda.is_available() else "no")
     device, shape = accelerator.device, SHAPES[arguments.model]
     made, samples = _made(shape, arguments.batch, scratch)
-    batch = _collated(made, samples, _pixels(made, samples)).to(device)
+    batch = with_pixels(made, samples).to(device)
     optimizer = torch.optim.AdamW(
         parameter_groups(made.model, made.objective, TrainConfig()), lr=5e-6
     )
@@ -175,11 +178,10 @@ def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callab
     from accelerate import Accelerator
 
     made, samples = _made(shape, batch_size, scratch)
-    groups = parameter_groups(made.model, made.objective, TrainConfig())
-    optimizer = torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
+    optimizer = still_optimizer(made, TrainConfig())
     accelerator = Accelerator(cpu=True)
     encoder, tokenizer = made.model.encoder, TextTokenizer(made.start)
-    pixels = _pixels(made, samples)
+    pixels = with_pixels(made, samples).pixels_V3SS
     padded = padded_batch(
         _collated(made, samples, pixels),
         samples,
@@ -220,28 +222,9 @@ def _made(shape: ClipShape, batch: int, scratch: Path) -> tuple[Ingredients, lis
     return made, planned_samples(made.loader)
 
 
-def _pixels(made: Ingredients, samples: list[PlannedSample]) -> torch.Tensor:
-    """The pixels of a batch of these samples."""
-    batch, places = _with_places(made, samples)
-    for sample, place in zip(samples, places, strict=True):
-        sample.write_pixels(place.whole, place.crops, fit=made.loader.config.fit)
-    return batch.pixels_V3SS
-
-
 def _collated(made: Ingredients, samples: list[PlannedSample], pixels: torch.Tensor) -> Batch:
     """A batch of samples whose pixels are there already."""
-    return replace(_with_places(made, samples)[0], pixels_V3SS=pixels)
-
-
-def _with_places(made: Ingredients, samples: list[PlannedSample]) -> tuple[Batch, list[PixelPlace]]:
-    config = made.loader.config
-    return collate(
-        samples,
-        made.loader.tokenize,
-        made.objective.needs,
-        side=config.side,
-        pad_id=config.pad_id,
-    )
+    return replace(collated(made, samples)[0], pixels_V3SS=pixels)
 
 
 def _memory_of(variant: str, arguments: argparse.Namespace) -> float:

@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 import psutil
+import torch
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 from glit.images import decode, encode_smaller
+from glit.train.batch import Batch, PixelPlace, collate
+from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader
+from glit.train.optimizer import parameter_groups
 from glit.train.sample import PlannedSample, plan_sample
+from glit.train.setup import Ingredients
 
 CLIP_VOCABULARY = 49_408
 
@@ -91,3 +96,29 @@ def planned_samples(loader: BatchLoader) -> list[PlannedSample]:
         for group in groups
         for row in range(len(group))
     ]
+
+
+def still_optimizer(made: Ingredients, config: TrainConfig) -> torch.optim.AdamW:
+    """A run's optimiser at learning rate zero, so that every step does the same."""
+    groups = parameter_groups(made.model, made.objective, config)
+    return torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
+
+
+def collated(made: Ingredients, samples: list[PlannedSample]) -> tuple[Batch, list[PixelPlace]]:
+    """A batch of samples without their pixels, and where these go."""
+    config = made.loader.config
+    return collate(
+        samples,
+        made.loader.tokenize,
+        made.objective.needs,
+        side=config.side,
+        pad_id=config.pad_id,
+    )
+
+
+def with_pixels(made: Ingredients, samples: list[PlannedSample]) -> Batch:
+    """A batch of samples, decoded."""
+    batch, places = collated(made, samples)
+    for sample, place in zip(samples, places, strict=True):
+        sample.write_pixels(place.whole, place.crops, fit=made.loader.config.fit)
+    return batch

@@ -160,12 +160,11 @@ def soft_cross_entropy(
     num_samples, num_slots, _ = text_NKD.shape
     valid_X = valid_NK.flatten()
     lowest = torch.finfo(text_NKD.dtype).min
-    logits_XX = scale * pooled_NKD.flatten(0, 1) @ text_NKD.flatten(0, 1).T
+    logits_XX, own_NKK = _logits(pooled_NKD, text_NKD, scale)
     both_ways = [
         torch.logsumexp(logits_XX.masked_fill(~valid_X, lowest), dim=1),
         torch.logsumexp(logits_XX.masked_fill(~valid_X[:, None], lowest), dim=0),
     ]
-    own_NKK = _own(logits_XX, num_samples, num_slots)
     target_NKK = _weights(num_slots, beta, own_NKK) * valid_NK[:, None, :]
     target_NKK = target_NKK / target_NKK.sum(dim=2, keepdim=True).clamp_min(1e-8)
     total = logits_XX.new_zeros(())
@@ -189,21 +188,25 @@ def binary_cross_entropy(
     """
     num_samples, num_slots, _ = text_NKD.shape
     valid_X = valid_NK.flatten()
-    logits_XX = scale * pooled_NKD.flatten(0, 1) @ text_NKD.flatten(0, 1).T
+    logits_XX, own_NKK = _logits(pooled_NKD, text_NKD, scale)
     sample_X = torch.arange(num_samples, device=logits_XX.device).repeat_interleave(num_slots)
     wrong_XX = (sample_X[:, None] != sample_X) & valid_X[:, None] & valid_X
     error_XX = torch.where(wrong_XX, F.softplus(logits_XX), torch.zeros_like(logits_XX))
-    own_NKK = _own(logits_XX, num_samples, num_slots)
     both_NKK = valid_NK[:, :, None] & valid_NK[:, None, :]
     right_NKK = F.softplus(-own_NKK) * _weights(num_slots, beta, own_NKK)
     right_NKK = torch.where(both_NKK, right_NKK, torch.zeros_like(right_NKK))
     return (error_XX.sum() + right_NKK.sum()) / valid_X.sum().clamp_min(1).square()
 
 
-def _own(logits_XX: Tensor, num_samples: int, num_slots: int) -> Tensor:
-    """The blocks on the diagonal: every sample's texts against its own, [N, K, K]."""
+def _logits(
+    pooled_NKD: Float[Tensor, "n k d"], text_NKD: Float[Tensor, "n k d"], scale: Tensor
+) -> tuple[Tensor, Tensor]:
+    """All texts against all pooled patches, [N K, N K], and the blocks on the diagonal: every
+    sample's texts against its own, [N, K, K]."""
+    num_samples, num_slots, _ = text_NKD.shape
+    logits_XX = scale * pooled_NKD.flatten(0, 1) @ text_NKD.flatten(0, 1).T
     blocks = logits_XX.view(num_samples, num_slots, num_samples, num_slots)
-    return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+    return logits_XX, blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1)
 
 
 def _weights(num_slots: int, beta: float, like: Tensor) -> Tensor:
