@@ -24,7 +24,7 @@ from glit.build.run import mending, only_one_build, run_stages
 from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
 from glit.build.work import RETRY_MARK, Work
-from glit.dataset.manifest import read_manifest
+from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import RecipeError, UserError
 from glit.executors.protocols import Executor, Tally
 from glit.progress import StageProgress
@@ -86,8 +86,11 @@ def retry(
                 note_retry(changed, settings, stage=stage, reason=reason)
             return publish(dataset, finished, now, duplicates, executor, progress)
 
-        _complete(finished, listed)
         again = partial(run_stages, finished, listed, executor, progress)
+        if dataset.exists(MANIFEST):
+            again()  # nothing, unless a table was lost since
+        else:
+            _complete(finished, listed)
         return mending(finished, progress, retried, before=again)
 
 

@@ -1,0 +1,201 @@
+"""One disturbed build after the other, each from a seed, each compared with the undisturbed one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from glit.build.retry import retry
+from glit.build.run import BuildRequest, build
+from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.errors import GlitError
+from glit.executors.local import LocalExecutor
+from glit.progress import StageProgress
+from glit.recipe import load_recipe
+from glit.storage import Store
+from tools.faults import tripwire
+from tools.faults.damage import DAMAGES, harm
+from tools.faults.tripwire import Tripwire
+
+_MOST_ATTEMPTS = 6
+_HANGS_AFTER_S, _AT_MOST_S = 12.0, 300.0
+INSIDE: dict[str, tuple[str, Callable[[], Any], int]] = {
+    "killed at a step of a file": ("file", tripwire.kill, 1),
+    "killed at a sample": ("sample", tripwire.kill, 1),
+    "Ctrl-C at a step of a file": ("file", tripwire.interrupt, 1),
+    "Ctrl-C at a sample": ("sample", tripwire.interrupt, 1),
+    "the disk full from a write on": ("write", tripwire.full_disk, 1_000_000),
+    "a sector that cannot be read": ("read", tripwire.bad_sector, 1),
+    "the captioner raises": ("caption", tripwire.fail, 1),
+    "the captioner raises from a batch on": ("caption", tripwire.fail, 1_000_000),
+    "the captioner says garbage": ("caption", tripwire.garbage, 2),
+    "the captioner dies": ("caption", tripwire.kill, 1),
+    "the captioner hangs": ("caption", tripwire.hang, 1),
+}
+"""What counts, what is done, and how many times from then on."""
+KINDS = (*INSIDE, *DAMAGES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Images, and what their undisturbed build is."""
+
+    images: Path
+    captions: Path
+    digests: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By caption backend, SHA-256 of the dataset's files."""
+    events: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By caption backend, how many of each kind an undisturbed build passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One seed's story."""
+
+    seed: int
+    faults: tuple[str, ...]
+    attempts: int
+    said: tuple[str, ...]
+    """The last line of every attempt."""
+    right: bool
+    """Whether the dataset is the undisturbed one, byte for byte."""
+
+
+def make_world(folder: Path, images: Path, captions: Path) -> World:
+    """Build undisturbed, and count what there is to disturb."""
+    world = World(images=images, captions=captions)
+    warm_up(world, folder / "warm")
+    for backend in ("provided", "transformers"):
+        out = folder / f"whole-{backend}"
+        shutil.rmtree(out, ignore_errors=True)
+        counts: dict[str, int] = {}
+        for kind in ("file", "write", "read", "sample", "caption"):
+            shutil.rmtree(out, ignore_errors=True)
+            tally = folder / "tally"
+            said = attempt(world, out, backend, Tripwire(kind, 0, tripwire.fail), tally=tally)
+            assert said == "done", said
+            counts[kind] = int(tally.read_text())
+        world.digests[backend], world.events[backend] = digests(out), counts
+    return world
+
+
+def disturbed(world: World, folder: Path, seed: int) -> Outcome:
+    """A build that meets one to three faults and then goes on undisturbed until it is done."""
+    rng = random.Random(seed)
+    out = folder / f"run-{seed}"
+    shutil.rmtree(out, ignore_errors=True)
+    first = KINDS[seed % len(KINDS)]
+    kinds = [first, *rng.choices(KINDS, k=rng.randrange(3))]
+    of_captions = any(INSIDE[kind][0] == "caption" for kind in kinds if kind in INSIDE)
+    backend = "transformers" if of_captions else "provided"
+    faults, said = [], []
+    for kind in kinds:
+        if kind in DAMAGES:
+            if not (out / "work").is_dir():  # something has to be there
+                at = rng.randint(1, world.events[backend]["file"])
+                said.append(attempt(world, out, backend, Tripwire("file", at, tripwire.kill)))
+            if (out / "work").is_dir():
+                faults.append(f"{kind}: {harm(out / 'work', DAMAGES[kind], rng)}")
+            continue
+        event, act, times = INSIDE[kind]
+        at = rng.randint(1, max(1, world.events[backend][event]))
+        faults.append(f"{kind}: {event} {at}")
+        said.append(attempt(world, out, backend, Tripwire(event, at, act, times=times)))
+    for _ in range(_MOST_ATTEMPTS):
+        said.append(attempt(world, out, backend, None))
+        if said[-1] == "done" or said[-1].startswith("crash"):
+            break
+    right = said[-1] == "done" and digests(out) == world.digests[backend]
+    if right:
+        shutil.rmtree(out)
+    return Outcome(
+        seed=seed, faults=tuple(faults), attempts=len(said), said=tuple(said), right=right
+    )
+
+
+def attempt(
+    world: World, out: Path, backend: str, wire: Tripwire | None, *, tally: Path | None = None
+) -> str:
+    """Build in a process of its own; ``done``, ``killed``, ``hung``, or what it said."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(read)
+        os.write(write, _in_child(world, out, backend, wire, tally).encode()[:4000])
+        os._exit(0)
+    os.close(write)
+    hangs = wire is not None and wire.act is tripwire.hang
+    deadline = time.monotonic() + (_HANGS_AFTER_S if hangs else _AT_MOST_S)
+    hung = False
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline and not hung:
+            os.kill(child, signal.SIGKILL)
+            hung = True
+        time.sleep(0.01)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read().decode()
+    return "hung" if hung else said or "killed"
+
+
+def _in_child(
+    world: World, out: Path, backend: str, wire: Tripwire | None, tally: Path | None
+) -> str:
+    progress = StageProgress(Console(quiet=True), quiet=True)
+    try:
+        if wire is not None:
+            wire.install()
+        request = BuildRequest(
+            images=str(world.images),
+            output=str(out),
+            recipe=load_recipe(
+                "mini", overrides=[f"caption.backend={backend}", "ingest.chunk_size=4",
+                                   "caption.batch_size=2", "caption.max_tokens=60"]
+            ),
+            captions=str(world.captions) if backend == "provided" else None,
+        )  # fmt: skip
+        build(request, LocalExecutor(), progress)
+        if tally is not None and wire is not None:
+            tally.write_text(str(wire.counted))
+        if wire is None and read_manifest(Store(out))["counts"]["dropped"]:
+            retry(str(out), LocalExecutor(), progress)
+    except KeyboardInterrupt:
+        return "stopped"
+    except GlitError as error:
+        return f"error: {error}"
+    except BaseException:  # noqa: BLE001 - a user would see its stack trace, so it is the result
+        return f"crash: {traceback.format_exc()[-3000:]}"
+    return "done"
+
+
+def digests(dataset: Path) -> dict[str, str]:
+    """Of every file of a finished dataset, but not of its work folder."""
+    assert (dataset / MANIFEST).is_file(), f"{dataset} is not finished"
+    return {
+        str(path.relative_to(dataset)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(dataset.rglob("*"))
+        if path.is_file() and path.relative_to(dataset).parts[0] != "work"
+    }
+
+
+def warm_up(world: World, folder: Path) -> None:
+    """Import here what a build imports, so that forked ones need not; a pool of threads does not
+    survive a fork, so torch has one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    for backend in ("provided", "transformers"):
+        shutil.rmtree(folder, ignore_errors=True)
+        said = _in_child(world, folder, backend, None, None)
+        assert said == "done", said
+    shutil.rmtree(folder)

@@ -1,0 +1,119 @@
+"""A fault at the n-th thing a build does: inside the process that builds, by its own calls."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from glit.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.backends.protocols import RawCaption
+from glit.storage import Store
+
+HANG_S = 600.0
+_STAGE_TASK = importlib.import_module("glit.build.stage_task")
+
+
+class Tripwire:
+    """Counts what happens, and does something at one of these events.
+
+    Args:
+        kind: of the events that count: ``file`` (before and after each step of a file's way to
+            its place), ``write``, ``read``, ``sample`` or ``caption``.
+        at: number of the event; 0 never comes.
+        act: what is done then.
+        times: and with the events after it.
+    """
+
+    def __init__(self, kind: str, at: int, act: Callable[[], Any], *, times: int = 1) -> None:
+        self.kind, self.at, self.act, self.times = kind, at, act, times
+        self.counted = 0
+
+    def passed(self, kind: str) -> Any:
+        if kind != self.kind:
+            return None
+        self.counted += 1
+        return self.act() if 0 <= self.counted - self.at < self.times else None
+
+    def install(self) -> None:
+        """Into this process, which ends with the build."""
+        for name in ("move", "remove"):
+            setattr(Store, name, self._around(getattr(Store, name)))
+        Store.atomic = self._atomic(Store.atomic)
+        Store.read = self._before(Store.read, "read")
+        rows = self._before(_STAGE_TASK.stage_row, "sample")
+        _STAGE_TASK.stage_row = rows
+        TransformersCaptioner.caption = self._captions(TransformersCaptioner.caption)
+
+    def _around(self, method: Callable) -> Callable:
+        def wrapped(*arguments: Any) -> Any:
+            self.passed("file")
+            result = method(*arguments)
+            self.passed("file")
+            return result
+
+        return wrapped
+
+    def _before(self, method: Callable, kind: str) -> Callable:
+        def wrapped(*arguments: Any) -> Any:
+            self.passed(kind)
+            return method(*arguments)
+
+        return wrapped
+
+    def _atomic(self, method: Callable) -> Callable:
+        @contextlib.contextmanager
+        def wrapped(store: Store, path: str) -> Iterator[Path]:
+            self.passed("file")
+            with method(store, path) as temporary:
+                yield temporary
+                self.passed("file")
+                self.passed("write")
+            self.passed("file")
+
+        return wrapped
+
+    def _captions(self, method: Callable) -> Callable:
+        def wrapped(captioner: Any, images: Sequence, **options: Any) -> list[RawCaption]:
+            said = self.passed("caption")
+            if said is not None:
+                return [RawCaption(text=said, cut=False)] * len(images)
+            return method(captioner, images, **options)
+
+        return wrapped
+
+
+def kill() -> None:
+    """As kill -9, or a machine that loses its power."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def interrupt() -> None:
+    """As Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def full_disk() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def bad_sector() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def fail() -> None:
+    raise ValueError("the captioner failed, as it was told to")
+
+
+def hang() -> None:
+    time.sleep(HANG_S)
+
+
+def garbage() -> str:
+    return "\x00\ufffd"
