@@ -36,6 +36,9 @@ def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_pa
     assert counts(after) == (24, 24, 0, 0)
     assert executor.done["score"] == 1  # only the chunk that changed
     assert list(verify(str(out))) == []
+    lost = sorted((out / "work").glob("propose-*/*.parquet"))[0]
+    lost.unlink()  # and nothing is left to retry
+    assert retry(str(out), LocalExecutor(), quiet()) == after and lost.is_file()
     with_it, whole = (
         pq.read_table(folder / "data", columns=["sample_id", "caption", "pairs"]).to_pylist()
         for folder in (out, built)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from glit.scenes.write import write_scenes
-from tools.faults.run import disturbed, make_world
+from tools.faults.run import World, disturbed
 
 
 def main() -> int:
@@ -24,8 +24,7 @@ def main() -> int:
     scenes = words.output / "scenes"
     if not scenes.is_dir():
         write_scenes(scenes, num=words.scenes, seed=7)
-    world = make_world(words.output, scenes / "images", scenes / "captions.jsonl")
-    print(f"undisturbed: {world.events}", flush=True)
+    world = World(images=scenes / "images", captions=scenes / "captions.jsonl")
     file = words.output / "runs.jsonl"
     done = (
         {json.loads(line)["seed"] for line in file.read_text().splitlines()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -72,22 +73,25 @@ class Outcome:
     """Whether the dataset is the undisturbed one, byte for byte."""
 
 
-def make_world(folder: Path, images: Path, captions: Path) -> World:
-    """Build undisturbed, and count what there is to disturb."""
-    world = World(images=images, captions=captions)
-    warm_up(world, folder / "warm")
-    for backend in ("provided", "transformers"):
-        out = folder / f"whole-{backend}"
-        shutil.rmtree(out, ignore_errors=True)
-        counts: dict[str, int] = {}
-        for kind in ("file", "write", "read", "sample", "caption"):
-            shutil.rmtree(out, ignore_errors=True)
-            tally = folder / "tally"
-            said = attempt(world, out, backend, Tripwire(kind, 0, tripwire.fail), tally=tally)
-            assert said == "done", said
-            counts[kind] = int(tally.read_text())
-        world.digests[backend], world.events[backend] = digests(out), counts
-    return world
+def know(world: World, folder: Path, backend: str) -> None:
+    """Build undisturbed, once, and count what there is to disturb.
+
+    A first build is done in this process, so that what it imports need not be by those that are
+    forked; torch has one thread, as a pool of them does not survive a fork.
+    """
+    import torch
+
+    if backend in world.digests:
+        return
+    torch.set_num_threads(1)
+    out, tally = folder / f"whole-{backend}", folder / "tally.json"
+    shutil.rmtree(out, ignore_errors=True)
+    assert (said := _in_child(world, out, backend, None, None)) == "done", said
+    shutil.rmtree(out)
+    said = attempt(world, out, backend, Tripwire("file", 0, tripwire.fail), tally=tally)
+    assert said == "done", said
+    world.digests[backend] = digests(out)
+    world.events[backend] = json.loads(tally.read_text(encoding="utf-8"))
 
 
 def disturbed(world: World, folder: Path, seed: int) -> Outcome:
@@ -99,6 +103,7 @@ def disturbed(world: World, folder: Path, seed: int) -> Outcome:
     kinds = [first, *rng.choices(KINDS, k=rng.randrange(3))]
     of_captions = any(INSIDE[kind][0] == "caption" for kind in kinds if kind in INSIDE)
     backend = "transformers" if of_captions else "provided"
+    know(world, folder, backend)
     faults, said = [], []
     for kind in kinds:
         if kind in DAMAGES:
@@ -166,7 +171,7 @@ def _in_child(
         )  # fmt: skip
         build(request, LocalExecutor(), progress)
         if tally is not None and wire is not None:
-            tally.write_text(str(wire.counted))
+            tally.write_text(json.dumps(wire.counted), encoding="utf-8")
         if wire is None and read_manifest(Store(out))["counts"]["dropped"]:
             retry(str(out), LocalExecutor(), progress)
     except KeyboardInterrupt:
@@ -186,16 +191,3 @@ def digests(dataset: Path) -> dict[str, str]:
         for path in sorted(dataset.rglob("*"))
         if path.is_file() and path.relative_to(dataset).parts[0] != "work"
     }
-
-
-def warm_up(world: World, folder: Path) -> None:
-    """Import here what a build imports, so that forked ones need not; a pool of threads does not
-    survive a fork, so torch has one thread."""
-    import torch
-
-    torch.set_num_threads(1)
-    for backend in ("provided", "transformers"):
-        shutil.rmtree(folder, ignore_errors=True)
-        said = _in_child(world, folder, backend, None, None)
-        assert said == "done", said
-    shutil.rmtree(folder)

@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,14 @@ class Tripwire:
 
     def __init__(self, kind: str, at: int, act: Callable[[], Any], *, times: int = 1) -> None:
         self.kind, self.at, self.act, self.times = kind, at, act, times
-        self.counted = 0
+        self.counted: Counter[str] = Counter()
+        """Events so far, by kind."""
 
     def passed(self, kind: str) -> Any:
-        if kind != self.kind:
-            return None
-        self.counted += 1
-        return self.act() if 0 <= self.counted - self.at < self.times else None
+        """One more of a kind."""
+        self.counted[kind] += 1
+        due = kind == self.kind and self.at and 0 <= self.counted[kind] - self.at < self.times
+        return self.act() if due else None
 
     def install(self) -> None:
         """Into this process, which ends with the build."""
@@ -47,8 +49,7 @@ class Tripwire:
             setattr(Store, name, self._around(getattr(Store, name)))
         Store.atomic = self._atomic(Store.atomic)
         Store.read = self._before(Store.read, "read")
-        rows = self._before(_STAGE_TASK.stage_row, "sample")
-        _STAGE_TASK.stage_row = rows
+        vars(_STAGE_TASK)["stage_row"] = self._before(_STAGE_TASK.stage_row, "sample")
         TransformersCaptioner.caption = self._captions(TransformersCaptioner.caption)
 
     def _around(self, method: Callable) -> Callable:
