@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -238,11 +238,19 @@ class Dataset:
         return pq.ParquetFile(file, metadata=self._metadata.get(name), pre_buffer=not local)
 
 
+class HasRowGroups(Protocol):
+    """A dataset, or several as one."""
+
+    def row_group(self, number: int, *, columns: Sequence[str] | None = None) -> RowGroup:
+        """A row group by its number."""
+        ...
+
+
 class RowGroupCache:
     """Row groups by number, read once each, the least recently used ones let go."""
 
     def __init__(
-        self, dataset: Dataset, *, capacity: int, columns: Sequence[str] | None = None
+        self, dataset: HasRowGroups, *, capacity: int, columns: Sequence[str] | None = None
     ) -> None:
         self._dataset = dataset
         self._capacity = capacity

@@ -46,6 +46,13 @@ class TrainConfig:
     """``resize`` squeezes the image into the model's square; ``centre-crop`` cuts its middle, as
     GOAL's script does."""
 
+    also: tuple[str, ...] = ()
+    """Further datasets to train on, mixed with the first in every batch."""
+
+    weights: tuple[float, ...] = ()
+    """How many times its size an epoch takes of each dataset, the first one's first: 1 every
+    sample once, 0.5 every second one. Without them, all once."""
+
     pairs: PairChoice = "best"
     """Which local pairs of an image are learned from: ``best``, those that come first;
     ``sample``, drawn anew every epoch by their probability; ``weighted``, those that come first,
@@ -195,6 +202,7 @@ class TrainConfig:
         if not (math.isfinite(self.eps) and self.eps > 0):
             raise RecipeError(f"train.eps = {self.eps}: wanted a positive number")
         self._check_locks()
+        self._check_mixture()
         if self.micro_batch_size > self.batch_size:
             raise RecipeError(
                 f"train.micro_batch_size = {self.micro_batch_size} is larger than "
@@ -220,6 +228,20 @@ class TrainConfig:
                     f"train.{tower}_lr = {getattr(self, f'{tower}_lr')}: train.lock_{tower} leaves "
                     "nothing to learn at it; leave one of the two out"
                 )
+
+    def _check_mixture(self) -> None:
+        if self.weights and len(self.weights) != 1 + len(self.also):
+            raise RecipeError(
+                f"train.weights: found {len(self.weights)}, wanted {1 + len(self.also)}: one for "
+                "the dataset and one for each of train.also"
+            )
+        if not all(math.isfinite(weight) and weight > 0 for weight in self.weights):
+            raise RecipeError(f"train.weights = {list(self.weights)}: wanted positive numbers")
+        if self.together > 1 and self.also:
+            raise RecipeError(
+                f"train.together = {self.together}: mixing in train.also would part those that lie "
+                "side by side; leave one of the two out"
+            )
 
     def make_objective(self) -> Objective:
         """The objective with its keys.

@@ -41,10 +41,12 @@ def train_on_ray(
     require("ray", needed_for="--ray-workers")
     from glit.executors.ray_train import run_processes
 
-    if config.validation:
-        config = replace(config, validation=_anywhere(config.validation))
-    if config.validation_classes:
-        config = replace(config, validation_classes=_anywhere(config.validation_classes))
+    config = replace(
+        config,
+        validation=_anywhere(config.validation),
+        validation_classes=_anywhere(config.validation_classes),
+        also=tuple(map(_anywhere, config.also)),
+    )
     settings = {
         "config": config,
         "dataset": _anywhere(dataset),
@@ -81,8 +83,8 @@ def train_on_ray(
 
 
 def _anywhere(path: str) -> str:
-    """A path that means the same in another folder."""
-    return path if "://" in path else str(Path(path).resolve())
+    """A path that means the same in another folder; empty where it is empty."""
+    return path if "://" in path or not path else str(Path(path).resolve())
 
 
 def _worker(settings: dict[str, Any]) -> None:

@@ -22,11 +22,12 @@ from glit.ahead import map_ahead
 from glit.clip import ImageFit
 from glit.cores import num_threads
 from glit.dataset.columns import RowGroup
-from glit.dataset.reader import Dataset, RowGroupCache
+from glit.dataset.reader import RowGroupCache
 from glit.errors import DatasetError, GlitError
 from glit.train.batch import Batch, PixelPlace, Tokenize, collate
+from glit.train.mixture import Mixture
 from glit.train.objective import Objective
-from glit.train.order import BatchPlan, epoch_order, grouped_within_batches
+from glit.train.order import BatchPlan, grouped_within_batches
 from glit.train.sample import (
     BEST_PAIRS,
     READ_COLUMNS,
@@ -88,7 +89,7 @@ class BatchLoader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Mixture,
         objective: Objective,
         tokenize: Tokenize,
         config: LoaderConfig,
@@ -117,15 +118,15 @@ class BatchLoader:
         Raises:
             DatasetError: a shard or an image cannot be read; says which.
         """
-        order = epoch_order(
-            [place.num_rows for place in self.dataset.places],
+        order = self.dataset.order(
             seed=self.config.seed,
             epoch=epoch,
             window=self.config.window,
             together=self.config.together,
         )
         order = grouped_within_batches(order, self.config.batch_size)
-        groups = RowGroupCache(self.dataset, capacity=2 * self.config.window, columns=READ_COLUMNS)
+        capacity = 2 * self.config.window * len(self.dataset.parts)
+        groups = RowGroupCache(self.dataset, capacity=capacity, columns=READ_COLUMNS)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))
         if self.config.num_workers == 0:

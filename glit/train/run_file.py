@@ -14,6 +14,7 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.recipe import build_dataclass, load_table, overridden_tables, read_tables
 from glit.train.config import TrainConfig
+from glit.train.mixture import Mixture
 from glit.version import __version__
 
 NAME = "run.json"
@@ -31,7 +32,7 @@ MAY_CHANGE = {
 """What a resumed run may do otherwise: how long it goes, how it is fed, and what it reports."""
 
 
-def write_run_file(run: Path, config: TrainConfig, dataset: Dataset) -> None:
+def write_run_file(run: Path, config: TrainConfig, dataset: Mixture) -> None:
     """Say what is run on what, for the reader, for comparisons and for ``--resume``."""
     packages = {
         name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
@@ -39,8 +40,8 @@ def write_run_file(run: Path, config: TrainConfig, dataset: Dataset) -> None:
     values = {
         "glit": __version__,
         "packages": packages,
-        "dataset": dataset.path,
-        "dataset_sha256": dataset_hash(dataset),
+        "dataset": dataset.parts[0].path,
+        "dataset_sha256": mixture_hash(dataset),
         "train": settings(config),
     }
     if config.validation:
@@ -60,6 +61,12 @@ def dataset_hash(dataset: Dataset) -> str:
     files = dataset.manifest["files"]
     text = " ".join(f"{name}:{files[name].get('sha256')}" for name in dataset.files)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def mixture_hash(dataset: Mixture) -> str:
+    """The same of several datasets, and of one alone what :func:`dataset_hash` says."""
+    each = [dataset_hash(part) for part in dataset.parts]
+    return each[0] if len(each) == 1 else hashlib.sha256(" ".join(each).encode()).hexdigest()
 
 
 def config_of(
@@ -131,7 +138,7 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
     return build_dataclass(TrainConfig, {**before, **changes}, where=where)
 
 
-def check_resumable(run: Path, config: TrainConfig, dataset: Dataset) -> None:
+def check_resumable(run: Path, config: TrainConfig, dataset: Mixture) -> None:
     """Refuse to go on with a run under other settings or on another dataset.
 
     Raises:
@@ -140,7 +147,7 @@ def check_resumable(run: Path, config: TrainConfig, dataset: Dataset) -> None:
     """
     before = _read(run)
     kept = before.get("dataset_sha256")
-    if kept is not None and kept != dataset_hash(dataset):
+    if kept is not None and kept != mixture_hash(dataset):
         raise InputError(
             f"{run}: was trained on {before['dataset']}, and {dataset.path} holds other data "
             "files; give that dataset, or start a new run with -o"

@@ -26,6 +26,7 @@ from glit.train.checkpoint import (
 )
 from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader, LoaderConfig
+from glit.train.mixture import Mixture
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
 from glit.train.objectives import OBJECTIVES
@@ -114,11 +115,13 @@ def prepare(
     objective = config.make_objective()
     start = find_model(config.model).folder
     refuse_own_encoders(start, config.model)
-    opened = Dataset(dataset, image_root=config.image_root)
-    _check_fit(config, opened, objective)
-    _check_validation(config, opened)
+    opened = [Dataset(path, image_root=config.image_root) for path in (dataset, *config.also)]
+    mixture = Mixture(opened, config.weights)
+    _check_fit(config, mixture, objective)
+    _check_apart(config, mixture)
     if objective.needs.pooled:
-        check_tokenizer(opened, config.model, start)
+        for part in opened:
+            check_tokenizer(part, config.model, start)
     model = load_clip(checkpoint or start)
     stretch_model(model, config.context)
     if config.gradient_checkpointing:
@@ -141,7 +144,7 @@ def prepare(
         read_module(checkpoint, module)
     tokenizer = TextTokenizer(start)
     loader = BatchLoader(
-        opened,
+        mixture,
         objective,
         lambda texts: tokenizer.encode_closed(texts, context=config.context),
         _loader_config(config, encoder.side, tokenizer.end_id, pin_memory, num_ranks),
@@ -175,17 +178,17 @@ def check_tokenizer(dataset: Dataset, model: str, folder: Path) -> None:
         )
 
 
-def _check_fit(config: TrainConfig, dataset: Dataset, objective: Objective) -> None:
+def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> None:
     if config.batch_size > len(dataset):
         raise InputError(
             f"{dataset.path}: train.batch_size = {config.batch_size} is larger than the "
             f"dataset's {len(dataset)} samples; set train.batch_size to {len(dataset)} or less"
         )
-    if (config.pairs != "best" or config.min_probability) and not dataset.manifest.get(
-        "calibration"
-    ):
+    wanted = config.pairs != "best" or config.min_probability
+    bare = [part.path for part in dataset.parts if not part.manifest.get("calibration")]
+    if wanted and bare:
         raise InputError(
-            f"{dataset.path}: its pairs have no probability, which train.pairs = "
+            f"{bare[0]}: its pairs have no probability, which train.pairs = "
             f"{config.pairs!r} and train.min_probability = {config.min_probability} ask for; "
             "give a dataset whose pairs are calibrated (docs/pairs.md)"
         )
@@ -206,15 +209,25 @@ def _check_locks(config: TrainConfig, objective: Objective) -> None:
         )
 
 
-def _check_validation(config: TrainConfig, dataset: Dataset) -> None:
-    if config.validation and dataset_hash(Dataset(config.validation)) == dataset_hash(dataset):
+def _check_apart(config: TrainConfig, datasets: Mixture) -> None:
+    """Refuse a dataset that is given twice, or is to be measured on."""
+    seen: dict[str, str] = {}
+    for part in datasets.parts:
+        key = dataset_hash(part)
+        if key in seen:
+            raise InputError(
+                f"{part.path}: holds the same data files as {seen[key]}; leave it out, and where "
+                "its samples are to count more, say so in train.weights"
+            )
+        seen[key] = part.path
+    if config.validation and dataset_hash(Dataset(config.validation)) in seen:
         raise InputError(
             f"{config.validation}: train.validation is the dataset that is trained on, so the best "
             "checkpoint would be the one that knows it by heart; give samples that are not trained"
         )
 
 
-def _has_local_pairs(dataset: Dataset, min_probability: float) -> bool:
+def _has_local_pairs(dataset: Mixture, min_probability: float) -> bool:
     """Whether any sample has a usable local pair; stops at the first row group that has one."""
     groups = (dataset.row_group(i, columns=["pairs"]) for i in range(len(dataset.places)))
     return any(_any_usable(group, min_probability) for group in groups)

@@ -10,6 +10,7 @@ import torch
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError
 from glit.train.loader import BatchLoader, LoaderConfig
+from glit.train.mixture import Mixture
 from glit.train.objectives.global_local import GlobalLocal
 
 
@@ -29,7 +30,7 @@ def loader(
     dataset: Path, tokenizer, *, rank: int = 0, num_ranks: int = 1, **changes
 ) -> BatchLoader:
     return BatchLoader(
-        Dataset(dataset),
+        Mixture([Dataset(dataset)]),
         GlobalLocal(),
         lambda texts: tokenizer.encode_closed(texts, context=248),
         config(**changes),
