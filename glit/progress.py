@@ -43,6 +43,7 @@ class StageProgress:
         )
         self._stage = ""
         self._total = self._done = self._before = self._drops = 0
+        self._can_drop, self._waiting = True, False
         self._running: dict[int, SoFar] = {}
         self._started = self._last_line = 0.0
         self._task: TaskID | None = None
@@ -59,10 +60,18 @@ class StageProgress:
     ) -> None:
         self._bar.stop()
 
-    def begin(self, stage: str, *, total: int, done: int) -> None:
-        """A stage begins, ``done`` of its samples finished by an earlier run."""
+    def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
+        """A stage begins, ``done`` of its samples finished by an earlier run.
+
+        Args:
+            stage: its name.
+            total: what is to be done.
+            done: what is done already.
+            drops: whether it can drop any, and so says how many it has dropped.
+        """
         self._stage, self._total, self._done, self._before = stage, total, done, done
         self._drops = 0
+        self._can_drop, self._waiting = drops, False
         self._running = {}
         self._started = self._last_line = time.monotonic()
         self._task = self._bar.add_task(stage, total=total, completed=done, note="")
@@ -74,7 +83,9 @@ class StageProgress:
         self._console.print(f"glit: {text}", soft_wrap=True)
 
     def loading(self, model: str) -> None:
-        """Workers start and load a model; the empty text for none."""
+        """Workers start and load a model; the empty text for none. Over with :meth:`ready`, or with
+        the first samples that are finished."""
+        self._waiting = True
         if self._task is not None:
             self._bar.reset(
                 self._task,
@@ -87,6 +98,7 @@ class StageProgress:
 
     def ready(self) -> None:
         """The workers are at work: rate and time left are reckoned from here."""
+        self._waiting, self._before = False, self._done
         self._started = self._last_line = time.monotonic()
         if self._task is not None:
             self._bar.start_task(self._task)
@@ -102,10 +114,12 @@ class StageProgress:
         self._running.pop(unit.index, None)
         self.advance(samples, drops)
 
-    def advance(self, samples: int, drops: int) -> None:
+    def advance(self, samples: int, drops: int = 0) -> None:
         """Some more samples are finished."""
         self._done += samples
         self._drops += drops
+        if self._waiting:
+            self.ready()
         self._show()
 
     def _show(self) -> None:
@@ -123,7 +137,8 @@ class StageProgress:
         if 0 < done < self._total and rate:
             parts.append(f"{duration((self._total - done) / rate)} left")
         drops = self._drops + sum(beat.drops for beat in self._running.values())
-        parts.append(f"{drops} dropped")
+        if self._can_drop:
+            parts.append(f"{drops} dropped")
         memory = [beat.gpu_memory for beat in self._running.values() if beat.gpu_memory]
         if memory:
             used, whole = max(memory)

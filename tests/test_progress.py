@@ -89,8 +89,8 @@ class Notes(StageProgress):
         super().__init__(Console(file=io.StringIO()), quiet=True)
         self.notes = []
 
-    def begin(self, stage, *, total, done):
-        super().begin(stage, total=total, done=done)
+    def begin(self, stage, *, total, done, drops=True):
+        super().begin(stage, total=total, done=done, drops=drops)
         self.stage, self.before = stage, 0
 
     def loading(self, model):
@@ -115,3 +115,20 @@ def test_a_build_tells_its_models_and_every_batch(scenes, tmp_path, monkeypatch)
     assert ("caption", "loading", "") in notes.notes  # brought, so no model
     moved = [rows for stage, what, rows in notes.notes if (stage, what) == ("score", "moved")]
     assert moved == [1, 2, 3, 4]
+    assert ("pack", "moved", 1) in notes.notes
+
+
+def test_the_rate_of_what_had_to_load_first_counts_from_the_first_rows(clock):
+    """As exporters do, who tell of rows alone."""
+    progress, out = told(terminal=False)
+    with progress:
+        progress.begin("export", total=300, done=0, drops=False)
+        progress.loading("mini-clip")
+        clock.s += 60
+        progress.advance(100)
+        clock.s += 20
+        progress.advance(100)
+    assert out.getvalue().splitlines() == [
+        "export   0/300  loading mini-clip",
+        "export   200/300  5.0/s, 20 s left",
+    ]

@@ -70,7 +70,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     from glit.records import Sample
     from glit.schema import dataset_schema
     from glit.stages import STAGES
-    from glit.stages.pack import PackConfig, write_file
+    from glit.stages.pack import PackConfig, write_groups
     from glit.storage import Store
 
     store = Store(scenes / "images")
@@ -92,7 +92,8 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "data.parquet"
             config = PackConfig(image_store=store_as)
-            write_file(samples, path, images=store, config=config, schema=schema)
+            written = write_groups(samples, path, images=store, config=config, schema=schema)
+            assert list(written) == [len(samples)]
             found[store_as] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 

@@ -15,7 +15,7 @@ from glit.errors import RunError
 from glit.executors.protocols import Beat, Needs, Tally
 from glit.records import Sample
 from glit.schema import dataset_schema
-from glit.stages.pack import DataFile, PackConfig, write_file
+from glit.stages.pack import DataFile, PackConfig, write_groups
 from glit.storage import to_json
 
 
@@ -61,20 +61,21 @@ class PackWorker:
         """
         if excluded:
             raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
-        yield from ()
         task = self._task
         target = f"{task.folder}/{unit.file.name}"
         if (rows := self._written(target)) is not None:
             return Tally(rows=rows)
         try:
             with task.work.store.atomic(target) as temporary:
-                rows = write_file(
+                rows = 0
+                for rows in write_groups(
                     self._samples(unit),
                     temporary,
                     images=task.work.images,
                     config=task.work.plan.config(PackConfig),
                     schema=dataset_schema(tokenizer=task.tokenizer),
-                )
+                ):
+                    yield Beat(rows=rows, drops=0)
                 described = describe_data_file(temporary, rows)
             task.work.store.write(f"{target}.json", to_json(described))
         except OSError as error:

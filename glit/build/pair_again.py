@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from glit.stages.pair import PairConfig, PairStage, identity_of_scores
 from glit.storage import Store, to_json
 
 Report = Callable[[int], None]
+_TELL_EVERY_S = 0.5
 
 
 def pair_again(
@@ -53,7 +54,7 @@ def pair_again(
         recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
         settings: ``pair.key=value``.
         processes: how many write files; more than one want a main module that can be imported.
-        report: called with the rows of every finished file.
+        report: called with so many more rows that are finished.
 
     Raises:
         InputError: the folder exists, or the dataset is of version 1.
@@ -140,22 +141,47 @@ def _write_files(
     described: dict[str, dict[str, Any]] = {}
     if processes == 1:
         for name in dataset.files:
-            described[name] = _write_file(dataset.path, name, str(folder), pairing)
-            report(described[name]["rows"])
+            described[name] = _write_file(dataset.path, name, str(folder), pairing, report)
         return described
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(dataset.files)), mp_context=context) as pool:
-        waiting = {
-            pool.submit(_write_file, dataset.path, name, str(folder), pairing): name
+    rows, told = context.Value("q"), 0
+    with ProcessPoolExecutor(
+        min(processes, len(dataset.files)), mp_context=context, initializer=_share, initargs=(rows,)
+    ) as pool:
+        names = {
+            pool.submit(_write_shared, dataset.path, name, str(folder), pairing): name
             for name in dataset.files
         }
-        for done in as_completed(waiting):
-            described[waiting[done]] = done.result()
-            report(described[waiting[done]]["rows"])
+        waiting = set(names)
+        while waiting:
+            finished, waiting = wait(waiting, timeout=_TELL_EVERY_S, return_when=FIRST_COMPLETED)
+            described |= {names[each]: each.result() for each in finished}
+            now = rows.value
+            report(now - told)
+            told = now
     return described
 
 
-def _write_file(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[str, Any]:
+_rows_done: Any = None
+"""Of all processes together; in those of the pool."""
+
+
+def _share(rows: Any) -> None:
+    global _rows_done
+    _rows_done = rows
+
+
+def _write_shared(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[str, Any]:
+    def report(rows: int) -> None:
+        with _rows_done.get_lock():
+            _rows_done.value += rows
+
+    return _write_file(dataset, name, folder, pairing, report)
+
+
+def _write_file(
+    dataset: str, name: str, folder: str, pairing: Pairing, report: Report
+) -> dict[str, Any]:
     """Write one data file with other pairs; what the manifest says of it."""
     opened = Dataset(dataset)
     schema = dataset_schema(tokenizer=opened.manifest["tokenizer"])
@@ -175,4 +201,5 @@ def _write_file(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[
             changed = group.table.set_column(at, field, pa.array(rows, type=pa.list_(PAIR)))
             writer.write_table(changed, row_group_size=len(changed))
             number += len(changed)
+            report(len(changed))
     return describe_data_file(target, number)

@@ -92,8 +92,9 @@ def publish(
 def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress) -> Ledger:
     """What became of every image; written by the workers for the chunks where it is not yet."""
     missing = missing_ledgers(work, chunks)
-    progress.begin("ledger", total=len(chunks), done=len(chunks) - len(missing))
-    executor.run(LedgerTask(work=work), missing, lambda *_: progress.advance(1, 0))
+    done = len(chunks) - len(missing)
+    progress.begin("ledger", total=len(chunks), done=done, drops=False)
+    executor.run(LedgerTask(work=work), missing, lambda *_: progress.advance(1))
     return read_ledgers(work, chunks)
 
 
@@ -129,7 +130,7 @@ def _pack(
         PackUnit(file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
         for file in files
     ]
-    progress.begin("pack", total=sum(file.num_rows for file in files), done=0)
+    progress.begin("pack", total=sum(file.num_rows for file in files), done=0, drops=False)
     task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
     executor.run(task, units, lambda unit, tally: progress.finished(unit, tally.rows, 0), progress)
     return descriptions(work, folder, files)

@@ -205,10 +205,10 @@ def _again(
 ) -> None:
     task = RetryTask(name=name, work=work, selected=stage in (None, name), reason=reason)
     touched = [unit for unit in units if _concerns(task, unit, work)]
-    progress.begin(name, total=len(touched), done=0)
+    progress.begin(name, total=sum(map(task.num_todo, touched)), done=0)
 
-    def done(_: RetryUnit, tally: Tally) -> None:
-        progress.advance(1, sum(tally.drops.values()))
+    def done(unit: RetryUnit, tally: Tally) -> None:
+        progress.finished(unit, tally.rows, sum(tally.drops.values()))
 
     executor.run(task, touched, done, progress)
 

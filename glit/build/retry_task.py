@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from glit.build.listing import Chunk
+from glit.build.plan import upstream
 from glit.build.stage_task import (
     StageTask,
     StageWorker,
+    each_ingested,
     ingest_rows,
     part_of,
     publish,
+    telling,
 )
 from glit.build.tables import drops_by_reason
 from glit.build.work import Work
@@ -60,6 +63,18 @@ class RetryTask:
         """Whether a row with this drop is done again."""
         return self.selected and drop is not None and self.reason in (None, drop["reason"])
 
+    def num_todo(self, unit: RetryUnit) -> int:
+        """How many samples of a chunk are done again; reads no more than who was dropped."""
+        if self.name not in STAGES:
+            drops = self.work.counts(self.name, [unit.before])[1]
+            return sum(n for reason, n in drops.items() if self.wanted({"reason": reason}))
+        reaching = {sample.sample_id for sample in self.work.ingested(unit.now)}
+        for name in upstream(self.name):
+            outcomes = self.work.outcomes(name, unit.now)
+            reaching = {each for each in reaching if each in outcomes and outcomes[each] is None}
+        before = self.work.outcomes(self.name, unit.before)
+        return sum(each not in before or self.wanted(before[each]) for each in reaching)
+
     def open(self, threads: int) -> RetryWorker:
         """Load the stage's model."""
         return RetryWorker(self, threads)
@@ -78,22 +93,22 @@ class RetryWorker:
 
     def run(self, unit: RetryUnit, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
         """Do what is wanted of a chunk; the merged table goes beside the finished one."""
-        yield from ()
         if self._stage is None:
-            return self._ingest(unit, excluded)
+            return (yield from self._ingest(unit, excluded))
         name = self._task.name
         before = self._work.rows(name, unit.before)
         samples = self._work.samples(name, unit.now)
         todo = self._todo(unit)
         if not todo and unit.now == unit.before:
             return Tally(rows=0)
-        fresh = {row["sample_id"]: row for row in self._stage.rows(todo, excluded)}
+        redone = yield from telling(self._stage.rows(todo, excluded))
+        fresh = {row["sample_id"]: row for row in redone}
         for sample_id, row in fresh.items():
             if row.get("drop") and sample_id in before:
                 row["drop"]["attempt"] = (before[sample_id]["drop"] or {}).get("attempt", 0) + 1
         rows = [fresh.get(s.sample_id) or before[s.sample_id] for s in samples]
         publish(self._work, name, unit.now, rows)
-        return Tally(rows=len(todo), drops=drops_by_reason(list(fresh.values())))
+        return Tally(rows=len(todo), drops=drops_by_reason(redone))
 
     def _todo(self, unit: RetryUnit) -> list[Sample]:
         """The samples without a result, and those whose drop is tried again."""
@@ -104,12 +119,12 @@ class RetryWorker:
             if sample.sample_id not in before or self._task.wanted(before[sample.sample_id]["drop"])
         ]
 
-    def _ingest(self, unit: RetryUnit, excluded: Mapping[int, str]) -> Tally:
+    def _ingest(self, unit: RetryUnit, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
         rows = self._work.ingest_rows(unit.before)
         wanted = self._wanted_rows(unit)
         if not wanted:
             return Tally(rows=0)
-        fresh = ingest_rows(self._work, self._entries(unit), excluded)
+        fresh = yield from telling(each_ingested(self._work, self._entries(unit), excluded))
         for index, row in zip(wanted, fresh, strict=True):
             if row.get("drop"):
                 row["drop"]["attempt"] = rows[index]["drop"]["attempt"] + 1

@@ -49,13 +49,16 @@ def status_command(dataset: DatasetArgument, as_json: JsonOption = False) -> Non
         )
 
 
-def verify_command(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
+def verify_command(
+    dataset: DatasetArgument, quiet: QuietOption = False, as_json: JsonOption = False
+) -> None:
     """Check every promise of the data format; exit 1 and a line per breach."""
     from glit.dataset.manifest import read_manifest
     from glit.dataset.verify import verify
-    from glit.storage import Store
+    from glit.progress import StageProgress
 
-    breaches = list(islice(verify(dataset), _MOST_LINES))
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        breaches = list(islice(verify(dataset, progress), _MOST_LINES))
     if as_json:
         print(json.dumps({"dataset": dataset, "ok": not breaches, "breaches": breaches}))
     else:
@@ -118,14 +121,20 @@ def export_command(
         str, typer.Option("--embeddings", help="lance: image vectors by this CLIP beside.")
     ] = "",
     image_root: ImageRootOption = "",
+    quiet: QuietOption = False,
 ) -> None:
     """Write the dataset in a format that others read."""
     from glit.dataset.reader import Dataset
     from glit.export import export
+    from glit.progress import StageProgress
 
     folder = local_folder(output)
     opened = Dataset(dataset, image_root=image_root)
-    export(opened, to=to, output=folder, embeddings=embeddings)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        progress.begin("export", total=len(opened), done=0, drops=False)
+        if embeddings:
+            progress.loading(embeddings)
+        export(opened, to=to, output=folder, embeddings=embeddings, report=progress.advance)
     print(f"{len(opened)} images: {folder}")
 
 
@@ -147,10 +156,10 @@ def pair_command(
 
     folder, opened = local_folder(output), Dataset(dataset)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        progress.begin("pair", total=len(opened), done=0)
+        progress.begin("pair", total=len(opened), done=0, drops=False)
         pair_again(
             opened, folder, recipe=recipe, settings=overrides or (),
-            processes=usable_cores(), report=lambda rows: progress.advance(rows, 0),
+            processes=usable_cores(), report=progress.advance,
         )  # fmt: skip
     print(f"{len(opened)} images: {folder}")
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rich.console import Console
 
 from glit import rows
 from glit.dataset.local_pairs import count_without_pair
@@ -27,6 +28,7 @@ from glit.dataset.manifest import (
 )
 from glit.errors import DatasetError, RecipeError
 from glit.images import ImageError, decode
+from glit.progress import StageProgress
 from glit.records import REASONS
 from glit.rules.pairing import Pairing
 from glit.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER, dataset_columns
@@ -37,17 +39,23 @@ _MAX_GROUP_BYTES = 100 << 20
 _SIMILARITY_SLACK = 1e-3
 
 
-def verify(output: str) -> Iterator[str]:
+def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     """Breaches of the format's promises, each one line; nothing when all is well.
+
+    Args:
+        output: a dataset's folder or address.
+        progress: what to tell.
 
     Raises:
         UserError: there is no finished dataset.
         DatasetError: the manifest cannot be read at all.
     """
+    told = progress or StageProgress(Console(quiet=True), quiet=True)
     dataset = Store(output)
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)
-    yield from _check_files(dataset, manifest)
+    told.begin("files", total=len(manifest["files"]), done=0, drops=False)
+    yield from _check_files(dataset, manifest, told)
     yield from _check_left_out(dataset, manifest)
     try:
         pairing = pairing_of(manifest)
@@ -55,10 +63,11 @@ def verify(output: str) -> Iterator[str]:
         yield str(error)
         return
     seen: dict[str, str] = {}
+    told.begin("rows", total=manifest["counts"]["shipped"], done=0, drops=False)
     for name in sorted(manifest["files"]):
         if name.startswith("data/") and dataset.exists(name):
             with dataset.local_copy(name) as path:
-                yield from _check_data_file(name, path, manifest, pairing, seen)
+                yield from _check_data_file(name, path, manifest, pairing, seen, told)
 
 
 def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
@@ -76,7 +85,7 @@ def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
         yield f"manifest.json: {counts['shipped']} shipped, but its data files hold {rows} rows"
 
 
-def _check_files(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
+def _check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) -> Iterator[str]:
     on_disk = {f"data/{name}" for name in dataset.names("data")}
     for name in sorted(on_disk - set(manifest["files"])):
         yield f"{name}: not in the manifest"
@@ -86,6 +95,7 @@ def _check_files(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
             continue
         with dataset.local_copy(name) as path:
             found = describe_file(path, wanted["rows"])
+        told.advance(1)
         if found["bytes"] != wanted["bytes"]:
             yield f"{name}: {found['bytes']} bytes, the manifest says {wanted['bytes']}"
         elif found["sha256"] != wanted["sha256"]:
@@ -113,7 +123,12 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _check_data_file(
-    name: str, path: Path, manifest: dict[str, Any], pairing: Pairing, seen: dict[str, str]
+    name: str,
+    path: Path,
+    manifest: dict[str, Any],
+    pairing: Pairing,
+    seen: dict[str, str],
+    told: StageProgress,
 ) -> Iterator[str]:
     try:
         file = pq.ParquetFile(path)
@@ -143,6 +158,7 @@ def _check_data_file(
         yield from _check_rows(
             name, file.read_row_group(index).to_pylist(), manifest, pairing, seen
         )
+        told.advance(file.metadata.row_group(index).num_rows)
 
 
 def _check_rows(

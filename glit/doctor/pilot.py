@@ -34,9 +34,9 @@ class Clock(StageProgress):
         self._name = ""
         self._since = time.perf_counter()
 
-    def begin(self, stage: str, *, total: int, done: int) -> None:
+    def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
         """See :class:`StageProgress`."""
-        super().begin(stage, total=total, done=done)
+        super().begin(stage, total=total, done=done, drops=drops)
         self.stop()
         self._name = stage
 

@@ -1,7 +1,8 @@
 """Datasets in formats that others read: one file each.
 
-An exporter is a function of the finished dataset and an empty folder. It goes through the rows one
-by one, so that memory stays flat whatever the size.
+An exporter is a function of the finished dataset, an empty folder, and who is told of every so many
+more rows that are written. It goes through the rows one by one, so that memory stays flat whatever
+the size.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from glit.export.webdataset import export_webdataset
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
 
-Exporter = Callable[["Dataset", Path], None]
+Report = Callable[[int], None]
+Exporter = Callable[["Dataset", Path, Report], None]
 
 EXPORTERS: dict[str, Exporter] = {
     "coco": export_coco,
@@ -42,7 +44,14 @@ EMBEDDING: dict[str, Callable[..., None]] = {"lance": export_lance}
 """Those that take ``embeddings`` as well."""
 
 
-def export(dataset: Dataset, *, to: str, output: Path, embeddings: str = "") -> None:
+def export(
+    dataset: Dataset,
+    *,
+    to: str,
+    output: Path,
+    embeddings: str = "",
+    report: Report = lambda rows: None,
+) -> None:
     """Write a dataset in another format.
 
     Args:
@@ -50,6 +59,7 @@ def export(dataset: Dataset, *, to: str, output: Path, embeddings: str = "") -> 
         to: a key of :data:`EXPORTERS`.
         output: a folder that does not exist yet; it appears when everything is written.
         embeddings: the CLIP whose image embeddings go in beside; of :data:`EMBEDDING` alone.
+        report: called with so many more rows that are written.
 
     Raises:
         InputError: no such format, the folder exists, or the format takes no embeddings.
@@ -66,9 +76,9 @@ def export(dataset: Dataset, *, to: str, output: Path, embeddings: str = "") -> 
     try:
         partial.mkdir(parents=True)
         if embeddings:
-            EMBEDDING[to](dataset, partial, embeddings=embeddings)
+            EMBEDDING[to](dataset, partial, report, embeddings=embeddings)
         else:
-            EXPORTERS[to](dataset, partial)
+            EXPORTERS[to](dataset, partial, report)
         os.replace(partial, output)
     except OSError as error:
         raise InputError(f"-o {output}: cannot write there ({error.strerror or error})") from error

@@ -11,15 +11,16 @@ their span in the caption.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glit.export.json_file import JsonFile
+from glit.export.parts import local_of, write_picture, xywh
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
+    from glit.export import Report
     from glit.records import Region
 
 NO_LABEL = "region"
@@ -29,10 +30,8 @@ _DECIMALS = 4
 """Of pixels; a box is stored in float32."""
 
 
-def export_coco(dataset: Dataset, folder: Path) -> None:
+def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
     """See :data:`glit.export.Exporter`."""
-    from glit.images import upright_file
-
     (folder / "images").mkdir()
     categories: dict[str, int] = {}
     number = 0
@@ -41,29 +40,30 @@ def export_coco(dataset: Dataset, folder: Path) -> None:
         JsonFile(folder / "captions.json", "images", "annotations") as captions,
     ):
         for image_id, row in enumerate(dataset, start=1):
-            data, suffix = upright_file(row.encoded())
-            name = f"{row.sample_id}{suffix}"
-            (folder / "images" / name).write_bytes(data)
+            name = write_picture(row, folder / "images")
             image = {"id": image_id, "file_name": name, "width": row.width, "height": row.height,
                      "source_path": row.source_path}  # fmt: skip
             instances.add("images", image)
             captions.add("images", image)
             caption = {"id": image_id, "image_id": image_id, "caption": row.caption.text}
             captions.add("annotations", caption)
-            for region, sentences in zip(row.regions, _sentences(row), strict=True):
+            sentences = _sentences(row)
+            for at, region in enumerate(row.regions):
                 number += 1
                 label = region.label or NO_LABEL
                 category = categories.setdefault(label, len(categories) + 1)
                 place = {"id": number, "image_id": image_id, "category_id": category}
-                instances.add("annotations", place | _box(region) | {"sentences": sentences})
+                instances.add(
+                    "annotations", place | _box(region) | {"sentences": sentences.get(at, [])}
+                )
+            report(1)
         for label, category in categories.items():
             instances.add("categories", {"id": category, "name": label, "supercategory": ""})
 
 
 def _box(region: Region) -> dict[str, Any]:
-    x0, y0, x1, y1 = region.box.xyxy
     return {
-        "bbox": [round(value, _DECIMALS) for value in (x0, y0, x1 - x0, y1 - y0)],
+        "bbox": [round(value, _DECIMALS) for value in xywh(region)],
         "area": round(region.box.area_px, _DECIMALS),
         "iscrowd": 0,
         "score": region.score,
@@ -71,15 +71,12 @@ def _box(region: Region) -> dict[str, Any]:
     }
 
 
-def _sentences(row: Row) -> Iterator[list[dict[str, Any]]]:
-    """For every region, the sentences that have it as their local pair."""
-    for region in range(len(row.regions)):
-        pairs = [pair for pair in row.pairs if pair.region == region and not pair.global_wins]
-        yield [
-            {
-                "char_start": row.sentences[pair.sentence].char_start,
-                "char_end": row.sentences[pair.sentence].char_end,
-                "similarity": pair.similarity,
-            }
-            for pair in pairs
-        ]
+def _sentences(row: Row) -> dict[int, list[dict[str, Any]]]:
+    """By region, the sentences that have it as their local pair, best first."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for local in local_of(row):
+        start, end = local.span
+        found.setdefault(local.pair.region, []).append(
+            {"char_start": start, "char_end": end, "similarity": local.pair.similarity}
+        )
+    return found

@@ -26,6 +26,7 @@ from glit.export.parts import local_of, write_picture, xywh
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
+    from glit.export import Report
     from glit.records import Region
 
 _LAYOUT = "1.0.0"
@@ -44,13 +45,14 @@ _OF_PAIRS = {
 }  # fmt: skip
 
 
-def export_fiftyone(dataset: Dataset, folder: Path) -> None:
+def export_fiftyone(dataset: Dataset, folder: Path, report: Report) -> None:
     """See :data:`glit.export.Exporter`."""
     (folder / "data").mkdir()
     with JsonFile(folder / "samples.json", "samples") as file:
         for row in dataset:
             name = write_picture(row, folder / "data")
             file.add("samples", _sample(row, name, (folder / "data" / name).stat().st_size))
+            report(1)
     described = _description(dataset)
     (folder / "metadata.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 

@@ -23,9 +23,10 @@ from glit.export.parts import Local, crop, local_of, write_picture
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
+    from glit.export import Report
 
 
-def export_goal(dataset: Dataset, folder: Path) -> None:
+def export_goal(dataset: Dataset, folder: Path, report: Report) -> None:
     """See :data:`glit.export.Exporter`."""
     (folder / "images").mkdir()
     (folder / "segments").mkdir()
@@ -36,6 +37,7 @@ def export_goal(dataset: Dataset, folder: Path) -> None:
     ):
         file.write("[")
         for row in dataset:
+            report(1)
             pairs = local_of(row)
             if not pairs:
                 without.write(f"{row.source_path}\n")

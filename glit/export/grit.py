@@ -21,6 +21,7 @@ from glit.export.parts import local_of, write_picture, write_tables
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
+    from glit.export import Report
 
 _ROWS_A_GROUP = 1000
 """The pictures lie beside, so a row is small."""
@@ -38,14 +39,14 @@ _SCHEMA = pa.schema(
 )
 
 
-def export_grit(dataset: Dataset, folder: Path) -> None:
+def export_grit(dataset: Dataset, folder: Path, report: Report) -> None:
     """See :data:`glit.export.Exporter`."""
     (folder / "images").mkdir()
-    rows = _rows(dataset, folder / "images")
+    rows = _rows(dataset, folder / "images", report)
     write_tables(rows, _SCHEMA, folder, "grit", rows_a_group=_ROWS_A_GROUP)
 
 
-def _rows(dataset: Dataset, images: Path) -> Iterator[dict[str, Any]]:
+def _rows(dataset: Dataset, images: Path, report: Report) -> Iterator[dict[str, Any]]:
     for row in dataset:
         yield {
             "key": row.sample_id,
@@ -56,6 +57,7 @@ def _rows(dataset: Dataset, images: Path) -> Iterator[dict[str, Any]]:
             "noun_chunks": [],
             "ref_exps": _expressions(row),
         }
+        report(1)
 
 
 def _expressions(row: Row) -> list[list[float]]:

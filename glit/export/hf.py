@@ -30,6 +30,7 @@ from glit.schema import META_HUGGINGFACE
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
+    from glit.export import Report
 
 _BOX = pa.list_(pa.float64(), 4)
 _SCHEMA = pa.schema(
@@ -87,7 +88,7 @@ _PREVIEW_SCHEMA = pa.schema(
 )
 
 
-def export_hf(dataset: Dataset, folder: Path) -> None:
+def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
     """See :data:`glit.export.Exporter`."""
     names = _labels(dataset)
     features = _features(names)
@@ -98,7 +99,7 @@ def export_hf(dataset: Dataset, folder: Path) -> None:
         (folder / name).mkdir()
     figures = Figures()
     counted = figures.counting(dataset)
-    written = write_tables(_rows(counted, names), schema, folder / "data", "train")
+    written = write_tables(_rows(counted, names, report), schema, folder / "data", "train")
     chosen = (dataset[number] for number in _previewed(dataset))
     rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
              "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
@@ -145,7 +146,7 @@ def _labels(dataset: Dataset) -> list[str]:
     return sorted(found)
 
 
-def _rows(rows: Iterable[Row], names: list[str]) -> Iterator[dict[str, Any]]:
+def _rows(rows: Iterable[Row], names: list[str], report: Report) -> Iterator[dict[str, Any]]:
     number_of = {name: number for number, name in enumerate(names)}
     for row in rows:
         data, name = picture(row)
@@ -170,6 +171,7 @@ def _rows(rows: Iterable[Row], names: list[str]) -> Iterator[dict[str, Any]]:
                 for local in local_of(row)
             ],
         }  # fmt: skip
+        report(1)
 
 
 def _features(names: list[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from glit.extras import require
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
+    from glit.export import Report
 
 
 _FILE_ROWS = 20_000
@@ -25,12 +26,13 @@ _FILE_ROWS = 20_000
 Embed = Callable[[list[bytes]], pa.FixedSizeListArray]
 
 
-def export_lance(dataset: Dataset, folder: Path, *, embeddings: str = "") -> None:
+def export_lance(dataset: Dataset, folder: Path, report: Report, *, embeddings: str = "") -> None:
     """See :data:`glit.export.Exporter`.
 
     Args:
         dataset: what is exported.
         folder: where to.
+        report: see :func:`glit.export.export`.
         embeddings: the CLIP whose image embeddings go in: a name, a folder or a run of glit train.
 
     Raises:
@@ -46,7 +48,7 @@ def export_lance(dataset: Dataset, folder: Path, *, embeddings: str = "") -> Non
     if embeddings:
         embed, width = _embedder(embeddings)
         schema = schema.append(pa.field("embedding", pa.list_(pa.float32(), width)))
-    batches = pa.RecordBatchReader.from_batches(schema, _batches(dataset, schema, embed))
+    batches = pa.RecordBatchReader.from_batches(schema, _batches(dataset, schema, embed, report))
     lance.write_dataset(
         batches, str(folder / "dataset.lance"), max_rows_per_group=100, max_rows_per_file=_FILE_ROWS
     )
@@ -81,7 +83,9 @@ def _embedder(model: str) -> tuple[Embed, int]:
     return embed, encoder.width
 
 
-def _batches(dataset: Dataset, schema: pa.Schema, embed: Embed | None) -> Iterator[pa.RecordBatch]:
+def _batches(
+    dataset: Dataset, schema: pa.Schema, embed: Embed | None, report: Report
+) -> Iterator[pa.RecordBatch]:
     """Row group by row group, pictures that are stored by path read in."""
     place = schema.get_field_index("image")
     for number in range(len(dataset.places)):
@@ -95,3 +99,4 @@ def _batches(dataset: Dataset, schema: pa.Schema, embed: Embed | None) -> Iterat
         if embed is not None:
             table = table.append_column(schema.field("embedding"), embed(files))
         yield from table.replace_schema_metadata(None).cast(schema).to_batches()
+        report(len(group))

@@ -17,9 +17,10 @@ from glit.export.parts import local_of, write_picture, xywh
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
+    from glit.export import Report
 
 
-def export_mdetr(dataset: Dataset, folder: Path) -> None:
+def export_mdetr(dataset: Dataset, folder: Path, report: Report) -> None:
     """See :data:`glit.export.Exporter`."""
     (folder / "images").mkdir()
     number = 0
@@ -45,3 +46,4 @@ def export_mdetr(dataset: Dataset, folder: Path) -> None:
                      "bbox": xywh(box), "area": box.box.area_px,
                      "tokens_positive": sorted(positive)},
                 )  # fmt: skip
+            report(1)

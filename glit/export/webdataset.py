@@ -20,12 +20,13 @@ from glit.export.parts import FILE_BYTES, picture
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
+    from glit.export import Report
 
 _MOST_SAMPLES = 10_000
 """Of a tar file."""
 
 
-def export_webdataset(dataset: Dataset, folder: Path) -> None:
+def export_webdataset(dataset: Dataset, folder: Path, report: Report) -> None:
     """See :data:`glit.export.Exporter`."""
     rows = iter(dataset)
     number, left = 0, len(dataset)
@@ -33,11 +34,11 @@ def export_webdataset(dataset: Dataset, folder: Path) -> None:
         with tarfile.open(
             folder / f"train-{number:05d}.tar", "w", format=tarfile.USTAR_FORMAT
         ) as tar:
-            left -= _fill(tar, rows, left)
+            left -= _fill(tar, rows, left, report)
         number += 1
 
 
-def _fill(tar: tarfile.TarFile, rows: Iterator[Row], most: int) -> int:
+def _fill(tar: tarfile.TarFile, rows: Iterator[Row], most: int, report: Report) -> int:
     """Put samples into a tar file until it is full; how many."""
     done = 0
     while done < min(most, _MOST_SAMPLES) and tar.offset < FILE_BYTES:
@@ -49,6 +50,7 @@ def _fill(tar: tarfile.TarFile, rows: Iterator[Row], most: int) -> int:
         about = json.dumps(_about(row), ensure_ascii=False, allow_nan=False)
         _add(tar, f"{row.sample_id}.json", about.encode())
         done += 1
+        report(1)
     return done
 
 

@@ -156,10 +156,10 @@ def _pieces(starts: np.ndarray, first: int, last: int) -> Iterator[Piece]:
         chunk += 1
 
 
-def write_file(
+def write_groups(
     samples: Iterable[Sample], path: Path, *, images: Store, config: PackConfig, schema: pa.Schema
-) -> int:
-    """Write the samples as one data file; the number of rows.
+) -> Iterator[int]:
+    """Write the samples as one data file; the rows so far after every row group, in the end all.
 
     Row groups hold ``row_group_rows`` rows, fewer when they would pass 64 MB.
 
@@ -176,8 +176,9 @@ def write_file(
             if len(rows) >= config.row_group_rows or held >= _ROW_GROUP_BYTES:
                 written += _flush(writer, rows, schema)
                 held = 0
+                yield written
         written += _flush(writer, rows, schema)
-    return written
+    yield written
 
 
 def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]], schema: pa.Schema) -> int:

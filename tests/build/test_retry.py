@@ -7,11 +7,30 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 from building import Counting, counts, quiet, run_build
+from rich.console import Console
 
 from glit.build.retry import retry
 from glit.dataset.verify import verify
 from glit.errors import RunError, UserError
 from glit.executors.local import LocalExecutor
+from glit.progress import StageProgress
+from glit.stages import TABLES
+
+
+class Totals(StageProgress):
+    """How many samples every stage was to do, and did."""
+
+    def __init__(self):
+        super().__init__(Console(quiet=True), quiet=True)
+        self.totals, self.done = {}, {}
+
+    def begin(self, stage, *, total, done, drops=True):
+        super().begin(stage, total=total, done=done, drops=drops)
+        self.totals[stage], self.done[stage] = total, done
+
+    def advance(self, samples, drops=0):
+        super().advance(samples, drops)
+        self.done[self._stage] += samples
 
 
 def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_path):
@@ -31,8 +50,10 @@ def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_pa
     again = retry(str(out), LocalExecutor(), quiet(), stage="caption")
     assert counts(again) == (24, 23, 1, 0)
     (tmp_path / "later.png").write_bytes(good)
-    executor = Counting()
-    after = retry(str(out), executor, quiet())
+    executor, progress = Counting(), Totals()
+    after = retry(str(out), executor, progress)
+    assert {name: progress.totals[name] for name in TABLES} == dict.fromkeys(TABLES, 1)
+    assert progress.totals == progress.done
     assert counts(after) == (24, 24, 0, 0)
     assert executor.done["score"] == 1  # only the chunk that changed
     assert list(verify(str(out))) == []

@@ -28,7 +28,7 @@ def test_a_folder_nobody_may_write(built, tmp_path):
 
 
 def test_an_export_that_fails_leaves_nothing(built, tmp_path, monkeypatch):
-    def fails(dataset, folder):
+    def fails(dataset, folder, report):
         (folder / "half").write_text("x")
         raise DatasetError("row group 3 cannot be read")
 

@@ -243,7 +243,9 @@ def test_every_format_is_read_back():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", READERS)
 def test_the_same_boxes_and_spans_come_out(with_lism, tmp_path, name):
-    export(with_lism, to=name, output=tmp_path / name)
+    told = []
+    export(with_lism, to=name, output=tmp_path / name, report=told.append)
+    assert sum(told) == len(with_lism)
     pairs, boxes = READERS[name](tmp_path / name)
     wanted = pairs_of(with_lism)
     assert any(not each for each in wanted.values()) or sum(map(len, wanted.values())) > 12

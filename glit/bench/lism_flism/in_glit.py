@@ -7,6 +7,7 @@ check it), captions, sentences, and the tables between the stages.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -25,7 +26,7 @@ from glit.images import Pixels
 from glit.records import Drop, Region, Sample
 from glit.schema import dataset_schema
 from glit.stages.base import Outcome
-from glit.stages.pack import PackConfig, write_file
+from glit.stages.pack import PackConfig, write_groups
 from glit.stages.pair import PairConfig, PairStage
 from glit.stages.propose import DetectRegions, ProposeConfig
 from glit.stages.score import ScoreConfig, ScoreStage
@@ -118,7 +119,10 @@ class InGlit:
         self._job.scratch.mkdir(parents=True, exist_ok=True)
         path = self._job.scratch / "train-00000-of-00001.parquet"
         pack = self._job.recipe.of(PackConfig)
-        write_file(good, path, images=batch.images, config=pack, schema=self._schema)
+        deque(
+            write_groups(good, path, images=batch.images, config=pack, schema=self._schema),
+            maxlen=0,
+        )
         ended = time.perf_counter()
         encode = self._matcher.seconds
         return Result(
