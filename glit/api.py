@@ -223,6 +223,7 @@ def evaluate(
     checkpoint: Literal["best", "last"] = "best",
     false_sentences: PathLike | None = None,
     neighbours: int = 0,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> list[Result]:
     """Measure models on the same images, one result each.
 
@@ -240,6 +241,7 @@ def evaluate(
         checkpoint: which one of a run.
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
         neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
+        tell: told what it is at.
 
     Raises:
         GlitError: a model, a dataset or a setting cannot be used, or a model answers NaN.
@@ -261,4 +263,5 @@ def evaluate(
         checkpoint=checkpoint,
         false_sentences=None if false_sentences is None else Path(false_sentences),
         neighbours=neighbours,
+        tell=tell,
     )

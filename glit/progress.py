@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 _LINE_EVERY_S = 15.0
@@ -154,6 +157,18 @@ class StageProgress:
                 soft_wrap=True,
                 markup=False,
             )
+
+
+@contextmanager
+def telling(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Who is told what is being done, where nothing can be counted: a spinner, or lines."""
+    if quiet:
+        yield lambda text: None
+    elif console.is_terminal:
+        with console.status("starting") as status:
+            yield lambda text: status.update(escape(text))
+    else:
+        yield lambda text: console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def duration(seconds: float) -> str:

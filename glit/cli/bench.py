@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
+from glit.progress import telling
 from glit.storage import local_folder
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
@@ -62,7 +61,7 @@ def lism_flism_command(
         num_images=num_images,
         repeats=repeats,
     )
-    with _progress(console) as progress:
+    with telling(console, quiet=False) as progress:
         report = run(request, progress)
     paths = write_report(report, folder)
     if as_json:
@@ -175,7 +174,7 @@ def gpu_command(
         raise UserError("glit bench gpu: this machine has no GPU; add --tiny to see the parts run")
     console = Console(stderr=as_json, highlight=False)
     scale = "tiny" if tiny else "full"
-    with _progress(console) as progress:
+    with telling(console, quiet=False) as progress:
         report = run(folder, device=where, scale=scale, progress=progress)
     (folder / "gpu.md").write_text(markdown(report), encoding="utf-8")
     if as_json:
@@ -200,13 +199,3 @@ def _default_weights(console: Console, device: DeviceName) -> WeightsName:
         soft_wrap=True,
     )
     return "mini"
-
-
-@contextlib.contextmanager
-def _progress(console: Console) -> Iterator[Callable[[str], None]]:
-    """One line that changes on a terminal; a line a step elsewhere."""
-    if not console.is_terminal:
-        yield lambda text: console.print(text, soft_wrap=True)
-        return
-    with console.status("starting") as status:
-        yield status.update

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glit.cli.build import default_recipe
-from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 
 if TYPE_CHECKING:
     from glit.doctor.examine import Report
@@ -29,6 +29,7 @@ def doctor_command(
     ] = ".",
     recipe: RecipeOption = None,
     overrides: SetOption = None,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Would a build work here, what would it take, what to do; exit 1 where it would fail.
@@ -37,16 +38,16 @@ def doctor_command(
     one alone) in a folder that is gone afterwards.
     """
     from glit.doctor.examine import examine
+    from glit.progress import telling
 
-    errors = Console(stderr=True, highlight=False)
-    with errors.status("looking") as status:
+    with telling(Console(stderr=True, highlight=False), quiet=quiet) as tell:
         report = examine(
             recipe or default_recipe(),
             settings=overrides or (),
             images=images,
             output=output,
             all_recipes=recipe is None,
-            tell=status.update,
+            tell=tell,
         )
     if as_json:
         print(json.dumps(report.as_dict()))
@@ -69,7 +70,8 @@ def _print(report: Report, console: Console) -> None:
     console.print(table)
     shown = Table("model", "here", "size", "recipes", box=None, padding=(0, 2))
     for model in report.models:
-        known = size(model.num_bytes) if model.num_bytes else "?"
+        about = "" if model.here else "about "  # as published, not as it lies here
+        known = f"{about}{size(model.num_bytes)}" if model.num_bytes else "?"
         here = "yes" if model.here else "no"
         shown.add_row(model.name, here, known, Text(", ".join(model.recipes)))
     console.print()

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.storage import local_folder
 
@@ -75,6 +75,7 @@ def eval_command(
     ] = None,
     recipe: RecipeOption = None,
     overrides: SetOption = None,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a model; several with --compare, in one table.
@@ -86,6 +87,7 @@ def eval_command(
     """
     from glit.api import evaluate
     from glit.extras import require
+    from glit.progress import telling
 
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
@@ -95,7 +97,7 @@ def eval_command(
         except OSError as error:
             raise UserError(f"-o {folder}: cannot write there ({error.strerror})") from error
     console = Console(stderr=as_json, highlight=False)
-    with console.status(f"{task} on {dataset}"):
+    with telling(Console(stderr=True, highlight=False), quiet=quiet) as tell:
         results = evaluate(
             task,
             [model, *(compare or [])],
@@ -108,6 +110,7 @@ def eval_command(
             checkpoint=checkpoint,
             false_sentences=false_sentences,
             neighbours=_NEIGHBOURS if folder is not None else 0,
+            tell=tell,
         )
     if as_json:
         print(json.dumps([result.as_dict() for result in results]))

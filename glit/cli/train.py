@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from glit.cli.options import RecipeOption, SetOption
+from glit.cli.options import QuietOption, RecipeOption, SetOption
+from glit.progress import duration
 from glit.storage import local_folder
 
 
@@ -28,6 +30,7 @@ def train_command(
         int,
         typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: none."),
     ] = 0,
+    quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
 ) -> None:
     """Fine-tune CLIP on a dataset; under torchrun, on several processes."""
@@ -45,7 +48,7 @@ def train_command(
     def report(line: dict[str, float | int | str]) -> None:
         if as_json:
             print(json.dumps(line), flush=True)
-        else:
+        elif not quiet:
             console.print(_progress_line(line))
 
     if recipe is None and not resume:
@@ -53,6 +56,8 @@ def train_command(
     config = config_of(
         run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume
     )
+    if not (quiet or as_json) and os.environ.get("RANK", "0") == "0":  # torchrun starts several
+        console.print(f"loading {config.model} for {config.objective} on {dataset}", soft_wrap=True)
     if ray_workers:
         result = train_on_ray(
             config,
@@ -114,9 +119,9 @@ def _progress_line(line: dict[str, float | int | str]) -> str:
         ]
         return f"step {line['step']}/{line['total_steps']}  validation: " + "  ".join(figures)
     left = float(line["total_steps"]) - float(line["step"])
-    minutes = left / max(float(line["steps_per_s"]), 1e-9) / 60
+    left_s = left / max(float(line["steps_per_s"]), 1e-9)
     return (
         f"step {line['step']}/{line['total_steps']}  epoch {line['epoch']}  "
         f"loss {line['loss']:.4f}  lr {line['lr']:.2e}  {line['samples_per_s']:.1f} samples/s  "
-        f"{minutes:.0f} min left"
+        f"{duration(left_s)} left"
     )

@@ -21,9 +21,11 @@ class Finding:
 def size(num_bytes: float) -> str:
     """Bytes for people.
 
-    >>> size(512), size(40_728_226), size(15_100_000_000)
-    ('512 bytes', '41 MB', '15.1 GB')
+    >>> size(512), size(936_416), size(40_728_226), size(15_100_000_000)
+    ('512 bytes', '936 kB', '41 MB', '15.1 GB')
     """
     if num_bytes >= 1e9:
         return f"{num_bytes / 1e9:.1f} GB"
-    return f"{num_bytes / 1e6:.0f} MB" if num_bytes >= 1e6 else f"{num_bytes:.0f} bytes"
+    if num_bytes >= 1e6:
+        return f"{num_bytes / 1e6:.0f} MB"
+    return f"{num_bytes / 1e3:.0f} kB" if num_bytes >= 1e4 else f"{num_bytes:.0f} bytes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,10 +118,13 @@ def disk(images: Images | None, recipe: Recipe, output: str) -> Iterator[Finding
     place = Path(os.path.abspath(output))
     while not place.exists():
         place = place.parent
-    free = shutil.disk_usage(place).free
-    if not os.access(place, os.W_OK):
+    try:
+        with tempfile.TemporaryFile(dir=place):  # rights alone do not say it of every disk
+            free = shutil.disk_usage(place).free
+    except OSError as error:
         yield Finding(
-            about="disk", state="fails", found=f"{place}: no right to write there",
+            about="disk", state="fails",
+            found=f"{place}: cannot write there ({error.strerror or error})",
             todo="choose another folder with -o",
         )  # fmt: skip
         return

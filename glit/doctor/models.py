@@ -67,7 +67,7 @@ def check_models(found: list[Model], recipe: str, *, hub_answers: bool) -> Findi
     names = ", ".join(model.name for model in missing)
     if hub_answers and all(model.from_hub for model in missing):
         weight = sum(model.num_bytes for model in missing)
-        known = f" ({size(weight)})" if all(model.num_bytes for model in missing) else ""
+        known = f" (about {size(weight)})" if all(model.num_bytes for model in missing) else ""
         return Finding(
             about="models",
             state="note",

@@ -47,6 +47,7 @@ def evaluate(
     false_sentences: Path | None = None,
     neighbours: int = 0,
     report: Callable[[Result], None] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> list[Result]:
     """Measure several models on the same collection, one after the other.
 
@@ -63,6 +64,7 @@ def evaluate(
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
         neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
         report: called with every result as it comes.
+        tell: told what it is at.
 
     Raises UserError for a model, a dataset or a setting that cannot be used.
     """
@@ -89,9 +91,14 @@ def evaluate(
         given = read_false_sentences(false_sentences, len(collection.captions))
         measure = functools.partial(robustness, false_sentences=given)
     results = []
-    for model in models:
+    for number, model in enumerate(models, start=1):
+        tell(f"loading {model}")
         with without_bars():
             embedder = open_embedder(model, config, checkpoint=checkpoint)
+        tell(
+            f"{task} with {model}, model {number} of {len(models)}: "
+            f"{len(collection.captions)} images, {sum(map(len, collection.captions))} captions"
+        )
         found: dict[str, Any] = {}
         broken: list[str] = []
         if neighbours and task == "retrieval":

@@ -34,7 +34,7 @@ def test_false_sentences_belong_to_robustness(tiny_clip, make_dataset, tmp_path,
 
 
 def test_a_model_that_is_not_here_is_one_line(make_dataset, tmp_path, run_glit) -> None:
-    done = run_glit("eval", "retrieval", tmp_path / "nowhere", make_dataset(2))
+    done = run_glit("eval", "retrieval", tmp_path / "nowhere", make_dataset(2), "--quiet")
     assert done.code == 2
     assert done.errors == f"glit: model '{tmp_path}/nowhere': no such file or folder\n"
 
