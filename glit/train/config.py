@@ -53,6 +53,14 @@ class TrainConfig:
     """How many times its size an epoch takes of each dataset, the first one's first: 1 every
     sample once, 0.5 every second one. Without them, all once."""
 
+    min_crop: float = 1.0
+    """Images are cropped at random to this share of their area or more, boxes with them; 0.9 is
+    what OpenCLIP takes. 1 leaves them whole."""
+
+    flip: float = 0.0
+    """How probable it is that an image is mirrored, boxes with it; never where its caption speaks
+    of left, right or writing."""
+
     pairs: PairChoice = "best"
     """Which local pairs of an image are learned from: ``best``, those that come first;
     ``sample``, drawn anew every epoch by their probability; ``weighted``, those that come first,
@@ -199,6 +207,10 @@ class TrainConfig:
         for name in ("beta1", "beta2", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"train.{name} = {getattr(self, name)}: wanted 0 to below 1")
+        if not 0 < self.min_crop <= 1:
+            raise RecipeError(f"train.min_crop = {self.min_crop}: wanted above 0, to 1")
+        if not 0 <= self.flip <= 1:
+            raise RecipeError(f"train.flip = {self.flip}: wanted 0 to 1")
         if not (math.isfinite(self.eps) and self.eps > 0):
             raise RecipeError(f"train.eps = {self.eps}: wanted a positive number")
         self._check_locks()

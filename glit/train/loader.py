@@ -11,6 +11,7 @@ never pickled. Row groups in memory are bounded by two shuffle windows, batches 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from glit.cores import num_threads
 from glit.dataset.columns import RowGroup
 from glit.dataset.reader import RowGroupCache
 from glit.errors import DatasetError, GlitError
+from glit.train.augment import draw_augmentation
 from glit.train.batch import Batch, PixelPlace, Tokenize, collate
 from glit.train.mixture import Mixture
 from glit.train.objective import Objective
@@ -31,10 +33,14 @@ from glit.train.order import BatchPlan, grouped_within_batches
 from glit.train.sample import (
     BEST_PAIRS,
     READ_COLUMNS,
+    Augment,
     ChosenPairs,
     PlannedSample,
     plan_sample,
 )
+
+_IMAGE = 1
+"""Tells draws that change an image from those that choose pairs and texts."""
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 """What ``map`` is."""
@@ -79,6 +85,12 @@ class LoaderConfig:
 
     chosen: ChosenPairs = BEST_PAIRS
     """Which local pairs are learned from."""
+
+    min_crop: float = 1.0
+    """Least share of an image's area that is kept; see ``train.min_crop``."""
+
+    flip: float = 0.0
+    """How probable it is that an image is mirrored."""
 
     pin_memory: bool = False
     """Put batches in page-locked memory, for copies to a GPU that nobody waits for."""
@@ -208,7 +220,20 @@ class _Pass:
                 fit=config.fit,
                 chosen=config.chosen,
                 draw=np.random.default_rng([config.seed, self.epoch, number, row]),
+                augment=self._augment(number, row),
             )
+
+    def _augment(self, number: int, row: int) -> Augment | None:
+        """What is done to a sample's image, by draws of its own."""
+        config = self.loader.config
+        if config.min_crop == 1 and not config.flip:
+            return None
+        return functools.partial(
+            draw_augmentation,
+            min_crop=config.min_crop,
+            flip=config.flip,
+            draw=np.random.default_rng([config.seed, self.epoch, number, row, _IMAGE]),
+        )
 
     def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
         sample, place = job

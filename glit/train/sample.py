@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +15,12 @@ from glit.clip.preprocess import crop, fit_boxes, write_fitted
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs
 from glit.images import decode
+from glit.train.augment import Augmentation
 from glit.train.config import PairChoice
 from glit.train.objective import Objective
+
+Augment = Callable[[int, int, str], Augmentation]
+"""What is done to an image of this width, height and caption."""
 
 READ_COLUMNS = (
     "sample_id",
@@ -44,6 +49,8 @@ class PlannedSample:
     """The pairs' regions in pixels of the model's square."""
     texts: tuple[str, ...] = ()
     """Further texts that the objective picked."""
+    augmentation: Augmentation | None = None
+    """What is done to the image before all else; pairs and boxes are of the changed one."""
     filler: bool = False
     """Whether it only fills up a batch."""
 
@@ -71,6 +78,8 @@ class PlannedSample:
         if whole is None and not self.pairs:
             return
         image = decode(self.group.image(self.row))
+        if self.augmentation is not None:
+            image = self.augmentation.image(image)
         if whole is not None:
             write_fitted(image, whole, fit=fit)
             if segments is not None:
@@ -117,6 +126,7 @@ def plan_sample(
     fit: ImageFit,
     chosen: ChosenPairs = BEST_PAIRS,
     draw: np.random.Generator,
+    augment: Augment | None = None,
 ) -> PlannedSample:
     """Choose a sample's pairs and texts, and move its boxes into the model's square.
 
@@ -128,23 +138,24 @@ def plan_sample(
         fit: how an image becomes that square.
         chosen: which of its pairs.
         draw: randomness of this sample.
+        augment: crops and mirrors its image.
     """
-    needs = objective.needs
-    pairs = best_pairs(
-        chosen.of(local_pairs(group, row), draw) if needs.num_local else (),
-        most=needs.num_local,
-        distinct_regions=needs.distinct_regions,
-    )
-    caption = group.value("caption", row)
+    needs, caption = objective.needs, group.value("caption", row)
+    width, height = group.value("width", row), group.value("height", row)
+    ordered = chosen.of(local_pairs(group, row), draw) if needs.num_local else ()
+    augmentation = augment(width, height, caption) if augment is not None else None
+    if augmentation is not None:
+        ordered, (width, height) = augmentation.pairs(ordered), augmentation.size
+    pairs = best_pairs(ordered, most=needs.num_local, distinct_regions=needs.distinct_regions)
     boxes = np.array([pair.box_xyxy for pair in pairs], dtype=np.float64).reshape(-1, 4)
-    size = {"width": group.value("width", row), "height": group.value("height", row)}
     return PlannedSample(
         group=group,
         row=row,
         caption=caption,
         pairs=pairs,
-        boxes_K4=fit_boxes(boxes, side=side, fit=fit, **size),
+        boxes_K4=fit_boxes(boxes, side=side, fit=fit, width=width, height=height),
         texts=_texts(group, row, caption, objective, draw) if needs.num_texts else (),
+        augmentation=augmentation,
     )
 
 

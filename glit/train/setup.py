@@ -261,5 +261,7 @@ def _loader_config(
         num_workers=config.num_workers,
         prefetch=config.prefetch_batches,
         chosen=ChosenPairs(how=config.pairs, min_probability=config.min_probability),
+        min_crop=config.min_crop,
+        flip=config.flip,
         pin_memory=pin_memory,
     )
