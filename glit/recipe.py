@@ -243,7 +243,10 @@ def _coerce(value: Any, hint: Any, *, where: str) -> Any:
             raise RecipeError(f"{where}: found {value!r}, want a list")
         return tuple(_coerce(item, typing.get_args(hint)[0], where=where) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise RecipeError(f"{where}: found a number too large for a float") from error
     if isinstance(hint, type) and (type(value) is hint):
         return value
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):

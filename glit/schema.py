@@ -142,6 +142,25 @@ def dataset_columns(version: int) -> pa.Schema:
     return pa.schema([f.with_type(_VERSION_1.get(f.name, f.type)) for f in old])
 
 
+LATER_FIELDS = frozenset({"mean_logprob", "min_logprob", "probability", "support"})
+"""Of nested columns; datasets from before them can be read."""
+
+
+def is_readable(found: pa.Schema, version: int) -> bool:
+    """Whether a data file has the columns of its version, some later fields aside."""
+    wanted = dataset_columns(version)
+    return found.names == wanted.names and all(
+        _first_fields(a.type) == _first_fields(b.type) for a, b in zip(found, wanted, strict=True)
+    )
+
+
+def _first_fields(kind: pa.DataType) -> pa.DataType:
+    if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
+        return kind
+    kept = [(f.name, f.type) for f in kind.value_type if f.name not in LATER_FIELDS]
+    return pa.list_(pa.struct(kept))
+
+
 def dataset_schema(*, tokenizer: dict[str, Any]) -> pa.Schema:
     """The dataset's schema with its key-value metadata.
 

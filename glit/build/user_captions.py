@@ -174,8 +174,18 @@ def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
         raise InputError(f"{file}: not a valid Parquet file ({error})") from error
     columns = [name for name in opened.schema_arrow.names if name in (*PATH_KEYS, *TEXT_KEYS)]
     number = 0
-    for batch in opened.iter_batches(columns=columns):
-        for row in batch.to_pylist():
+    batches = opened.iter_batches(columns=columns)
+    while True:
+        try:
+            rows = next(batches).to_pylist()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            said = str(error).strip().partition("\n")[0]
+            raise InputError(
+                f"{file}: damaged after row {number} ({said}); fetch or write it again"
+            ) from error
+        for row in rows:
             number += 1
             yield number, row
 

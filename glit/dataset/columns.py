@@ -22,6 +22,20 @@ StoredImage = Callable[[str], bytes]
 """Reads the file of an image that the dataset stores by path."""
 
 
+def _values(values: Any) -> list[Any]:
+    """Arrow's values as Python's.
+
+    Raises:
+        DatasetError: a text that is none: the file is damaged.
+    """
+    try:
+        return values.to_pylist()
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"a text is not valid UTF-8 ({error}): run 'glit verify' and mend the dataset"
+        ) from error
+
+
 class NestedColumn:
     """A column of lists of structs."""
 
@@ -40,9 +54,7 @@ class NestedColumn:
         if field not in self._fields:
             values = self._values.field(field)
             text = pa.types.is_string(values.type)
-            self._fields[field] = (
-                values.to_pylist() if text else values.to_numpy(zero_copy_only=False)
-            )
+            self._fields[field] = _values(values) if text else values.to_numpy(zero_copy_only=False)
         return self._fields[field]
 
     def as_list(self, field: str) -> list[Any]:
@@ -98,7 +110,7 @@ class RowGroup:
 
     def value(self, column: str, row: int) -> Any:
         """A value of a flat column."""
-        return self.table.column(column)[row].as_py()
+        return _values(self.table.column(column).slice(row, 1))[0]
 
     def image(self, row: int) -> bytes:
         """The encoded image file of a row.

@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,43 @@ def read_manifest(store: Store) -> dict[str, Any]:
             raise DatasetError(
                 f"{store.root}/{MANIFEST}: {key!r} is missing or damaged; build the dataset again"
             )
+    if key := _damaged_part(manifest):
+        raise DatasetError(f"{store.root}/{MANIFEST}: {key} is damaged; build the dataset again")
     return manifest
+
+
+def _damaged_part(manifest: dict[str, Any]) -> str:
+    """A key whose value does not have its shape; empty where all have."""
+    counts = dict(manifest["counts"])
+    drops = counts.pop("drops", None)
+    known = {field.name for field in fields(Counts)} - {"drops"}
+    missing = known - counts.keys() - {"without_pair"}  # which version 1 did not count
+    if missing or counts.keys() - known or not _all_of(counts, int) or not _all_of(drops, int):
+        return "'counts'"
+    for name, found in manifest["files"].items():
+        numbers = isinstance(found, dict) and [found.get(key) for key in ("rows", "bytes")]
+        if not numbers or not all(type(number) is int and number >= 0 for number in numbers):
+            return f"'files': {name!r}"
+        if not isinstance(found.get("sha256"), str):
+            return f"'files': {name!r}"
+    recipe = {k: v for k, v in manifest["recipe"].items() if k not in ("name", "about")}
+    for key, parts, kind in (
+        ("recipe", recipe, dict),
+        ("models", manifest["models"], dict),
+        ("fingerprints", manifest["fingerprints"], str),
+    ):
+        if not _all_of(parts, kind):
+            return f"'{key}'"
+    tokenizer = manifest["tokenizer"]
+    if type(tokenizer.get("context")) is not int or not _all_of(
+        {key: tokenizer.get(key) for key in ("name", "sha256")}, str
+    ):
+        return "'tokenizer'"
+    return ""
+
+
+def _all_of(values: Any, kind: type) -> bool:
+    return isinstance(values, dict) and all(type(value) is kind for value in values.values())
 
 
 def pairing_of(manifest: dict[str, Any]) -> Pairing:
@@ -137,10 +173,10 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
         DatasetError: this glit does not have it.
     """
     if manifest["schema_version"] == 1:
-        old = Lism() if manifest["recipe"]["match"]["global_competes"] else Argmax()
+        old = Lism() if manifest["recipe"].get("match", {}).get("global_competes") else Argmax()
         return Pairing(rule=old)
-    options = dict(manifest["recipe"]["pair"])
-    name = options.pop("rule")
+    options = dict(manifest["recipe"].get("pair", {}))
+    name = options.pop("rule", None)
     options.pop("calibration", None)
     limits = {name: options.pop(name, 0.0) for name in ("min_probability", "min_support")}
     kept = manifest.get("calibration")

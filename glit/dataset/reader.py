@@ -23,7 +23,7 @@ from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
 from glit.errors import DatasetError, InputError
-from glit.schema import META_TOKENIZER
+from glit.schema import META_TOKENIZER, is_readable
 from glit.storage import Store
 
 _RECENT = 4
@@ -212,8 +212,10 @@ class Dataset:
     def _read_footer(self, name: str) -> pq.FileMetaData:
         try:
             with self._open(name) as file:
+                if not is_readable(file.schema_arrow, self.manifest["schema_version"]):
+                    raise ValueError("its columns are not those of the schema")
                 return file.metadata
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
                 f"{self.path}/{name}: not a readable Parquet file ({_first_line(error)}); "
                 "run 'glit verify' and mend the dataset"
@@ -225,7 +227,7 @@ class Dataset:
                 if group is None:
                     return file.read(columns=columns)
                 return file.read_row_group(group, columns=columns)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             where = "" if group is None else f" row group {group}"
             raise DatasetError(
                 f"{self.path}/{name}:{where} cannot be read ({_first_line(error)}); the file was "

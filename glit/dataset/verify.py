@@ -55,7 +55,10 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)
     told.begin("files", total=len(manifest["files"]), done=0, drops=False)
-    yield from _check_files(dataset, manifest, told)
+    damaged: set[str] = set()
+    for name, breach in _check_files(dataset, manifest, told):
+        damaged.add(name)
+        yield f"{name}: {breach}"
     yield from _check_left_out(dataset, manifest)
     try:
         pairing = pairing_of(manifest)
@@ -67,7 +70,20 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     for name in sorted(manifest["files"]):
         if name.startswith("data/") and dataset.exists(name):
             with dataset.local_copy(name) as path:
-                yield from _check_data_file(name, path, manifest, pairing, seen, told)
+                found = _check_data_file(name, path, manifest, pairing, seen, told)
+                yield from _as_far_as_it_goes(name, found) if name in damaged else found
+
+
+def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:
+    """Breaches of a file of which is known that it is damaged: anything can be in it."""
+    try:
+        yield from breaches
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        yield f"{name}: cannot be read to its end ({_first_line(error)})"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
@@ -85,23 +101,26 @@ def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
         yield f"manifest.json: {counts['shipped']} shipped, but its data files hold {rows} rows"
 
 
-def _check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) -> Iterator[str]:
+def _check_files(
+    dataset: Store, manifest: dict[str, Any], told: StageProgress
+) -> Iterator[tuple[str, str]]:
+    """Files and what is wrong with their bytes."""
     on_disk = {f"data/{name}" for name in dataset.names("data")}
     for name in sorted(on_disk - set(manifest["files"])):
-        yield f"{name}: not in the manifest"
+        yield name, "not in the manifest"
     for name, wanted in sorted(manifest["files"].items()):
         if not dataset.exists(name):
-            yield f"{name}: missing"
+            yield name, "missing"
             continue
         with dataset.local_copy(name) as path:
             found = describe_file(path, wanted["rows"])
         told.advance(1)
         if found["bytes"] != wanted["bytes"]:
-            yield f"{name}: {found['bytes']} bytes, the manifest says {wanted['bytes']}"
+            yield name, f"{found['bytes']} bytes, the manifest says {wanted['bytes']}"
         elif found["sha256"] != wanted["sha256"]:
-            yield f"{name}: its SHA-256 is not the manifest's; the file was changed or damaged"
+            yield name, "its SHA-256 is not the manifest's; the file was changed or damaged"
         if found["bytes"] > _MAX_FILE_BYTES:
-            yield f"{name}: {found['bytes']} bytes, files stay under {_MAX_FILE_BYTES}"
+            yield name, f"{found['bytes']} bytes, files stay under {_MAX_FILE_BYTES}"
 
 
 def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:

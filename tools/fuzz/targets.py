@@ -1,0 +1,308 @@
+"""What reads files and texts from outside, and what it may say of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from glit.backends.proposers.sa1b import Sa1bReader
+from glit.backends.protocols import ProposerConfig
+from glit.backends.tokenizer import TextTokenizer
+from glit.backends.weights import resolve
+from glit.build.listing import entries, find_source
+from glit.build.lock import read_lock
+from glit.build.seal import write_sealed
+from glit.build.tables import read_table
+from glit.build.user_captions import read_captions
+from glit.dataset.reader import Dataset
+from glit.dataset.verify import verify
+from glit.errors import GlitError
+from glit.images import decode
+from glit.recipe import load_recipe
+from glit.resources import builtin_calibrations, builtin_recipes
+from glit.rules.calibration import read_calibration
+from glit.stages.caption import caption_fault
+from glit.stages.ingest import IngestConfig, ingest
+from glit.stages.split import SplitConfig, SplitStage
+from glit.storage import Entry, Store
+from glit.view.page_file import json_for_html
+
+Check = Callable[[bytes], str]
+"""Bytes to what became of them: ``taken``, or the kind of refusal. Anything raised is a find."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A reader and good inputs for it."""
+
+    corpus: Sequence[bytes]
+    check: Check
+    seconds: float = 5.0
+    """The longest a case may take."""
+
+
+def targets(folder: Path, dataset: Path, captions: Path) -> dict[str, Target]:
+    """All of them by name.
+
+    Args:
+        folder: to write cases to.
+        dataset: a small finished one; a copy of it is damaged.
+        captions: scenes' captions, as JSON lines.
+    """
+    lines = captions.read_bytes().splitlines(keepends=True)
+    texts, first = [json.loads(line)["caption"] for line in lines], lines[:4]
+    damaged = folder / "dataset"
+    shutil.copytree(dataset, damaged, dirs_exist_ok=True, ignore=shutil.ignore_patterns("work"))
+    manifest = (dataset / "manifest.json").read_bytes()
+    [*_, path] = sorted((dataset / "data").iterdir())
+    data, name = path.read_bytes(), f"data/{path.name}"
+    lists = [b"a.png\nb.png\n", b"path,x\na.png,1\n", b'{"path": "a.png"}\n{"path": "b.png"}']
+    lock = b'{"format": "glit-lock", "version": 1, "models": {"matcher": {"name": "m"}}}'
+    recipes = [path.read_bytes() for path in builtin_recipes().values()]
+    calibrations = [path.read_bytes() for path in builtin_calibrations().values()]
+    found: dict[str, tuple[Sequence[bytes], Check]] = {
+        "images": (_pictures(), _Images(folder)),
+        "captions.jsonl": ([b"".join(first)], _captions(folder, ".jsonl")),
+        "captions.csv": ([_csv(texts[:4])], _captions(folder, ".csv")),
+        "captions.parquet": ([_parquet(texts[:8])], _captions(folder, ".parquet")),
+        "caption texts": ([text.encode() for text in texts[:40]] + _ODD_TEXTS, _Texts()),
+        "recipes": (recipes, _file(folder / "x.toml", lambda path: load_recipe(str(path)))),
+        "lists": (lists, _lists(folder)),
+        "masks": (_masks(), _masks_are_read),
+        "tables of a build": ([_sealed(folder)], _Tables(folder)),
+        "manifests": ([manifest], _dataset(damaged, "manifest.json", manifest)),
+        "data files": ([data], _dataset(damaged, name, data)),
+        "locks": ([lock], _file(folder / "x.lock.json", read_lock)),
+        "calibrations": (calibrations, _file(folder / "x.json", read_calibration)),
+    }
+    return {name: Target(corpus=corpus, check=check) for name, (corpus, check) in found.items()}
+
+
+def _file(path: Path, read: Callable[[Path], object]) -> Check:
+    def check(data: bytes) -> str:
+        path.write_bytes(data)
+        try:
+            read(path)
+        except GlitError as error:
+            return type(error).__name__
+        return "taken"
+
+    return check
+
+
+def _pictures() -> list[bytes]:
+    rng = np.random.default_rng(0)
+    pixels = np.kron(rng.integers(0, 255, (6, 8, 3), np.uint8), np.ones((5, 5, 1), np.uint8))
+    colour = Image.fromarray(pixels)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    ways: list[tuple[Image.Image, dict]] = [
+        (colour, {"format": "JPEG"}),
+        (colour, {"format": "JPEG", "progressive": True, "exif": exif}),
+        (colour.convert("L"), {"format": "JPEG"}),
+        (colour.convert("CMYK"), {"format": "JPEG"}),
+        (colour, {"format": "PNG"}),
+        (colour.convert("P"), {"format": "PNG"}),
+        (colour.convert("RGBA"), {"format": "PNG"}),
+        (Image.fromarray(pixels[:, :, 0].astype(np.uint16) * 257), {"format": "PNG"}),
+        (colour, {"format": "WEBP"}),
+        (colour, {"format": "WEBP", "lossless": True}),
+        (colour, {"format": "TIFF"}),
+        (colour, {"format": "TIFF", "compression": "tiff_lzw"}),
+        (colour, {"format": "TIFF", "compression": "jpeg"}),
+        (colour, {"format": "BMP"}),
+        (colour.convert("P"), {"format": "GIF"}),
+        (colour, {"format": "GIF", "save_all": True, "append_images": [colour.rotate(90)]}),
+    ]
+    files = []
+    for image, options in ways:
+        buffer = io.BytesIO()
+        image.save(buffer, **options)
+        files.append(buffer.getvalue())
+    return files
+
+
+class _Images:
+    """A row of ingest for every file: a size or a reason."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = Store(folder)
+        self._path = folder / "image"
+        self._config = IngestConfig(min_side=1, max_pixels=4_000_000, near_duplicates=2)
+
+    def __call__(self, data: bytes) -> str:
+        self._path.write_bytes(data)
+        entry = Entry(path="image", size=len(data), stamp="")
+        [row] = ingest([entry], self._store, self._config, threads=1)
+        if row.get("drop"):
+            return row["drop"]["reason"]
+        assert 0 < row["width"] * row["height"] <= self._config.max_pixels, row
+        pixels = decode(data)
+        assert pixels.shape == (row["height"], row["width"], 3) and pixels.dtype == np.uint8
+        return "taken"
+
+
+def _csv(texts: Sequence[str]) -> bytes:
+    rows = "".join(f'{number}.png,"{text}"\n' for number, text in enumerate(texts))
+    return f"path,caption\n{rows}".encode()
+
+
+def _parquet(texts: Sequence[str]) -> bytes:
+    buffer = io.BytesIO()
+    paths = [f"{number}.png" for number in range(len(texts))]
+    pq.write_table(pa.table({"path": paths, "caption": list(texts)}), buffer)
+    return buffer.getvalue()
+
+
+def _captions(folder: Path, suffix: str) -> Check:
+    def read(path: Path) -> None:
+        for name, caption, _ in read_captions(path, str(folder)):
+            name.encode()
+            caption.encode()
+
+    return _file(folder / f"captions{suffix}", read)
+
+
+_ODD_TEXTS = [
+    text.encode()
+    for text in (
+        'He said "Stop. Now." (Really?) Mr. Smith Jr. left at 5 p.m. It was 3.5 m... wide!',
+        "\u4e2d\u6587\u3002\u53e5\u5b50\uff01",
+        "\u0627\u0644\u0639\u0631\u0628\u064a\u0629. \u0939\u093f\u0928\u094d\u0964",
+        "e\u0301\u200d\U0001f469\u200d\U0001f4bb. \u202eabc\u202c! ffi \ufb03 \u2160. A\u00a0b.\tC",
+        "</script><img src=x onerror=alert(1)> <!-- & -->",
+        "- one\n- two\n\n1. three\n2. four\n\n# Five\n| a | b |",
+    )
+]
+
+
+class _Texts:
+    """A caption's faults, its sentences in two languages and their tokens; as part of a page."""
+
+    def __init__(self) -> None:
+        tokenizer = TextTokenizer(resolve("mini-matcher", "main").path)
+        self._stages = [SplitStage(SplitConfig(language=each), tokenizer) for each in ("en", "zh")]
+
+    def __call__(self, data: bytes) -> str:
+        text = data.decode("utf-8", "replace")
+        assert "</" not in json_for_html({"caption": text})
+        fault = caption_fault(text)
+        for stage in self._stages:
+            position, token = 0, 0
+            for sentence in stage.sentences(text):
+                assert position <= sentence.char_start < sentence.char_end <= len(text), sentence
+                assert sentence.text == text[sentence.char_start : sentence.char_end]
+                assert token <= sentence.token_start <= sentence.token_end, sentence
+                position, token = sentence.char_end, sentence.token_start
+        return fault or "taken"
+
+
+def _lists(folder: Path) -> Check:
+    names = [folder / f"list{suffix}" for suffix in (".txt", ".csv", ".jsonl")]
+
+    def check(data: bytes) -> str:
+        said = []
+        for path in names:
+            path.write_bytes(data)
+            try:
+                for entry in entries(find_source(str(path))):
+                    assert not entry.path.startswith("../"), entry
+                said.append("taken")
+            except GlitError as error:
+                said.append(type(error).__name__)
+        return ", ".join(said)
+
+    return check
+
+
+_WIDTH, _HEIGHT = 40, 30
+
+
+def _masks() -> list[bytes]:
+    import pycocotools.mask
+
+    annotations = []
+    for number in range(4):
+        mask = np.zeros((_HEIGHT, _WIDTH), np.uint8, order="F")
+        mask[number : number + 12, 2 * number : 20] = 1
+        coded: Any = pycocotools.mask.encode(mask)
+        size = {"size": [_HEIGHT, _WIDTH], "counts": coded["counts"].decode()}
+        annotations.append({"segmentation": size, "predicted_iou": 0.9 - number / 10})
+    runs = {"size": [_HEIGHT, _WIDTH], "counts": [100, 200, 900]}
+    annotations.append({"segmentation": runs, "predicted_iou": 1})
+    return [json.dumps({"annotations": annotations}).encode()]
+
+
+def _masks_are_read(data: bytes) -> str:
+    reader = Sa1bReader(ProposerConfig())
+    try:
+        regions = reader.read(data.decode("utf-8-sig"), width=_WIDTH, height=_HEIGHT)
+    except ValueError as error:
+        return type(error).__name__
+    for region in regions:
+        box = region.box
+        assert 0 <= box.x0 < box.x1 <= _WIDTH and 0 <= box.y0 < box.y1 <= _HEIGHT, box
+        assert math.isfinite(region.score), region
+    return "taken"
+
+
+def _sealed(folder: Path) -> bytes:
+    table = pa.table({"sample_id": ["a", "b"], "drop": ["", None], "value": [1.5, 2.5]})
+    write_sealed(table, folder / "sealed.parquet")
+    return (folder / "sealed.parquet").read_bytes()
+
+
+class _Tables:
+    """Only what was written is taken."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._store = folder / "table.parquet", Store(folder)
+        self._whole = _sealed(folder)
+
+    def __call__(self, data: bytes) -> str:
+        self._path.write_bytes(data)
+        try:
+            read_table(self._store, "table.parquet")
+        except GlitError as error:
+            return type(error).__name__
+        assert data.rstrip(b"\0") == self._whole.rstrip(b"\0"), "a damaged table was read"
+        return "taken"
+
+
+def _dataset(folder: Path, name: str, whole: bytes) -> Check:
+    """The file in a finished dataset, opened and verified."""
+
+    def check(data: bytes) -> str:
+        try:
+            return _opened_and_verified(folder, name, data, whole)
+        finally:
+            (folder / name).write_bytes(whole)
+
+    return check
+
+
+def _opened_and_verified(folder: Path, name: str, data: bytes, whole: bytes) -> str:
+    (folder / name).write_bytes(data)
+    said = "taken"
+    try:
+        for row in Dataset(str(folder)).rows(images=False):
+            assert row.regions is not None and row.sentences is not None and row.pairs is not None
+    except GlitError as error:
+        said = type(error).__name__
+    try:
+        breaches = list(verify(str(folder)))
+    except GlitError as error:
+        return type(error).__name__
+    assert name == "manifest.json" or data == whole or breaches, "a damaged file was verified"
+    return said if not breaches else f"{said}, found by verify"
