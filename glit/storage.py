@@ -161,6 +161,12 @@ class Store:
                 if leftover.is_file():
                     leftover.unlink(missing_ok=True)
 
+    def sweep_folders(self, *folders: str) -> None:
+        """Remove what killed writers left behind in these folders alone."""
+        for folder in folders if self.is_local else ():
+            for leftover in Path(self.full(folder)).glob(f"*{TEMPORARY_MARK}????????"):
+                leftover.unlink(missing_ok=True)
+
     def free_bytes(self) -> int | None:
         """Free disk space, None where that has no meaning."""
         if not self.is_local:

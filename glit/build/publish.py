@@ -60,7 +60,10 @@ def publish(
     )
     if not counts.shipped:
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
-        raise RunError(f"{work.images.root}: no sample was left to ship ({reasons})")
+        raise RunError(
+            f"{work.images.root}: no sample was left to ship ({reasons}); when that is mended, "
+            "glit retry tries them again"
+        )
     tokenizer = _tokenizer(work.plan)
     files = cut_files(ledger.sizes, work.plan.config(PackConfig))
     folder = f"{work.plan.folder('pack')}-{ledger.content}"

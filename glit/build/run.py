@@ -75,9 +75,10 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         plan = _plan(request, source, work_store, executor.device)
         work = Work(store=work_store, images=images, plan=plan)
         chunks, finished = _list(request, source, dataset, work)
+        _write_state(work, request, source, chunks)
         if finished is not None:
             return finished
-        _write_state(work, request, source, chunks)
+        dataset.sweep_folders("", "data")
 
         def built() -> dict[str, Any]:
             whole, duplicates = run_stages(work, chunks, executor, progress)
@@ -253,8 +254,9 @@ def run_stage(
 ) -> None:
     """Run one stage over the chunks that lack its table."""
     missing = work.missing(stage, chunks)
-    if stage == "ingest" and missing:
-        forget_duplicates(work)
+    if missing:
+        work.forget_after(stage, missing)
+        forget_duplicates(work) if stage == "ingest" else None
     absent = {chunk.index for chunk in missing}
     per_chunk = _rows_in(work, chunks)
     total = sum(per_chunk.values())

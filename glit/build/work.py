@@ -60,6 +60,18 @@ class Work:
         names = self.store.names(self.plan.folder(stage))
         return [c for c in chunks if self.table(stage, c).rsplit("/", 1)[-1] not in names]
 
+    def forget_after(self, stage: str, chunks: list[Chunk]) -> None:
+        """Remove what was made of these chunks' tables of a stage: one that is made anew may hold
+        other samples, as where a captioner had failed before."""
+        indices = {f"{chunk.index:06d}" for chunk in chunks}
+        later = [name for name in STAGES if stage == "ingest" or stage in upstream(name)]
+        folders = [self.plan.folder(name) for name in later]
+        last = tuple(STAGES)[-1]
+        for folder in [*folders, f"ledger{self.plan.folder(last).removeprefix(last)}"]:
+            for name in self.store.names(folder):
+                if name[:6] in indices:
+                    self.store.remove(f"{folder}/{name}")
+
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
         """Publish a stage's table."""
         columns = next(step.columns for step in FLOW if step.name == stage)

@@ -224,6 +224,24 @@ def test_a_damaged_table_is_made_anew(built, built_copy, scenes, table):
     assert list(verify(str(built_copy))) == []
 
 
+def test_a_lost_table_takes_along_what_was_made_of_it(built, built_copy, scenes):
+    """It may hold other samples when it is made anew, as where a captioner had failed."""
+    work = built_copy / "work"
+    (built_copy / "manifest.json").unlink()
+    sorted(work.glob("caption-*/*.parquet"))[0].unlink()
+    (built_copy / "drops.parquet.tmp-12345678").write_bytes(b"left by a killed build")
+    executor = Counting()
+    arguments = {"captions": scenes / "captions.jsonl"}
+    run_build(scenes / "images", built_copy, executor=executor, **arguments)
+    assert executor.stages == {"caption": 1, "split": 1, "score": 1, "pair": 1}
+    assert executor.done["ledger"] == 1
+    assert data_bytes(built_copy) == data_bytes(built)
+    assert not list(built_copy.glob("*.tmp-*"))
+    (work / "state.json").write_text("{")
+    run_build(scenes / "images", built_copy, **arguments)
+    assert json.loads((work / "state.json").read_text())["num_chunks"] == 2
+
+
 def test_a_disk_that_damages_everything_is_given_up(built_copy, scenes, monkeypatch):
     (built_copy / "manifest.json").unlink()
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from glit.build.retry import retry
 from glit.build.run import BuildRequest, build
 from glit.dataset.manifest import MANIFEST, read_manifest
-from glit.errors import GlitError
+from glit.errors import GlitError, RunError
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
@@ -169,7 +169,12 @@ def _in_child(
             ),
             captions=str(world.captions) if backend == "provided" else None,
         )  # fmt: skip
-        build(request, LocalExecutor(), progress)
+        try:
+            build(request, LocalExecutor(), progress)
+        except RunError as error:
+            if wire is not None or "glit retry" not in str(error):
+                raise
+            retry(str(out), LocalExecutor(), progress)
         if tally is not None and wire is not None:
             tally.write_text(json.dumps(wire.counted), encoding="utf-8")
         if wire is None and read_manifest(Store(out))["counts"]["dropped"]:
