@@ -156,10 +156,14 @@ def test_endpoint_retries_what_may_pass(server, pictures):
         ([(500, {}, {})] * 3, RunError, "HTTP 500 after 3 tries"),
     ],
 )
-def test_endpoint_faults_that_stop_the_run(server, pictures, answers, error, message):
+def test_endpoint_faults_that_stop_the_run(
+    server, pictures, monkeypatch, caplog, answers, error, message
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     server.answers = answers
-    with pytest.raises(error, match=message):
+    with caplog.at_level("DEBUG"), pytest.raises(error, match=message) as said:
         ask(server, pictures[:1])
+    assert "sk-very-secret" not in f"{said.value}{caplog.text}"
 
 
 def test_endpoint_that_is_not_there(pictures):

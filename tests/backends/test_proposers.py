@@ -122,6 +122,14 @@ def test_yolo_wants_its_pickle_allowed(yolo_checkpoint):
         PROPOSERS["yolo"].make(ProposeConfig(backend="yolo"), resolve(str(yolo_checkpoint)))
 
 
+def test_yolo_installs_nothing(yolo_checkpoint, monkeypatch):
+    """Whatever the user's environment says: checking a requirement leads to no installation."""
+    monkeypatch.setenv("YOLO_AUTOINSTALL", "true")
+    config = ProposeConfig(backend="yolo", allow_pickle=True, device="cpu")
+    PROPOSERS["yolo"].make(config, resolve(str(yolo_checkpoint)))
+    assert os.environ["YOLO_AUTOINSTALL"] == "false"
+
+
 def test_yolo_boxes_are_ultralytics_own_and_do_not_know_their_batch(yolo_checkpoint, photographs):
     from ultralytics import YOLO
 

@@ -172,6 +172,14 @@ def test_every_key_of_a_recipe_in_backticks_exists(page):
             assert found[2] in known[found[1]], f"{text}: no such key"
 
 
+def test_what_holds_a_line_of_security_is_there():
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_\w+)` in `(tests/[\w/]+\.py)`", text)
+    assert len(named) > 10
+    for name, file in named:
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}: {name}"
+
+
 def test_the_readme_lists_every_command():
     group: Any = typer.main.get_command(app)
     text = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ class YoloDetector:
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
         _check(config, model)
         os.environ.setdefault("YOLO_CONFIG_DIR", tempfile.mkdtemp(prefix="glit-yolo-"))
-        os.environ.setdefault("YOLO_AUTOINSTALL", "false")
+        os.environ["YOLO_AUTOINSTALL"] = "false"
         require("yolo", needed_for="propose.backend = 'yolo'")
         from ultralytics import YOLO
 
