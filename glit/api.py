@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.evaluate.report import Result
     from glit.executors import ExecutorName
+    from glit.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.train.loop import TrainResult
 
@@ -223,7 +224,7 @@ def evaluate(
     checkpoint: Literal["best", "last"] = "best",
     false_sentences: PathLike | None = None,
     neighbours: int = 0,
-    tell: Callable[[str], None] = lambda text: None,
+    progress: StageProgress | None = None,
 ) -> list[Result]:
     """Measure models on the same images, one result each.
 
@@ -241,7 +242,7 @@ def evaluate(
         checkpoint: which one of a run.
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
         neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
-        tell: told what it is at.
+        progress: told which model is loaded, then of texts and images.
 
     Raises:
         GlitError: a model, a dataset or a setting cannot be used, or a model answers NaN.
@@ -263,5 +264,5 @@ def evaluate(
         checkpoint=checkpoint,
         false_sentences=None if false_sentences is None else Path(false_sentences),
         neighbours=neighbours,
-        tell=tell,
+        progress=progress,
     )

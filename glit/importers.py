@@ -16,6 +16,7 @@ from glit.errors import InputError, closest
 from glit.evaluate.readers import READERS, Reader
 from glit.evaluate.readers.files import AnnotatedImage, annotated, json_array, json_lines, no_parts
 from glit.evaluate.readers.goal import published_place
+from glit.progress import StageProgress, untold
 from glit.storage import Store
 
 
@@ -70,7 +71,13 @@ class Imported:
 
 
 def import_captions(
-    name: str, annotations: Path, output: Path, *, images: Path | None, split: str | None = None
+    name: str,
+    annotations: Path,
+    output: Path,
+    *,
+    images: Path | None,
+    split: str | None = None,
+    progress: StageProgress | None = None,
 ) -> Imported:
     """Write the captions of published annotations.
 
@@ -80,6 +87,7 @@ def import_captions(
         output: a ``.jsonl`` file; one that exists is replaced.
         images: folder with the images; where the format has its own folder, that is the default.
         split: which parts, several joined by ``+``; None for all.
+        progress: told of images; all annotations are in memory by then.
 
     Raises:
         InputError: no such format, the files are not of it, or no image of them is there.
@@ -92,8 +100,10 @@ def import_captions(
         raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
     written = without = 0
     missing: list[str] = []
-    found = IMPORTERS[name](annotations, images, split or "all")
+    told = progress or untold()
     try:
+        found = list(IMPORTERS[name](annotations, images, split or "all"))
+        told.begin("images", total=len(found), done=0, drops=False)
         with (
             Store(output.parent).atomic(output.name) as beside,
             beside.open("w", encoding="utf-8") as file,
@@ -106,6 +116,7 @@ def import_captions(
                 else:
                     file.write(_line(image, output.resolve().parent))
                     written += 1
+                told.advance(1)
             if not written:
                 raise InputError(_nothing(annotations, missing))
     except OSError as error:

@@ -136,7 +136,9 @@ class StageProgress:
     def _note(self, done: int) -> str:
         seconds = max(time.monotonic() - self._started, 1e-6)
         rate = (done - self._before) / seconds
-        parts = [f"{rate:.1f}/s" if rate >= 0.95 or not rate else f"{1 / rate:.1f} s each"]
+        parts = []
+        if rate:
+            parts.append(f"{rate:.1f}/s" if rate >= 0.95 else f"{1 / rate:.1f} s each")
         if 0 < done < self._total and rate:
             parts.append(f"{duration((self._total - done) / rate)} left")
         drops = self._drops + sum(beat.drops for beat in self._running.values())
@@ -157,6 +159,11 @@ class StageProgress:
                 soft_wrap=True,
                 markup=False,
             )
+
+
+def untold() -> StageProgress:
+    """For work whose caller wants to hear nothing."""
+    return StageProgress(Console(quiet=True), quiet=True)
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
+from glit.cli.options import QuietOption
 from glit.progress import telling
 from glit.storage import local_folder
 
@@ -44,6 +46,7 @@ def lism_flism_command(
         typer.Option("--images", min=1, help="How many: 8 with mini, else 2; 64 on a GPU."),
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Counted rounds.")] = 3,
+    quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """LISM against FLISM, as the papers' scripts do them and in glit."""
@@ -61,7 +64,7 @@ def lism_flism_command(
         num_images=num_images,
         repeats=repeats,
     )
-    with telling(console, quiet=False) as progress:
+    with telling(console, quiet=quiet) as progress:
         report = run(request, progress)
     paths = write_report(report, folder)
     if as_json:
@@ -79,6 +82,7 @@ def pairs_command(
     num_seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Seeds measured, for each level.")
     ] = 3,
+    quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """How often pairs are right, by rule, on scenes, whose right pairs are known."""
@@ -90,7 +94,7 @@ def pairs_command(
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, highlight=False)
     request = Request(output=folder, num_scenes=num_scenes, num_seeds=num_seeds)
-    report = run(request, console.print)
+    report = run(request, _lines(console, quiet=quiet))
     print(json.dumps(report.as_dict()) if as_json else table(report))
     console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
 
@@ -118,6 +122,7 @@ def objectives_command(
     together: Annotated[
         int, typer.Option("--together", min=1, help="4 puts a scene and its twin into one batch.")
     ] = 1,
+    quiet: QuietOption = False,
 ) -> None:
     """Every training objective at its own learning rate, on scenes; hours, and resumable."""
     from glit.bench.objectives.run import ALL, Request, run
@@ -142,7 +147,7 @@ def objectives_command(
             validation=min(own.validation, gallery),
         ),
     )
-    print(run(request, lambda text: console.print(text, soft_wrap=True)))
+    print(run(request, _lines(console, quiet=quiet)))
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)
 
 
@@ -155,6 +160,7 @@ def gpu_command(
     tiny: Annotated[
         bool, typer.Option("--tiny", help="Tiny shapes: shows on any machine that all parts run.")
     ] = False,
+    quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """How near to its limits glit comes on a GPU, in at most nine minutes."""
@@ -174,7 +180,7 @@ def gpu_command(
         raise UserError("glit bench gpu: this machine has no GPU; add --tiny to see the parts run")
     console = Console(stderr=as_json, highlight=False)
     scale = "tiny" if tiny else "full"
-    with telling(console, quiet=False) as progress:
+    with telling(console, quiet=quiet) as progress:
         report = run(folder, device=where, scale=scale, progress=progress)
     (folder / "gpu.md").write_text(markdown(report), encoding="utf-8")
     if as_json:
@@ -184,6 +190,11 @@ def gpu_command(
     console.print(f"wrote gpu.json and gpu.md in {folder}", soft_wrap=True)
     if any(part.failure for part in report.parts):
         raise typer.Exit(1)
+
+
+def _lines(console: Console, *, quiet: bool) -> Callable[[str], None]:
+    """Lines that stay, a measurement each; none if quiet."""
+    return lambda text: None if quiet else console.print(text, soft_wrap=True)
 
 
 def _default_weights(console: Console, device: DeviceName) -> WeightsName:

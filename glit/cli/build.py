@@ -166,12 +166,17 @@ def import_command(
     split: Annotated[
         str | None, typer.Option("--split", help="Parts joined by +; without it, all.")
     ] = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Published captions as a file for glit build --captions; missing images are listed."""
     from glit.importers import import_captions
+    from glit.progress import StageProgress
 
     path = local_file(output)
-    found = import_captions(form, annotations, path, images=images, split=split)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        found = import_captions(
+            form, annotations, path, images=images, split=split, progress=progress
+        )
     print(f"{found.captions} captions: {path}")
     if found.without:
         print(f"{found.without} images have no caption")

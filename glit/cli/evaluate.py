@@ -87,7 +87,7 @@ def eval_command(
     """
     from glit.api import evaluate
     from glit.extras import require
-    from glit.progress import telling
+    from glit.progress import StageProgress
 
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
@@ -97,7 +97,7 @@ def eval_command(
         except OSError as error:
             raise UserError(f"-o {folder}: cannot write there ({error.strerror})") from error
     console = Console(stderr=as_json, highlight=False)
-    with telling(Console(stderr=True, highlight=False), quiet=quiet) as tell:
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         results = evaluate(
             task,
             [model, *(compare or [])],
@@ -110,7 +110,7 @@ def eval_command(
             checkpoint=checkpoint,
             false_sentences=false_sentences,
             neighbours=_NEIGHBOURS if folder is not None else 0,
-            tell=tell,
+            progress=progress,
         )
     if as_json:
         print(json.dumps([result.as_dict() for result in results]))

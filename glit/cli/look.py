@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from glit.cli.inspect import DatasetArgument
-from glit.cli.options import ImageRootOption, JsonOption
+from glit.cli.options import ImageRootOption, JsonOption, QuietOption
 from glit.errors import UserError
 from glit.storage import local_file
 
@@ -35,6 +36,7 @@ def view_command(
     ] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve.")] = PORT,
     image_root: ImageRootOption = "",
+    quiet: QuietOption = False,
 ) -> None:
     """A page of the dataset: how it came to be, its numbers, every pair; it needs no network.
 
@@ -42,8 +44,11 @@ def view_command(
     queries that find what they should and do not.
     """
     from glit.dataset.reader import Dataset
+    from glit.progress import StageProgress
+    from glit.view.compare import compare_data
     from glit.view.learning import is_results, is_run
-    from glit.view.report import write_report
+    from glit.view.page_file import report_html
+    from glit.view.report import write_page, write_report
 
     if serve == (output is not None):
         raise UserError("glit view: want either -o report.html, for one page, or --serve, for all")
@@ -59,23 +64,16 @@ def view_command(
         _serve(opened, port=port, where=where)
         return
     page = local_file(output or "")
-    if other is not None:
-        data = _compare(opened, Dataset(other, image_root=image_root), page, most, seed)
-    else:
-        data = write_report(opened, page, most=most, seed=seed, where=where)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as told:
+        if other is not None:
+            against = Dataset(other, image_root=image_root)
+            data = compare_data(opened, against, most=most, seed=seed, progress=told)
+            write_page(page, report_html(data))
+        else:
+            data = write_report(opened, page, most=most, seed=seed, where=where, progress=told)
     megabytes = page.stat().st_size / 1e6
     print(f"{len(data['samples'])} of {len(opened)} samples, {megabytes:.1f} MB: ", end="")
     print(page.resolve().as_uri())
-
-
-def _compare(a: Any, b: Any, page: Path, most: int, seed: int) -> dict[str, Any]:
-    from glit.view.compare import compare_data
-    from glit.view.page_file import report_html
-    from glit.view.report import write_page
-
-    data = compare_data(a, b, most=most, seed=seed)
-    write_page(page, report_html(data))
-    return data
 
 
 def _learning(folders: list[str], page: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
+from glit.cli.options import QuietOption
 from glit.errors import UserError
 from glit.storage import local_folder
 
@@ -24,21 +26,25 @@ def scenes_command(
     masks: Annotated[
         bool, typer.Option("--masks", help="Put NAME.json with the masks beside every image.")
     ] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Procedural scenes with long captions and ground truth."""
+    from glit.progress import StageProgress
     from glit.scenes import write_scenes
 
     folder = local_folder(output)
     try:
-        write_scenes(
-            folder,
-            num=num,
-            seed=seed,
-            level=level,
-            size=size,
-            image_format=image_format,
-            masks=masks,
-        )
+        with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+            write_scenes(
+                folder,
+                num=num,
+                seed=seed,
+                level=level,
+                size=size,
+                image_format=image_format,
+                masks=masks,
+                progress=progress,
+            )
     except OSError as error:
         raise UserError(f"{folder}: cannot write there ({error.strerror or error})") from error
     print(f"{num} scenes: {folder}/images, {folder}/captions.jsonl, {folder}/ground_truth.parquet")

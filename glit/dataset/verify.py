@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 
 from glit import rows
 from glit.dataset.local_pairs import count_without_pair
@@ -28,7 +27,7 @@ from glit.dataset.manifest import (
 )
 from glit.errors import DatasetError, RecipeError
 from glit.images import ImageError, decode
-from glit.progress import StageProgress
+from glit.progress import StageProgress, untold
 from glit.records import REASONS
 from glit.rules.pairing import Pairing
 from glit.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER, dataset_columns
@@ -50,7 +49,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
         UserError: there is no finished dataset.
         DatasetError: the manifest cannot be read at all.
     """
-    told = progress or StageProgress(Console(quiet=True), quiet=True)
+    told = progress or untold()
     dataset = Store(output)
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)

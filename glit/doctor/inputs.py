@@ -116,7 +116,7 @@ def disk(images: Images | None, recipe: Recipe, output: str) -> Iterator[Finding
         )  # fmt: skip
         return
     place = Path(os.path.abspath(output))
-    while not place.exists():
+    while not os.path.exists(place):  # a folder that may not be looked into is none either
         place = place.parent
     try:
         with tempfile.TemporaryFile(dir=place):  # rights alone do not say it of every disk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -28,6 +28,7 @@ from glit.errors import GlitError, InputError, RunError
 from glit.evaluate.collection import Collection
 from glit.evaluate.config import EvaluateConfig
 from glit.images import decode
+from glit.progress import StageProgress, untold
 from glit.train.setup import find_model
 
 T = TypeVar("T")
@@ -54,6 +55,8 @@ class Embedder:
     batch_size: int
     num_workers: int
     device: torch.device
+    progress: StageProgress = field(default_factory=untold, repr=False, compare=False)
+    """Told of texts and pictures, by batch."""
 
     @torch.inference_mode()
     def texts(self, texts: Sequence[str]) -> Float[Tensor, "t d"]:
@@ -78,12 +81,14 @@ class Embedder:
         to be finite.
         """
         ids = self.tokenizer.encode_closed(list(texts), context=self.context)
+        self.progress.begin("texts", total=len(ids), done=0, drops=False)
         by_length = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
         for group in _token_groups(by_length, ids, self.batch_size * self.context):
             rows = lay_out([ids[i] for i in group], pad_id=self.tokenizer.end_id)
             rows = rows.to(self.device)
             with torch.inference_mode():
                 tokens, embedding = self.encoder.encode_texts(rows)
+            self.progress.advance(len(group))
             yield group, rows, tokens, embedding
 
     def wholes(self, collection: Collection) -> list[Picture]:
@@ -112,6 +117,7 @@ class Embedder:
         Raises:
             InputError: an image cannot be decoded.
         """
+        self.progress.begin("images", total=len(pictures), done=0, drops=False)
         pixels = self.ahead(lambda picture: self.fitted(collection, picture), pictures)
         for some in batched(pixels, self.batch_size):
             batch = torch.stack(some).to(self.device)
@@ -119,6 +125,7 @@ class Embedder:
                 patches, embedding = self.encoder.encode_images(
                     batch, num_tokens=len(batch) if tokens else 0
                 )
+            self.progress.advance(len(batch))
             yield patches, embedding
 
     def patches(
@@ -177,7 +184,11 @@ class Embedder:
 
 
 def load_embedder(
-    name: str, config: EvaluateConfig, *, checkpoint: Literal["best", "last"] = "best"
+    name: str,
+    config: EvaluateConfig,
+    *,
+    checkpoint: Literal["best", "last"] = "best",
+    progress: StageProgress | None = None,
 ) -> Embedder:
     """Load a model by name: a built-in one, a folder, a run of ``glit train``, or a hub id.
 
@@ -185,6 +196,7 @@ def load_embedder(
         name: of the model.
         config: settings.
         checkpoint: which one of a run.
+        progress: told of texts and pictures, by batch.
     """
     found = find_model(name, checkpoint)
     preprocessing = read_preprocessing(found.folder)
@@ -203,6 +215,7 @@ def load_embedder(
         batch_size=config.batch_size,
         num_workers=num_threads(config.num_workers),
         device=device,
+        progress=progress or untold(),
     )
 
 

@@ -44,12 +44,13 @@ class FCastEmbedder(Embedder):
         pieces = [self._chunks(text) for text in different]
         flat = [piece for some in pieces for piece in some]
         ids = self.tokenizer.encode_closed(flat, context=self.context)
-        chunks = torch.cat(
-            [
-                encoder.chunks(lay_out(list(some), pad_id=self.tokenizer.end_id).to(self.device))
-                for some in batched(iter(ids), self.batch_size * most)
-            ]
-        )
+        self.progress.begin("chunks", total=len(ids), done=0, drops=False)
+        encoded = []
+        for some in batched(iter(ids), self.batch_size * most):
+            rows = lay_out(list(some), pad_id=self.tokenizer.end_id).to(self.device)
+            encoded.append(encoder.chunks(rows))
+            self.progress.advance(len(some))
+        chunks = torch.cat(encoded)
         number_T = torch.tensor([len(some) for some in pieces], device=self.device)
         valid_TN = torch.arange(most, device=self.device) < number_T[:, None]
         slots = chunks.new_zeros(len(different), most, chunks.shape[-1])
@@ -79,6 +80,7 @@ class FCastEmbedder(Embedder):
             return pixels, torch.from_numpy(found)
 
         embeddings = []
+        self.progress.begin("images", total=len(pictures), done=0, drops=False)
         for some in batched(self.ahead(work, pictures), self.batch_size):
             pixels, segments = (
                 torch.stack(each).to(self.device) for each in zip(*some, strict=True)
@@ -86,6 +88,7 @@ class FCastEmbedder(Embedder):
             with torch.inference_mode():
                 whole_VD = self.module.encoders.images(pixels, segments)[1]
             embeddings.append(F.normalize(whole_VD.float(), dim=-1).cpu())
+            self.progress.advance(len(pixels))
         found = torch.cat(embeddings)
         self.check(found, [f"image {collection.names[index]}" for index, _ in pictures])
         return found

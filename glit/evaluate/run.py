@@ -20,15 +20,20 @@ from glit.evaluate.tasks import TASKS
 from glit.evaluate.tasks.classify import classify_and_broken
 from glit.evaluate.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluate.tasks.robustness import read_false_sentences, robustness
+from glit.progress import StageProgress, untold
 from glit.train.checkpoint import model_of_run
 from glit.train.setup import has_own_encoders
 
 
 def open_embedder(
-    model: str, config: EvaluateConfig, *, checkpoint: Literal["best", "last"] = "best"
+    model: str,
+    config: EvaluateConfig,
+    *,
+    checkpoint: Literal["best", "last"] = "best",
+    progress: StageProgress | None = None,
 ) -> Embedder:
     """A model by name, with the encoders of its objective where that brings its own."""
-    embedder = load_embedder(model, config, checkpoint=checkpoint)
+    embedder = load_embedder(model, config, checkpoint=checkpoint, progress=progress)
     if has_own_encoders(embedder.folder):
         return with_own_encoders(embedder, config)
     return embedder
@@ -47,7 +52,7 @@ def evaluate(
     false_sentences: Path | None = None,
     neighbours: int = 0,
     report: Callable[[Result], None] | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    progress: StageProgress | None = None,
 ) -> list[Result]:
     """Measure several models on the same collection, one after the other.
 
@@ -64,7 +69,7 @@ def evaluate(
         false_sentences: JSON lines for ``robustness``, in place of drawn ones.
         neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
         report: called with every result as it comes.
-        tell: told what it is at.
+        progress: told which model is loaded, then of texts and images.
 
     Raises UserError for a model, a dataset or a setting that cannot be used.
     """
@@ -90,15 +95,14 @@ def evaluate(
     if false_sentences is not None:
         given = read_false_sentences(false_sentences, len(collection.captions))
         measure = functools.partial(robustness, false_sentences=given)
+    told = progress or untold()
     results = []
-    for number, model in enumerate(models, start=1):
-        tell(f"loading {model}")
+    for model in models:
+        told.begin("model", total=1, done=0, drops=False)
+        told.loading(model)
         with without_bars():
-            embedder = open_embedder(model, config, checkpoint=checkpoint)
-        tell(
-            f"{task} with {model}, model {number} of {len(models)}: "
-            f"{len(collection.captions)} images, {sum(map(len, collection.captions))} captions"
-        )
+            embedder = open_embedder(model, config, checkpoint=checkpoint, progress=told)
+        told.advance(1)
         found: dict[str, Any] = {}
         broken: list[str] = []
         if neighbours and task == "retrieval":

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from glit.errors import UserError
+from glit.progress import StageProgress, untold
 from glit.rle import encode_rle
 from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import Scene, draw_scene, split_of_seed
@@ -78,6 +79,7 @@ def write_scenes(
     size: int = 128,
     image_format: str = "png",
     masks: bool = False,
+    progress: StageProgress | None = None,
 ) -> None:
     """Write ``num`` scenes: ``images/``, ``captions.jsonl`` and, last, ``ground_truth.parquet``.
 
@@ -109,6 +111,8 @@ def write_scenes(
         (out / "captions.jsonl").open("w", encoding="utf-8") as captions,
     ):
         rows: list[dict[str, Any]] = []
+        told = progress or untold()
+        told.begin("scenes", total=num, done=0, drops=False)
         for index in range(num):
             scene = draw_scene(seed, index, level=level)
             rendering, caption = render(scene, size_px=size), write_caption(scene)
@@ -120,6 +124,7 @@ def write_scenes(
             line = {"path": name, "caption": caption.text}
             captions.write(json.dumps(line, ensure_ascii=False) + "\n")
             rows.append(_truth_row(scene, rendering, caption, suffix))
+            told.advance(1)
             if len(rows) == _ROWS_PER_GROUP:
                 truth.write_table(pa.Table.from_pylist(rows, schema=TRUTH_SCHEMA))
                 rows = []

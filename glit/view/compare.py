@@ -14,6 +14,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.geometry import iou
+from glit.progress import StageProgress, untold
 from glit.version import __version__
 from glit.view.charts import charts, totals
 from glit.view.report import overview, thumbnail_url
@@ -84,7 +85,9 @@ def _kind(a: np.ndarray | None, b: np.ndarray | None) -> str:
     return "same" if iou(a[None], b[None])[0, 0] >= SAME_IOU else "other"
 
 
-def compare_data(a: Dataset, b: Dataset, *, most: int, seed: int) -> dict[str, Any]:
+def compare_data(
+    a: Dataset, b: Dataset, *, most: int, seed: int, progress: StageProgress | None = None
+) -> dict[str, Any]:
     """What the page shows, as JSON.
 
     Args:
@@ -92,11 +95,14 @@ def compare_data(a: Dataset, b: Dataset, *, most: int, seed: int) -> dict[str, A
         b: the second; its images are those of the first at least in part.
         most: samples on the page.
         seed: of the choice of those that are compared, where there are very many.
+        progress: told of the samples that are compared.
 
     Raises:
         InputError: they have no image in common.
     """
     both = _in_both(a, b, seed)
+    told = progress or untold()
+    told.begin("compare", total=len(both.compared), done=0, drops=False)
     compared = []
     kinds: Counter[str] = Counter()
     for number_a, number_b in both.compared:
@@ -104,6 +110,7 @@ def compare_data(a: Dataset, b: Dataset, *, most: int, seed: int) -> dict[str, A
         found = compare_rows(*rows)
         kinds.update(found.kinds)
         compared.append((found.difference, number_a, number_b, found))
+        told.advance(1)
     compared.sort(key=lambda each: (-each[0], each[1]))
     return {
         "kind": "compare",

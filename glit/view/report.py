@@ -15,6 +15,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.images import ImageError
+from glit.progress import StageProgress, untold
 from glit.version import __version__
 from glit.view.charts import charts, sources, totals
 from glit.view.dropped import all_dropped
@@ -27,7 +28,13 @@ from glit.view.thumbnails import data_url, thumbnail
 
 
 def write_report(
-    dataset: Dataset, output: Path, *, most: int = 200, seed: int = 0, where: str = ""
+    dataset: Dataset,
+    output: Path,
+    *,
+    most: int = 200,
+    seed: int = 0,
+    where: str = "",
+    progress: StageProgress | None = None,
 ) -> dict[str, Any]:
     """Write the page.
 
@@ -37,6 +44,7 @@ def write_report(
         most: samples on the page.
         seed: of their choice.
         where: a condition on them in SQL.
+        progress: told of the samples of the page.
 
     Returns:
         The page's data.
@@ -45,7 +53,7 @@ def write_report(
         UserError: the condition is wrong, or the file cannot be written.
         DatasetError: a file of the dataset, or an image stored by path, cannot be read.
     """
-    data = report_data(dataset, most=most, seed=seed, where=where)
+    data = report_data(dataset, most=most, seed=seed, where=where, progress=progress)
     write_page(output, report_html(data))
     return data
 
@@ -67,7 +75,9 @@ def write_page(output: Path, html: str) -> None:
         beside.unlink(missing_ok=True)
 
 
-def report_data(dataset: Dataset, *, most: int, seed: int, where: str) -> dict[str, Any]:
+def report_data(
+    dataset: Dataset, *, most: int, seed: int, where: str, progress: StageProgress | None = None
+) -> dict[str, Any]:
     """What the page shows, as JSON."""
     with connect(dataset) as connection:
         chosen = select(dataset, connection, most=most, seed=seed, where=where)
@@ -79,7 +89,7 @@ def report_data(dataset: Dataset, *, most: int, seed: int, where: str) -> dict[s
             "sources": sources(connection),
             "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,
                           "all": len(dataset), "seed": seed, "where": where},
-            "samples": list(_samples(dataset, chosen)),
+            "samples": list(_samples(dataset, chosen, progress or untold())),
             "dropped": all_dropped(connection, Originals(dataset)),
         }  # fmt: skip
 
@@ -95,11 +105,15 @@ def overview(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _samples(dataset: Dataset, chosen: Selection) -> Iterator[dict[str, Any]]:
+def _samples(dataset: Dataset, chosen: Selection, told: StageProgress) -> Iterator[dict[str, Any]]:
     """Rows with their thumbnails, some threads ahead."""
+    told.begin("samples", total=len(chosen.numbers), done=0, drops=False)
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(max_workers=workers) as threads:
-        yield from map_ahead(threads, partial(_sample, dataset), chosen.numbers, most=2 * workers)
+        work = partial(_sample, dataset)
+        for found in map_ahead(threads, work, chosen.numbers, most=2 * workers):
+            told.advance(1)
+            yield found
 
 
 def _sample(dataset: Dataset, number: int) -> dict[str, Any]:

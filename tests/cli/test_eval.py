@@ -17,6 +17,10 @@ from glit.evaluate.readers import READERS
 def test_every_measurement(tiny_clip, make_dataset, run_glit, task: str) -> None:
     done = run_glit("eval", task, tiny_clip, make_dataset(8), "--json")
     (result,) = json.loads(done.output)
+    for told in (f"model    0/1  loading {tiny_clip}", "\nmodel    1/1  \n"):
+        assert told in done.errors
+    assert re.search(r"^images +(8/8|16/16) ", done.errors, re.MULTILINE)
+    assert re.search(r"^texts +(\d+)/\1 ", done.errors, re.MULTILINE)
     assert (done.code, result["task"], result["num_images"]) == (0, task, 8)
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 from collections import namedtuple
+from pathlib import Path
 
 import httpx
 import pytest
@@ -147,6 +148,18 @@ def test_a_disk_without_room_fails(monkeypatch, scenes, tmp_path, free, state):
     assert f"{inputs.size(24 * inputs.TABLE_BYTES + seen.num_bytes)} are wanted" in said.found
     (remote,) = inputs.disk(seen, MINI, "s3://bucket/data")
     assert remote.state == "fails"
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder refuses root here")
+def test_a_folder_that_refuses_files_fails_with_one_line(run_glit):
+    """Asked by making one: rights alone would allow it."""
+    (said,) = inputs.disk(None, MINI, "/proc/not/yet")
+    assert (said.state, said.about) == ("fails", "disk")
+    assert said.found.startswith("/proc: cannot write there (")
+    assert said.todo == "choose another folder with -o"
+    done = run_glit("doctor", "-r", "mini", "-o", "/proc/not/yet", "--quiet")
+    (line,) = [line for line in done.output.splitlines() if "cannot write" in line]
+    assert done.code == 1 and "/proc" in line
 
 
 def test_another_version_is_noted_and_a_missing_extra_fails(monkeypatch, hidden):

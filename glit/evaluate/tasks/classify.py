@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +18,10 @@ from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import Embedder
 from glit.evaluate.metrics import Metrics
 from glit.evaluate.templates import templates
+from glit.progress import untold
 
 _CLASSES_AT_ONCE = 64
+_IMAGES_AT_ONCE = 512
 
 
 def classify(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
@@ -43,7 +46,8 @@ def classify_and_broken(
     ranks: list[Tensor] = []
     classes: list[int] = []
     broken: list[str] = []
-    for numbers, image_ND in _readable(embedder, collection, config.chunk_size, broken):
+    embedder.progress.begin("images", total=len(collection.names), done=0)
+    for numbers, image_ND in _readable(embedder, collection, broken):
         own = [collection.class_of[number] for number in numbers]
         ranks.append(rank_of_own(image_ND @ class_KD.T, torch.tensor(own)))
         classes += own
@@ -62,11 +66,14 @@ def class_vectors(
     """A vector for every class: the normalised mean of what its names give in all templates."""
     frames = templates(config.templates)
     found = []
+    quiet = replace(embedder, progress=untold())  # counted here, not anew for every block
+    embedder.progress.begin("classes", total=len(collection.classes), done=0, drops=False)
     for some in batched(collection.classes, _CLASSES_AT_ONCE):
         texts = [[frame.replace("{}", n) for n in names for frame in frames] for names in some]
-        vectors = embedder.texts([text for each in texts for text in each])
+        vectors = quiet.texts([text for each in texts for text in each])
         parts = vectors.split([len(each) for each in texts])
         found += [F.normalize(part.mean(dim=0), dim=0) for part in parts]
+        embedder.progress.advance(len(some))
     return torch.stack(found)
 
 
@@ -99,12 +106,14 @@ def accuracies(rank_N: Int[Tensor, " n"], class_N: Int[Tensor, " n"], num_classe
 
 
 def _readable(
-    embedder: Embedder, collection: ClassFolder, size: int, broken: list[str]
+    embedder: Embedder, collection: ClassFolder, broken: list[str]
 ) -> Iterator[tuple[list[int], Float[Tensor, "n d"]]]:
     """Numbers and embeddings of images, a block at a time; names of the others go to ``broken``."""
-    for block in batched(range(len(collection.names)), size):
+    quiet = replace(embedder, progress=untold())
+    for block in batched(range(len(collection.names)), _IMAGES_AT_ONCE):
+        bad = 0
         try:
-            yield block, embedder.images(collection, [(number, None) for number in block])
+            yield block, quiet.images(collection, [(number, None) for number in block])
         except InputError:
             good = []
             for number, is_good in zip(
@@ -116,8 +125,10 @@ def _readable(
                     good.append(number)
                 else:
                     broken.append(collection.names[number])
+                    bad += 1
             if good:
-                yield good, embedder.images(collection, [(number, None) for number in good])
+                yield good, quiet.images(collection, [(number, None) for number in good])
+        embedder.progress.advance(len(block), bad)
 
 
 def _is_good(embedder: Embedder, collection: ClassFolder, number: int) -> bool:
