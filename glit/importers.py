@@ -119,6 +119,12 @@ def import_captions(
                 told.advance(1)
             if not written:
                 raise InputError(_nothing(annotations, missing))
+    except (IsADirectoryError, NotADirectoryError) as error:
+        kind, wanted = ("folder", "file") if annotations.is_dir() else ("file", "folder")
+        raise InputError(
+            f"{annotations}: a {kind}; {name} annotations are published as a {wanted}, "
+            "see docs/evaluation.md for its name"
+        ) from error
     except OSError as error:
         raise InputError(f"{annotations} to {output}: {error}") from error
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:

@@ -155,6 +155,7 @@ def test_missing_images_are_listed(tmp_path, run_glit):
         (["--format", "coco"], "not the coco annotations as published"),
         (["--format", "docci", "--images", "nowhere"], "none of 3 captioned images is there"),
         (["--format", "docci", "--split", "tset"], "no part 'tset'"),
+        (["--format", "dci"], "a file; dci annotations are published as a folder"),
         (["--format", "docci", "-o", "captions.json"], "ends in .jsonl"),
     ],
 )

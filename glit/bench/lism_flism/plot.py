@@ -16,6 +16,8 @@ _COLOURS = {
     "match": "#009e73",
     "write": "#cc79a7",
 }  # told apart by everyone (Okabe and Ito)
+_DARK_ON = ("encode", "write")
+"""Parts whose colour is too light for white figures."""
 _NAMES = {
     "wait": "decode",
     "propose": "propose",
@@ -144,7 +146,7 @@ def _stacked(axis: Any, row: int, column: ColumnReport) -> None:
                 f"{100 * share:.0f} %",
                 ha="center",
                 va="center",
-                color="white",
+                color=_INK if part in _DARK_ON else "white",
                 weight="bold",
                 fontsize=9.5,
             )

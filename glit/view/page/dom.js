@@ -33,7 +33,7 @@ function counted(number, thing) {
 }
 
 function cosine(value) {
-  return value === null || value === undefined ? '–' : value.toFixed(3);
+  return value === null || value === undefined ? '–' : value.toFixed(3).replace(/^-(0\.000)$/, '$1');
 }
 
 function percent(value) {
