@@ -164,7 +164,7 @@ def test_what_cannot_be_imported(tmp_path, run_glit, words, said, monkeypatch):
     source = docci(tmp_path)
     if "-o" not in words:
         words = [*words, "-o", "new/captions.jsonl"]
-    done = run_glit("import", source, *words)
+    done = run_glit("import", source, *words, "--quiet")
     assert done.code == 2 and said in done.errors and done.errors.count("\n") == 1
     assert not list(tmp_path.rglob("captions*.json*"))
 
