@@ -102,11 +102,13 @@ def _values(words: list[str], parameter: Any) -> list[str]:
     if words[:1] == ["pair"] and parameter.name in ("overrides", "recipe"):
         return ["pair.rule=centred"] if parameter.name == "overrides" else ["lism"]
     known: dict[str, list[str]] = {
+        "alpha": ["0.3"],
         "annotations": [ANNOTATIONS],
         "captions": [CAPTIONS],
         "compare": ["mini-matcher"],
         "dataset": [DATASET],
         "embeddings": ["mini-matcher"],
+        "end": ["mini-clip"],
         "epochs": ["1"],
         "false_sentences": [CAPTIONS],
         "gallery": ["8"],
@@ -137,6 +139,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "split": ["test"],
         "sql": ["SELECT count(*) FROM samples"],
         "stage": ["ingest"],
+        "start": ["mini-clip"],
         "to": list(EXPORTERS),
         "together": ["4"],
         "where": ["len(pairs) > 0"],

@@ -86,7 +86,7 @@ def know(world: World, folder: Path, backend: str) -> None:
     torch.set_num_threads(1)
     out, tally = folder / f"whole-{backend}", folder / "tally.json"
     shutil.rmtree(out, ignore_errors=True)
-    assert (said := _in_child(world, out, backend, None, None)) == "done", said
+    assert (said := _in_child(world, out, backend, None, None, False)) == "done", said
     shutil.rmtree(out)
     said = attempt(world, out, backend, Tripwire("file", 0, tripwire.fail), tally=tally)
     assert said == "done", said
@@ -118,7 +118,8 @@ def disturbed(world: World, folder: Path, seed: int) -> Outcome:
         faults.append(f"{kind}: {event} {at}")
         said.append(attempt(world, out, backend, Tripwire(event, at, act, times=times)))
     for _ in range(_MOST_ATTEMPTS):
-        said.append(attempt(world, out, backend, None))
+        replace = bool(said) and "--replace" in said[-1]  # as its message told the user
+        said.append(attempt(world, out, backend, None, replace=replace))
         if said[-1] == "done" or said[-1].startswith("crash"):
             break
     right = said[-1] == "done" and digests(out) == world.digests[backend]
@@ -130,14 +131,20 @@ def disturbed(world: World, folder: Path, seed: int) -> Outcome:
 
 
 def attempt(
-    world: World, out: Path, backend: str, wire: Tripwire | None, *, tally: Path | None = None
+    world: World,
+    out: Path,
+    backend: str,
+    wire: Tripwire | None,
+    *,
+    tally: Path | None = None,
+    replace: bool = False,
 ) -> str:
     """Build in a process of its own; ``done``, ``killed``, ``hung``, or what it said."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         os.close(read)
-        os.write(write, _in_child(world, out, backend, wire, tally).encode()[:4000])
+        os.write(write, _in_child(world, out, backend, wire, tally, replace).encode()[:4000])
         os._exit(0)
     os.close(write)
     hangs = wire is not None and wire.act is tripwire.hang
@@ -154,7 +161,12 @@ def attempt(
 
 
 def _in_child(
-    world: World, out: Path, backend: str, wire: Tripwire | None, tally: Path | None
+    world: World,
+    out: Path,
+    backend: str,
+    wire: Tripwire | None,
+    tally: Path | None,
+    replace: bool,
 ) -> str:
     progress = StageProgress(Console(quiet=True), quiet=True)
     try:
@@ -168,6 +180,7 @@ def _in_child(
                                    "caption.batch_size=2", "caption.max_tokens=60"]
             ),
             captions=str(world.captions) if backend == "provided" else None,
+            replace=replace,
         )  # fmt: skip
         try:
             build(request, LocalExecutor(), progress)
