@@ -170,9 +170,10 @@ def _long_fields() -> Iterator[None]:
 def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
     try:
         opened = pq.ParquetFile(file)
-    except (pa.ArrowInvalid, OSError) as error:
+        names = opened.schema_arrow.names
+    except (ValueError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not a valid Parquet file ({error})") from error
-    columns = [name for name in opened.schema_arrow.names if name in (*PATH_KEYS, *TEXT_KEYS)]
+    columns = [name for name in names if name in (*PATH_KEYS, *TEXT_KEYS)]
     number = 0
     batches = opened.iter_batches(columns=columns)
     while True:
