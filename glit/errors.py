@@ -19,6 +19,20 @@ def closest(found: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
+def first_line(error: BaseException) -> str:
+    """What another library's error says, on one line; its name where it says nothing.
+
+    >>> first_line(ValueError("no such column\\nat line 3"))
+    'no such column'
+    >>> first_line(KeyError())
+    'KeyError'
+    >>> first_line(OSError(5, "Input/output error", "a.parquet"))
+    'Input/output error'
+    """
+    said = str((isinstance(error, OSError) and error.strerror) or error).strip()
+    return said.splitlines()[0] if said else type(error).__name__
+
+
 class GlitError(Exception):
     """Base of every error glit raises on purpose.
 

@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import Iterator
 
-from glit.errors import RunError
+from glit.errors import RunError, first_line
 
 _OF_A_GPU = ("CUDA error: ", "CUDA driver error: ", "Triton Error [CUDA]: ", "HIP error: ")
 _OF_ITS_LIBRARIES = tuple(
@@ -63,10 +63,9 @@ def one_line_where_the_gpu_fails(what: str, *, go_on: str) -> Iterator[None]:
     except Exception as error:
         if not ruins_process(error):
             raise
-        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise RunError(
-            f"{what}: the GPU failed and this process cannot use it any more ({lines[0]}); "
-            f"what is done is kept: {go_on}"
+            f"{what}: the GPU failed and this process cannot use it any more "
+            f"({first_line(error)}); what is done is kept: {go_on}"
         ) from error
 
 

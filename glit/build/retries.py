@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from glit.build.work import Work
+from glit.errors import InputError, first_line
 from glit.recipe import overridden_tables
 from glit.storage import to_json
 
@@ -16,7 +17,11 @@ _FILE = "retries.json"
 def note_retry(
     work: Work, settings: Sequence[str], *, stage: str | None, reason: str | None
 ) -> None:
-    """Keep what was tried with these settings, and which tables it went into."""
+    """Keep what was tried with these settings, and which tables it went into.
+
+    Raises:
+        InputError: what was noted before is damaged.
+    """
     tables = overridden_tables(settings)
     told = {"settings": tables, "stage": stage, "reason": reason}
     folders = {name: work.plan.folder(name) for name in tables}
@@ -26,7 +31,11 @@ def note_retry(
 
 
 def retries(work: Work) -> list[dict[str, Any]]:
-    """What the manifest says of retries by other settings, of those whose tables are still used."""
+    """What the manifest says of retries by other settings, of those whose tables are still used.
+
+    Raises:
+        InputError: the file that keeps it is damaged.
+    """
     return [
         each["told"]
         for each in _noted(work)
@@ -35,4 +44,15 @@ def retries(work: Work) -> list[dict[str, Any]]:
 
 
 def _noted(work: Work) -> list[dict[str, Any]]:
-    return json.loads(work.store.read(_FILE)) if work.store.exists(_FILE) else []
+    if not work.store.exists(_FILE):
+        return []
+    try:
+        noted = json.loads(work.store.read(_FILE))
+        for each in noted:
+            _ = each["told"], dict(each["folders"])
+    except (ValueError, TypeError, LookupError) as error:
+        raise InputError(
+            f"{work.store.root}/{_FILE}: damaged ({first_line(error)}); it tells the settings of "
+            "earlier retries: restore it, or build anew in another folder"
+        ) from error
+    return noted

@@ -18,7 +18,7 @@ from glit.build.listing import Chunk, read_chunks
 from glit.build.lock import Lock
 from glit.build.plan import make_plan
 from glit.build.publish import publish
-from glit.build.retries import note_retry
+from glit.build.retries import note_retry, retries
 from glit.build.retry_task import RetryTask, RetryUnit
 from glit.build.run import mending, only_one_build, run_stages
 from glit.build.status import STATE, other_version, read_state
@@ -76,6 +76,7 @@ def retry(
         finished = _finished_work(store, executor.device)
         changed = _changed(finished, settings, executor.device)
         listed = _listed(store)
+        retries(finished)  # damaged notes are told before the work, not after it
 
         def retried() -> dict[str, Any]:
             store.sweep(RETRY_MARK)
@@ -148,9 +149,9 @@ def _finished_work(store: Store, device: str) -> Work:
         brought, digest = prepare(
             Path(state["captions"]), image_root=state["images"], work=Path(store.full(""))
         )
-    locked = state.get("lock")  # an earlier glit wrote none
-    lock = None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
-    plan = make_plan(recipe, device=device, brought=brought, captions_sha256=digest, lock=lock)
+    plan = make_plan(
+        recipe, device=device, brought=brought, captions_sha256=digest, lock=_lock(store)
+    )
     changed = [name for name in TABLES if plan.folder(name) != state["folders"][name]]
     if changed:
         raise UserError(
@@ -158,6 +159,12 @@ def _finished_work(store: Store, device: str) -> Work:
             "run glit build again instead"
         )
     return Work(store=store, images=Store(state["images"]), plan=plan)
+
+
+def _lock(store: Store) -> Lock | None:
+    """What the build was locked to."""
+    locked = read_state(store).get("lock")  # an earlier glit wrote none
+    return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
 
 
 def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
@@ -181,6 +188,7 @@ def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
         device=device,
         brought=work.plan.brought,
         captions_sha256=work.plan.captions_sha256,
+        lock=_lock(work.store),
     )
     before = {role: model.identity() for role, model in work.plan.models.items()}
     if {role: model.identity() for role, model in plan.models.items()} != before:

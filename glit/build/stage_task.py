@@ -60,6 +60,7 @@ class StageTask:
             gpus=backend.gpus(self._config) if on_gpu else 0,
             gpu_bytes=backend.gpu_bytes + weights if backend.gpu_bytes else 0,
             units_at_once=2 if backend.continuous else 1,
+            longest_wait_s=backend.longest_wait_s(self._config),
             keeps_process=backend.keeps_process,
         )
 

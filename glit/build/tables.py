@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.build.seal import SealError, read_sealed
-from glit.errors import DamagedTableError, RunError
+from glit.errors import DamagedTableError, RunError, first_line
 from glit.records import Drop, Sample
 from glit.rows import drop_row
 from glit.schema import Columns, stage_schema
@@ -61,16 +61,11 @@ def read_table(store: Store, name: str, columns: Sequence[str] | None = None) ->
     try:
         return read_sealed(store.read(name)).read(columns=columns)
     except (SealError, pa.ArrowException, FileNotFoundError) as error:
-        raise DamagedTableError(store.root, name, _first_line(error)) from error
+        raise DamagedTableError(store.root, name, first_line(error)) from error
     except OSError as error:
         if error.errno == errno.EIO and store.is_local:  # the disk itself cannot
-            raise DamagedTableError(store.root, name, _first_line(error)) from error
-        raise RunError(f"{store.root}/{name}: cannot be read ({_first_line(error)})") from error
-
-
-def _first_line(error: Exception) -> str:
-    said = str(error.strerror or error) if isinstance(error, OSError) else str(error)
-    return said.strip().partition("\n")[0]
+            raise DamagedTableError(store.root, name, first_line(error)) from error
+        raise RunError(f"{store.root}/{name}: cannot be read ({first_line(error)})") from error
 
 
 def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]:
@@ -85,7 +80,7 @@ def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]
             with store.local_copy(name) as path:
                 return read_counts(path)
         except (KeyError, ValueError, OSError, pa.ArrowException) as error:
-            reason = "no table of this glit" if isinstance(error, KeyError) else _first_line(error)
+            reason = "no table of this glit" if isinstance(error, KeyError) else first_line(error)
             raise DamagedTableError(store.root, name, reason) from error
 
     total, drops = 0, {}

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.backends.captioners.brought import BroughtCaptions
-from glit.errors import InputError
+from glit.errors import InputError, first_line
 
 PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
 TEXT_KEYS = ("caption", "text")
@@ -182,9 +182,8 @@ def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
         except StopIteration:
             return
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            said = str(error).strip().partition("\n")[0]
             raise InputError(
-                f"{file}: damaged after row {number} ({said}); fetch or write it again"
+                f"{file}: damaged after row {number} ({first_line(error)}); fetch or write it again"
             ) from error
         for row in rows:
             number += 1

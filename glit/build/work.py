@@ -69,7 +69,7 @@ class Work:
         last = tuple(STAGES)[-1]
         for folder in [*folders, f"ledger{self.plan.folder(last).removeprefix(last)}"]:
             for name in self.store.names(folder):
-                if name[:6] in indices:
+                if name.partition("-")[0] in indices:
                     self.store.remove(f"{folder}/{name}")
 
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glit.clip import ImageFit
-from glit.errors import WeightsError
+from glit.errors import WeightsError, first_line
 from glit.pretrained import load_whole
 
 if TYPE_CHECKING:
@@ -146,8 +146,9 @@ def load_clip(folder: Path) -> CLIPModel:
             attn_implementation="sdpa",
         )
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise WeightsError(f"{folder}: no CLIPModel can be loaded from it ({reason})") from error
+        raise WeightsError(
+            f"{folder}: no CLIPModel can be loaded from it ({first_line(error)})"
+        ) from error
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:

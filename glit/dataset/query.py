@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 from glit.dataset.reader import Dataset
-from glit.errors import UserError
+from glit.errors import UserError, first_line
 
 VIEWS: dict[str, str] = {
     "samples": "SELECT * FROM read_parquet({data}, hive_partitioning = false)",
@@ -124,11 +124,6 @@ def check_select(sql: str) -> None:
     if kinds != [duckdb.StatementType.SELECT]:
         found = ", ".join(kind.name for kind in kinds) or "nothing"
         raise UserError(f"query: found {found}; want one SELECT, which reads and writes nothing")
-
-
-def first_line(error: duckdb.Error) -> str:
-    """What DuckDB complains about, without the picture of the place."""
-    return str(error).strip().splitlines()[0]
 
 
 def _texts(values: list[str]) -> str:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
-from glit.errors import DatasetError, InputError
+from glit.errors import DatasetError, InputError, first_line
 from glit.schema import META_TOKENIZER, is_readable
 from glit.storage import Store
 
@@ -217,7 +217,7 @@ class Dataset:
                 return file.metadata
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
-                f"{self.path}/{name}: not a readable Parquet file ({_first_line(error)}); "
+                f"{self.path}/{name}: not a readable Parquet file ({first_line(error)}); "
                 "run 'glit verify' and mend the dataset"
             ) from error
 
@@ -230,7 +230,7 @@ class Dataset:
         except (OSError, ValueError, pa.ArrowException) as error:
             where = "" if group is None else f" row group {group}"
             raise DatasetError(
-                f"{self.path}/{name}:{where} cannot be read ({_first_line(error)}); the file was "
+                f"{self.path}/{name}:{where} cannot be read ({first_line(error)}); the file was "
                 "changed, cut short or removed: run 'glit verify', mend the dataset, then go on"
             ) from error
 
@@ -284,7 +284,3 @@ class RowGroupCache:
 
 def _reopen(path: str, image_root: str) -> Dataset:
     return Dataset(path, image_root=image_root)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

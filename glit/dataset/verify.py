@@ -25,7 +25,7 @@ from glit.dataset.manifest import (
     read_manifest,
     sum_without_pair,
 )
-from glit.errors import DatasetError, RecipeError
+from glit.errors import DatasetError, RecipeError, first_line
 from glit.images import ImageError, decode
 from glit.progress import StageProgress, untold
 from glit.records import REASONS
@@ -78,11 +78,7 @@ def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:
     try:
         yield from breaches
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        yield f"{name}: cannot be read to its end ({_first_line(error)})"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        yield f"{name}: cannot be read to its end ({first_line(error)})"
 
 
 def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:

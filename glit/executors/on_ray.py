@@ -22,7 +22,7 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from glit.backends.device import best_device
-from glit.errors import RunError
+from glit.errors import RunError, first_line
 from glit.executors.poison import Patience
 from glit.executors.protocols import Beat, Tally, Task, Unwatched, Watch
 from glit.executors.ray_actor import DEAD, RemoteActor, Slot, value
@@ -72,7 +72,7 @@ class RayExecutor:
             return
         try:
             watch.loading(task.loads)
-            self._patience = self._new_patience()
+            self._patience = self._new_patience(task.needs.longest_wait_s)
             self._open(task, min(self._pool_size(task), len(units)))
             watch.ready()
             suspects = self._run_all(task, deque(units), on_done, watch)
@@ -228,7 +228,7 @@ class RayExecutor:
         if deaths > _DEATHS_IN_A_ROW + 4 * len(self._slots):
             raise RunError(
                 f"stage {task.name}: {deaths} workers died one after the other and none of them "
-                f"finished anything ({str(error).strip().splitlines()[0]}); what is done is kept, "
+                f"finished anything ({first_line(error)}); what is done is kept, "
                 "run the same command again when that is mended"
             ) from error
 

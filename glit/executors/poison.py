@@ -38,12 +38,15 @@ class Patience:
     minutes at least; an hour while nothing was heard yet.
 
     Args:
+        wait_s: of the task's own longest waits, which ends by itself; twice that is always allowed.
         least_s: seconds.
         first_s: seconds.
     """
 
-    def __init__(self, *, least_s: float = _LEAST_S, first_s: float = _FIRST_S) -> None:
-        self._least_s = least_s
+    def __init__(
+        self, wait_s: float = 0.0, *, least_s: float = _LEAST_S, first_s: float = _FIRST_S
+    ) -> None:
+        self._least_s = max(least_s, 2 * wait_s)
         self._longest_s = first_s / _TIMES
         self._heard = False
 

@@ -90,6 +90,8 @@ class Needs:
     """Of a GPU's memory, roughly; 0 for a worker that wants the whole GPU."""
     units_at_once: int = 1
     """How many units it is at together, each in a thread of its own."""
+    longest_wait_s: float = 0.0
+    """How long it may wait for another machine and still go on, in seconds."""
     keeps_process: bool = True
     """Whether the process is fit for another task afterwards (an engine may not let go)."""
 

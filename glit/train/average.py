@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from glit.errors import InputError
+from glit.errors import InputError, first_line
 
 RAW = "trainer/weights.safetensors"
 """In a checkpoint whose model is an average: the weights that training goes on with."""
@@ -67,6 +67,6 @@ def read_raw_weights(checkpoint: Path, model: nn.Module) -> None:
     except (OSError, SafetensorError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{path}: the weights beside the average cannot be used "
-            f"({str(error).strip().splitlines()[0]}), so the run cannot be resumed from here; "
+            f"({first_line(error)}), so the run cannot be resumed from here; "
             "start a new run folder"
         ) from error

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from glit.clip.folder import Preprocessing, write_json, write_model
-from glit.errors import InputError, RunError, WeightsError
+from glit.errors import InputError, RunError, WeightsError, first_line
 from glit.train.average import RAW
 
 if TYPE_CHECKING:
@@ -225,10 +225,9 @@ def read_module(checkpoint: Path, module: nn.Module) -> None:
     try:
         module.load_state_dict(load_file(path))
     except (OSError, SafetensorError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
         raise WeightsError(
-            f"{path}: not the parameters of this run's objective ({reason}); was the checkpoint "
-            "written with another objective?"
+            f"{path}: not the parameters of this run's objective ({first_line(error)}); was "
+            "the checkpoint written with another objective?"
         ) from error
 
 

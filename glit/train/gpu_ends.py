@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from glit.errors import RunError
+from glit.errors import RunError, first_line
 from glit.gpu_errors import is_out_of_memory, one_line_where_the_gpu_fails
 
 _GO_ON = "go on from the last checkpoint with --resume, or start again if there is none yet"
@@ -26,7 +26,7 @@ def one_line_where_a_gpu_ends(run: Path) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise RunError(
-            f"training {run}: memory was short ({str(error).strip().splitlines()[0]}); start a new "
+            f"training {run}: memory was short ({first_line(error)}); start a new "
             "run with train.micro_batch_size, which gives the same gradients, or with "
             "train.gradient_checkpointing"
         ) from error

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import duckdb
 
-from glit.dataset.query import NUMBER, check_select, connect, first_line, numbered
+from glit.dataset.query import NUMBER, check_select, connect, numbered
 from glit.dataset.reader import Dataset
-from glit.errors import UserError
+from glit.errors import UserError, first_line
 
 SORTS = {
     "order": "n",

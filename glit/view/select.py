@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import duckdb
 
-from glit.dataset.query import NUMBER, check_select, first_line, numbered
+from glit.dataset.query import NUMBER, check_select, numbered
 from glit.dataset.reader import Dataset
-from glit.errors import UserError
+from glit.errors import UserError, first_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ import math
 
 import pytest
 
+from glit.backends.captioners.endpoint import ENDPOINT
+from glit.backends.protocols import CaptionerConfig
 from glit.executors.poison import Patience, first_killer
 
 
@@ -41,3 +43,15 @@ def test_patience_follows_what_was_heard():
     patience.heard(40.0)
     patience.heard(1.0)
     assert patience.limit_s == 800
+
+
+def test_a_wait_that_ends_by_itself_is_never_taken_for_a_loss():
+    patience = Patience(2000.0)
+    assert patience.limit_s == 4000
+    patience.heard(2.0)
+    assert patience.limit_s == 4000
+
+
+def test_an_endpoint_says_how_long_its_tries_may_take():
+    config = CaptionerConfig(endpoint="http://localhost:1/v1", timeout_s=600.0, retries=5)
+    assert ENDPOINT.longest_wait_s(config) == 2 * 6 * (600 + 60)

@@ -62,7 +62,8 @@ def _forked(
         counts: Counter[str] = Counter()
         for seed in seeds:
             at[:8] = seed.to_bytes(8, "little")
-            results.write_text(json.dumps(counts)) if seed % 50 == 0 else None
+            if seed % 50 == 0:
+                results.write_text(json.dumps(counts))
             counts += _tried(name, target, seed, output)
         results.write_text(json.dumps(counts))
         os._exit(0)
@@ -90,7 +91,9 @@ def _tried(name: str, target: Target, seed: int, output: Path) -> Counter[str]:
         return Counter([target.check(data)])
     except _TooLong:
         return _kept(name, target, seed, output, f"longer than {target.seconds} s")
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the find
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - also a panic in Rust is a find, no Exception
         where = traceback.extract_tb(error.__traceback__)[-1]
         line = f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {error}"
         return _kept(name, target, seed, output, line)

@@ -98,6 +98,11 @@ class EndpointCaptioner(ContinuousBase):
         raise AssertionError("unreachable: the last try returns or raises")
 
 
+def _longest_wait_s(config: CaptionerConfig) -> float:
+    """Of an image whose every try takes as long as it may, behind another one like it."""
+    return 2 * (config.retries + 1) * (config.timeout_s + _LONGEST_WAIT_S)
+
+
 def _close(threads: ThreadPoolExecutor, client: httpx.Client) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
     client.close()
@@ -121,5 +126,9 @@ def _content(image: Pixels, prompt: str) -> list[dict[str, Any]]:
 
 
 ENDPOINT = Backend(
-    make=EndpointCaptioner, continuous=True, needs_model=False, process_bytes=PLAIN_BYTES
+    make=EndpointCaptioner,
+    continuous=True,
+    needs_model=False,
+    process_bytes=PLAIN_BYTES,
+    longest_wait_s=_longest_wait_s,
 )
