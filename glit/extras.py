@@ -17,6 +17,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "phrases": ("textblob",),
     "superpixels": ("skimage",),
     "lance": ("lance",),
+    "lora": ("peft",),
     "train": (*_MODELS, "tensorboard", "matplotlib"),
 }
 """The modules that each extra brings; where two bring one, the first is named unless the other is

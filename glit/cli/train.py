@@ -40,7 +40,7 @@ def train_command(
     from glit.evaluate.validation import open_validation
     from glit.train.launch import train_on_ray
     from glit.train.loop import train
-    from glit.train.run_file import config_of
+    from glit.train.run_file import config_of, trained_parameters
 
     run = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
@@ -76,7 +76,10 @@ def train_command(
             f"stopped after step {result.step} of {result.total_steps}; go on with --resume"
         )
         raise typer.Exit(130)
-    console.print(f"trained {result.step} steps; the model is in {run / 'last'}", soft_wrap=True)
+    learned = trained_parameters(run)
+    console.print(
+        f"trained {result.step} steps, {learned}; the model is in {run / 'last'}", soft_wrap=True
+    )
 
 
 def interpolate_command(

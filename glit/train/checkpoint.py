@@ -3,6 +3,7 @@
     RUN/checkpoints/step-00000120/   config.json, model.safetensors, tokenizer, preprocessor,
                                      objective/ (if it has parameters: config.json with its keys,
                                      model.safetensors),
+                                     adapter/ (with train.lora_rank: what the model has merged),
                                      trainer/optimizer.pt, trainer/state.json, and where the model
                                      is an average trainer/weights.safetensors
     RUN/last, RUN/best               links to the two that are kept, beside those of keep_every
@@ -27,6 +28,7 @@ from torch import nn
 from glit.clip.folder import Preprocessing, write_json, write_model
 from glit.errors import InputError, RunError, WeightsError, first_line
 from glit.train.average import RAW
+from glit.train.lora import ADAPTER, has_adapters, merged, write_adapters
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -96,7 +98,10 @@ class Checkpoints:
         temporary = self.folder / f".writing-{position.step:08d}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)
-            write_model(temporary, model, start=start, preprocessing=preprocessing)
+            plain = merged(model) if has_adapters(model) else model
+            write_model(temporary, plain, start=start, preprocessing=preprocessing)
+            if has_adapters(model):
+                write_adapters(temporary / ADAPTER, model)
             if module is not None:
                 write_module(temporary, module, objective)
             (temporary / "trainer").mkdir()

@@ -108,6 +108,13 @@ class TrainConfig:
     unlocked_blocks: int = 0
     """So many of a locked tower's last blocks are trained all the same, with what comes after."""
 
+    lora_rank: int = 0
+    """Learn adapters of this rank in place of the towers' weights (LoRA); they want a higher
+    ``lr``, 1e-4 or so. 0 trains the weights."""
+
+    lora_alpha: float = 0.0
+    """The adapters' part counts this times over the rank; 0 takes the rank, so once."""
+
     min_lr: float = 0.0
     """Learning rate at the end of the cosine."""
 
@@ -196,9 +203,9 @@ class TrainConfig:
         for name in ("max_steps", "micro_batch_size", "warmup_steps"):
             _at_least(name, getattr(self, name), 0)
         _at_least("num_workers", self.num_workers, -1)
-        for name in ("checkpoint_every", "keep_every", "unlocked_blocks"):
+        for name in ("checkpoint_every", "keep_every", "unlocked_blocks", "lora_rank"):
             _at_least(name, getattr(self, name), 0)
-        for name in ("min_lr", "weight_decay", "image_lr", "text_lr"):
+        for name in ("min_lr", "weight_decay", "image_lr", "text_lr", "lora_alpha"):
             _at_least(name, getattr(self, name), 0.0)
         _at_least("max_grad_norm", self.max_grad_norm, 0.0)
         _at_least("max_logit_scale", self.max_logit_scale, 1.0)
@@ -233,6 +240,7 @@ class TrainConfig:
                 f"train.unlocked_blocks = {self.unlocked_blocks}: nothing is locked; set "
                 "train.lock_image or train.lock_text, or leave it out"
             )
+        self._check_adapters()
         for tower in ("image", "text"):
             locked = getattr(self, f"lock_{tower}") and not self.unlocked_blocks
             if locked and getattr(self, f"{tower}_lr"):
@@ -240,6 +248,18 @@ class TrainConfig:
                     f"train.{tower}_lr = {getattr(self, f'{tower}_lr')}: train.lock_{tower} leaves "
                     "nothing to learn at it; leave one of the two out"
                 )
+
+    def _check_adapters(self) -> None:
+        if self.lora_alpha and not self.lora_rank:
+            raise RecipeError(
+                f"train.lora_alpha = {self.lora_alpha}: there are no adapters; set "
+                "train.lora_rank, or leave it out"
+            )
+        if self.lora_rank and self.lock_image and self.lock_text and not self.unlocked_blocks:
+            raise RecipeError(
+                f"train.lora_rank = {self.lora_rank}: train.lock_image and train.lock_text leave "
+                "no block to adapt; leave one out, or set train.unlocked_blocks"
+            )
 
     def _check_mixture(self) -> None:
         if self.weights and len(self.weights) != 1 + len(self.also):

@@ -108,7 +108,7 @@ def _train(
         pin_memory=accelerator.device.type == "cuda",
     )
     if checkpoint is not None:
-        check_resumable(run, config, ingredients.loader.dataset)
+        check_resumable(run, config, ingredients.loader.dataset, start=ingredients.start)
     measure = None
     if config.is_measured:
         assert open_measure is not None, "train.validation wants somebody who measures"
@@ -163,7 +163,9 @@ class _Run:
         self.log: JsonLines | None = None
         if accelerator.is_main_process:
             self.log = JsonLines(run / METRICS, keep_until_step=self.position.step)
-            write_run_file(run, config, self.loader.dataset)
+            write_run_file(
+                run, config, self.loader.dataset, start=ingredients.start, model=ingredients.model
+            )
         accelerator.init_trackers("glit", config=flat_config(config))
         self.saved_step = self.position.step if checkpoint else -1
         self.unseen = Unseen(run, len(self.loader))

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from glit.backends.model_files import weights_hash
 from glit.config import as_table
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
@@ -32,8 +35,18 @@ MAY_CHANGE = {
 """What a resumed run may do otherwise: how long it goes, how it is fed, and what it reports."""
 
 
-def write_run_file(run: Path, config: TrainConfig, dataset: Mixture) -> None:
-    """Say what is run on what, for the reader, for comparisons and for ``--resume``."""
+def write_run_file(
+    run: Path, config: TrainConfig, dataset: Mixture, *, start: Path, model: nn.Module
+) -> None:
+    """Say what is run on what, for the reader, for comparisons and for ``--resume``.
+
+    Args:
+        run: the run's folder.
+        config: of the run.
+        dataset: all that is trained on.
+        start: folder of the model that the run starts from.
+        model: whose parameters are counted.
+    """
     packages = {
         name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
     }
@@ -42,6 +55,11 @@ def write_run_file(run: Path, config: TrainConfig, dataset: Mixture) -> None:
         "packages": packages,
         "dataset": dataset.parts[0].path,
         "dataset_sha256": mixture_hash(dataset),
+        "model_sha256": weights_hash(start),
+        "parameters": {
+            "trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "all": sum(p.numel() for p in model.parameters()),
+        },
         "train": settings(config),
     }
     if config.validation:
@@ -138,8 +156,19 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
     return build_dataclass(TrainConfig, {**before, **changes}, where=where)
 
 
-def check_resumable(run: Path, config: TrainConfig, dataset: Mixture) -> None:
-    """Refuse to go on with a run under other settings or on another dataset.
+def trained_parameters(run: Path) -> str:
+    """How many parameters a run learns, of how many: ``1,024 of 149,620,737 parameters``.
+
+    Raises:
+        InputError: the run does not say how it was started.
+    """
+    found = _read(run)["parameters"]
+    return f"{found['trained']:,} of {found['all']:,} parameters"
+
+
+def check_resumable(run: Path, config: TrainConfig, dataset: Mixture, *, start: Path) -> None:
+    """Refuse to go on with a run under other settings, on another dataset, or with adapters from
+    another start.
 
     Raises:
         InputError: see above.
@@ -153,6 +182,11 @@ def check_resumable(run: Path, config: TrainConfig, dataset: Mixture) -> None:
             "files; give that dataset, or start a new run with -o"
         )
     resumed_config(run, settings(config))
+    if config.lora_rank and before.get("model_sha256") != weights_hash(start):
+        raise InputError(
+            f"{config.model}: holds other files than when {run} began, and the adapters belong to "
+            "those; put them back, or start a new run with -o"
+        )
     if config.validation:
         found = dataset_hash(Dataset(config.validation))
         if before.get("validation_sha256", found) != found:

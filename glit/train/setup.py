@@ -26,6 +26,7 @@ from glit.train.checkpoint import (
 )
 from glit.train.config import TrainConfig
 from glit.train.loader import BatchLoader, LoaderConfig
+from glit.train.lora import add_adapters, read_adapters
 from glit.train.mixture import Mixture
 from glit.train.model import TrainedModel
 from glit.train.objective import Objective
@@ -122,16 +123,7 @@ def prepare(
     if objective.needs.pooled:
         for part in opened:
             check_tokenizer(part, config.model, start)
-    model = load_clip(checkpoint or start)
-    stretch_model(model, config.context)
-    if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-    found = read_preprocessing(start)
-    encoder = ClipEncoder(model, mean=found.mean, std=found.std)
-    _check_locks(config, objective)
-    lock_towers(model, config)
-    if not objective.needs.towers:
-        encoder.requires_grad_(False)
+    encoder, found = _encoder(config, objective, start, checkpoint)
     with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
         torch.manual_seed(config.seed)
         module = objective.module(encoder)
@@ -159,6 +151,27 @@ def prepare(
         start=start,
         preprocessing=Preprocessing(mean=found.mean, std=found.std, fit=config.image_fit),
     )
+
+
+def _encoder(
+    config: TrainConfig, objective: Objective, start: Path, checkpoint: Path | None
+) -> tuple[ClipEncoder, Preprocessing]:
+    """The model with its window, frozen but for what is to be learned, and its preprocessing."""
+    _check_towers(config, objective)
+    model = load_clip(start if config.lora_rank else checkpoint or start)
+    stretch_model(model, config.context)
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    found = read_preprocessing(start)
+    encoder = ClipEncoder(model, mean=found.mean, std=found.std)
+    lock_towers(model, config)
+    if config.lora_rank:
+        add_adapters(model, config)
+        if checkpoint is not None:
+            read_adapters(checkpoint, model)
+    if not objective.needs.towers:
+        encoder.requires_grad_(False)
+    return encoder, found
 
 
 def check_tokenizer(dataset: Dataset, model: str, folder: Path) -> None:
@@ -200,8 +213,9 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
         )
 
 
-def _check_locks(config: TrainConfig, objective: Objective) -> None:
-    named = [n for n in ("lock_image", "lock_text", "image_lr", "text_lr") if getattr(config, n)]
+def _check_towers(config: TrainConfig, objective: Objective) -> None:
+    keys = ("lock_image", "lock_text", "image_lr", "text_lr", "lora_rank")
+    named = [name for name in keys if getattr(config, name)]
     if named and not objective.needs.towers:
         raise RecipeError(
             f"train.{named[0]}: train.objective = {config.objective!r} has encoders of its own and "
