@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glit.clip import ImageFit
+from glit.clip.open_clip import image_values, is_open_clip, load_open_clip
 from glit.errors import WeightsError, first_line
 from glit.pretrained import load_whole
 
@@ -56,6 +57,8 @@ def read_preprocessing(folder: Path) -> Preprocessing:
         values = json.loads(alone.read_text(encoding="utf-8"))
     elif inside.is_file():  # where newer transformers keep it
         values = json.loads(inside.read_text(encoding="utf-8")).get("image_processor") or {}
+    elif is_open_clip(folder):
+        values = image_values(folder)
     else:
         warnings.warn(
             f"{folder}: no preprocessor_config.json says how its images were prepared, so CLIP's "
@@ -122,7 +125,8 @@ def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict
 
 
 def load_clip(folder: Path) -> CLIPModel:
-    """A CLIPModel in float32: its safetensors, or the pickle that glit.backends.weights let pass.
+    """A CLIPModel in float32: its safetensors, or the pickle that glit.backends.weights let pass;
+    or OpenCLIP's weights.
 
     Raises:
         WeightsError: the folder holds another kind of model, a part of one, or none that can be
@@ -130,6 +134,8 @@ def load_clip(folder: Path) -> CLIPModel:
     """
     from transformers import AutoConfig, CLIPModel
 
+    if is_open_clip(folder):
+        return load_open_clip(folder)
     try:
         config = AutoConfig.from_pretrained(folder)
         if config.model_type != "clip":

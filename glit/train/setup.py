@@ -13,6 +13,7 @@ from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import resolve
 from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import Preprocessing, load_clip, read_preprocessing
+from glit.clip.open_clip import check_files, is_open_clip
 from glit.clip.text_window import stretch_model
 from glit.dataset.columns import RowGroup
 from glit.dataset.reader import Dataset
@@ -55,6 +56,9 @@ def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunMo
     Raises WeightsError when there is none, or its files are incomplete.
     """
     found = model_of_run(Path(name), checkpoint)
+    if is_open_clip(found.folder):
+        check_files(found.folder, name)
+        return RunModel(folder=found.folder.resolve(), checkpoint="")
     here = (found.folder / "config.json").is_file()
     return RunModel(
         folder=resolve(str(found.folder) if here else name).path, checkpoint=found.checkpoint

@@ -1,0 +1,253 @@
+"""OpenCLIP's checkpoints as CLIPModels: the same network under other names.
+
+A folder as its ``push_to_hf_hub`` writes it holds ``open_clip_config.json`` and
+``open_clip_model.safetensors``. Taken are CLIP's own architectures (a vision transformer with a
+class token, a causal text transformer, either activation). A configuration that asks for anything
+else (timm, ResNet, CoCa, another text model, attentional pooling, ...) is refused by its key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from glit.backends.model_files import has_tokenizer
+from glit.backends.tokenizer import TextTokenizer
+from glit.errors import WeightsError
+
+if TYPE_CHECKING:
+    from transformers import CLIPConfig, CLIPModel
+
+CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
+
+_TAKEN = {
+    "model_cfg": {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text"},
+    "vision_cfg": {"image_size", "layers", "width", "head_width", "patch_size", "mlp_ratio"},
+    "text_cfg": {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"},
+}
+_WITHOUT_EFFECT = {
+    "init_logit_scale", "nonscalar_logit_scale", "patch_dropout", "output_tokens", "output_dict",
+    "attn_pooler_queries", "attn_pooler_heads", "pad_id", "eos_id", "hf_model_pretrained",
+    "timm_model_pretrained", "timm_pool", "timm_proj",
+}  # fmt: skip
+"""On what a finished model of CLIP's architecture answers."""
+_CLIPS_OWN = {
+    "pool_type": ("tok", "argmax"),
+    "pos_embed_type": ("learnable",),
+    "proj_type": ("linear",),
+    "block_type": ("default",),
+}
+"""Keys that may be set, to what CLIP does."""
+
+_BLOCK = {
+    "ln_1": "layer_norm1",
+    "ln_2": "layer_norm2",
+    "attn.out_proj": "self_attn.out_proj",
+    "mlp.c_fc": "mlp.fc1",
+    "mlp.c_proj": "mlp.fc2",
+}
+_ALONE = {
+    "logit_scale": "logit_scale",
+    "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
+    "positional_embedding": "text_model.embeddings.position_embedding.weight",
+    "ln_final.weight": "text_model.final_layer_norm.weight",
+    "ln_final.bias": "text_model.final_layer_norm.bias",
+    "visual.class_embedding": "vision_model.embeddings.class_embedding",
+    "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
+    "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
+    "visual.ln_pre.weight": "vision_model.pre_layrnorm.weight",
+    "visual.ln_pre.bias": "vision_model.pre_layrnorm.bias",
+    "visual.ln_post.weight": "vision_model.post_layernorm.weight",
+    "visual.ln_post.bias": "vision_model.post_layernorm.bias",
+}
+_TURNED = {"text_projection": "text_projection.weight", "visual.proj": "visual_projection.weight"}
+"""x W there, W x here."""
+_TOWERS = {
+    "transformer.resblocks.": "text_model.encoder.layers.",
+    "visual.transformer.resblocks.": "vision_model.encoder.layers.",
+}
+
+
+def is_open_clip(folder: Path) -> bool:
+    """Whether a folder is OpenCLIP's, without a whole model of transformers' beside it."""
+    theirs = (folder / "config.json").is_file() and any(folder.glob("model*.safetensors"))
+    return (folder / CONFIG).is_file() and not theirs
+
+
+def check_files(folder: Path, name: str) -> None:
+    """Refuse a folder that cannot be loaded.
+
+    Raises:
+        WeightsError: its weights are a pickle or missing, or the tokenizer is missing or another's.
+    """
+    if not (folder / WEIGHTS).is_file():
+        raise WeightsError(
+            f"model {name!r}: {folder} has a {CONFIG} but no {WEIGHTS} (pickles are not loaded); "
+            "download that file, or save the weights with safetensors"
+        )
+    if not has_tokenizer(folder):
+        raise WeightsError(
+            f"model {name!r}: {folder} has no tokenizer; OpenCLIP's is CLIP's, so copy "
+            "tokenizer.json and tokenizer_config.json of openai/clip-vit-base-patch16 into it"
+        )
+    end = _read(folder)["model_cfg"]["text_cfg"].get("vocab_size", 49408) - 1
+    if (found := TextTokenizer(folder).end_id) != end:
+        raise WeightsError(
+            f"model {name!r}: the tokenizer in {folder} ends a text with token {found}, and the "
+            f"weights were trained with {end}; put the right tokenizer there"
+        )
+
+
+def load_open_clip(folder: Path) -> CLIPModel:
+    """A CLIPModel in float32 with an OpenCLIP checkpoint's weights.
+
+    Raises:
+        WeightsError: the configuration is not of CLIP's architecture, or the weights are damaged
+            or other than it says.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+    from transformers import CLIPModel
+
+    config = _clip_config(_read(folder)["model_cfg"], folder / CONFIG)
+    path = folder / WEIGHTS
+    try:
+        weights = dict(_renamed(load_file(path)))
+        with torch.device("meta"):
+            shapes = {k: v.shape for k, v in CLIPModel(config).state_dict().items()}
+        for name in sorted(set(shapes) | set(weights)):
+            found = weights[name].shape if name in weights else None
+            if found != shapes.get(name):
+                raise ValueError(
+                    f"{name} is {_shown(found)}, but {CONFIG} says {_shown(shapes.get(name))}"
+                )
+    except (OSError, SafetensorError, ValueError) as error:
+        raise WeightsError(f"{path}: not the weights of a CLIP ({error})") from error
+    return CLIPModel.from_pretrained(
+        None,  # pyright: ignore[reportArgumentType]  # nothing is drawn that is then overwritten
+        config=config,
+        state_dict=weights,
+        dtype=torch.float32,
+        attn_implementation="sdpa",
+    )
+
+
+def image_values(folder: Path) -> dict[str, Any]:
+    """How images are prepared, by the keys of a preprocessor_config.json.
+
+    Raises:
+        WeightsError: in a way that is not ours.
+    """
+    found = _read(folder).get("preprocess_cfg") or {}
+    mode = found.get("resize_mode") or "shortest"
+    if mode not in ("shortest", "squash"):
+        raise WeightsError(
+            f"{folder / CONFIG}: preprocess_cfg.resize_mode = {mode!r}: wanted shortest or squash"
+        )
+    return {
+        "image_mean": found.get("mean"),
+        "image_std": found.get("std"),
+        "do_center_crop": mode == "shortest",
+    }
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        model = found["model_cfg"]
+        for key in ("vision_cfg", "text_cfg"):
+            assert isinstance(model[key], dict)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise WeightsError(
+            f"{path}: wanted model_cfg with vision_cfg and text_cfg ({type(error).__name__}); "
+            "download it again"
+        ) from error
+
+
+def _clip_config(model: dict[str, Any], path: Path) -> CLIPConfig:
+    from transformers import CLIPConfig
+
+    vision, text = model["vision_cfg"], model["text_cfg"]
+    for where, keys in (("model_cfg", model), ("vision_cfg", vision), ("text_cfg", text)):
+        for key, value in keys.items():
+            plain = key in _TAKEN[where] or key in _WITHOUT_EFFECT or not value
+            if not plain and value not in _CLIPS_OWN.get(key, ()):
+                raise WeightsError(
+                    f"{path}: {where}.{key} = {value!r} is not CLIP's architecture, which alone "
+                    "can be trained and measured here; give another checkpoint"
+                )
+    act = "quick_gelu" if model.get("quick_gelu") else "gelu"
+    width, heads = vision.get("width", 768), vision.get("head_width", 64)
+    text_width, vocabulary = text.get("width", 512), text.get("vocab_size", 49408)
+    sizes = (vision.get("layers", 12), vision.get("image_size", 224), vision.get("patch_size", 16))
+    if not all(isinstance(each, int) for each in sizes):
+        raise WeightsError(
+            f"{path}: vision_cfg layers, image_size, patch_size = {sizes}: wanted three whole "
+            "numbers; ResNets and oblong images cannot be trained or measured here"
+        )
+    layers, side, patch = sizes
+    return CLIPConfig(
+        projection_dim=model["embed_dim"],
+        vision_config={
+            "hidden_size": width,
+            "intermediate_size": int(width * vision.get("mlp_ratio", 4.0)),
+            "num_hidden_layers": layers,
+            "num_attention_heads": width // heads,
+            "image_size": side,
+            "patch_size": patch,
+            "hidden_act": act,
+            "projection_dim": model["embed_dim"],
+        },
+        text_config={
+            "hidden_size": text_width,
+            "intermediate_size": int(text_width * text.get("mlp_ratio", 4.0)),
+            "num_hidden_layers": text.get("layers", 12),
+            "num_attention_heads": text.get("heads", 8),
+            "max_position_embeddings": text.get("context_length", 77),
+            "vocab_size": vocabulary,
+            "hidden_act": act,
+            "projection_dim": model["embed_dim"],
+            "bos_token_id": vocabulary - 2,
+            "eos_token_id": vocabulary - 1,
+            "pad_token_id": vocabulary - 1,
+        },
+    )
+
+
+def _renamed(weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """OpenCLIP's weights under CLIPModel's names; those of no such name keep theirs."""
+    for given, stored in weights.items():
+        value = stored.float()
+        name = given.removeprefix("text.")  # where the text tower stands apart (custom_text)
+        if name in _TURNED:
+            yield _TURNED[name], value.T.contiguous()
+        elif name in _ALONE:
+            yield _ALONE[name], value.reshape(()) if name == "logit_scale" else value
+        elif name != "attn_mask":
+            yield from _of_block(name, value)
+
+
+def _of_block(name: str, value: Tensor) -> Iterator[tuple[str, Tensor]]:
+    start = next((start for start in _TOWERS if name.startswith(start)), None)
+    if start is None:
+        yield name, value
+        return
+    number, _, rest = name.removeprefix(start).partition(".")
+    layer = f"{_TOWERS[start]}{number}"
+    part, _, kind = rest.rpartition(".")
+    if rest.startswith("attn.in_proj_"):
+        for which, third in zip("qkv", value.chunk(3), strict=True):
+            yield f"{layer}.self_attn.{which}_proj.{rest.removeprefix('attn.in_proj_')}", third
+    else:
+        yield f"{layer}.{_BLOCK.get(part, part)}.{kind}", value
+
+
+def _shown(shape: torch.Size | None) -> str:
+    return "missing" if shape is None else f"of shape {tuple(shape)}"

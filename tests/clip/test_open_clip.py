@@ -1,0 +1,122 @@
+"""OpenCLIP's checkpoints against what the package itself answered (tools/open_clip_reference.py)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import CLIPModel
+
+from glit.clip.folder import load_clip, read_preprocessing
+from glit.clip.open_clip import CONFIG, WEIGHTS
+from glit.errors import WeightsError
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.run import evaluate
+from glit.train.config import TrainConfig
+from glit.train.loop import train
+from glit.train.setup import find_model
+
+REFERENCE = Path(__file__).parent.parent / "data" / "open-clip"
+
+
+@pytest.fixture
+def folder(tmp_path, tiny_clip) -> Path:
+    """A checkpoint of OpenCLIP's with a tokenizer, to damage."""
+    made = tmp_path / "open-clip"
+    made.mkdir()
+    for name in (CONFIG, WEIGHTS):
+        shutil.copyfile(REFERENCE / name, made / name)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(tiny_clip / name, made / name)
+    return made
+
+
+def change(folder: Path, where: str, **values) -> None:
+    found = json.loads((folder / CONFIG).read_text())
+    part = found[where] if where in found else found["model_cfg"][where]
+    part.update(values)
+    (folder / CONFIG).write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "quick_gelu"])
+@pytest.mark.parametrize("apart", [False, True])
+@torch.no_grad()
+def test_embeddings_are_those_of_the_package(folder, activation: str, apart: bool) -> None:
+    answers = load_file(REFERENCE / "answers.safetensors")
+    change(folder, "model_cfg", quick_gelu=activation == "quick_gelu", custom_text=apart)
+    weights = load_file(folder / WEIGHTS)
+    if apart:  # its CustomTextCLIP
+        weights = {
+            k if k.startswith(("visual.", "logit_")) else f"text.{k}": v for k, v in weights.items()
+        }
+        save_file(weights, folder / WEIGHTS)
+    model = load_clip(folder)
+    image = model.get_image_features(pixel_values=answers["pixel_values"]).pooler_output
+    text = model.get_text_features(input_ids=answers["input_ids"]).pooler_output
+    torch.testing.assert_close(image, answers[f"{activation}.image"], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(text, answers[f"{activation}.text"], rtol=1e-5, atol=1e-5)
+    assert model.logit_scale == weights["logit_scale"]
+
+
+def test_a_run_starts_from_it_and_leaves_a_clip_of_transformers(
+    folder, make_dataset, tmp_path
+) -> None:
+    dataset, run = str(make_dataset(8)), tmp_path / "run"
+    settings = EvaluateConfig(num_workers=0, recall_at=(1, 5))
+    before = evaluate("retrieval", [str(folder)], dataset, settings)[0]
+    assert before.settings["fit"] == "resize"
+    train(
+        TrainConfig(model=str(folder), objective="fast-goal", batch_size=8, epochs=1, lr=1e-12,
+                    num_workers=0, trackers=()), dataset, run,
+    )  # fmt: skip
+    assert evaluate("retrieval", [str(run)], dataset, settings)[0].metrics == before.metrics
+    model = CLIPModel.from_pretrained(run / "last")
+    assert model.config.text_config.eos_token_id == 646
+    assert read_preprocessing(run / "last") == read_preprocessing(folder)
+    assert read_preprocessing(folder).mean == (0.5, 0.4, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("where", "values", "message"),
+    [
+        ("vision_cfg", {"timm_model_name": "convnext_base"}, "vision_cfg.timm_model_name = 'conv"),
+        ("vision_cfg", {"layers": [3, 4, 6, 3]}, "ResNets and oblong images cannot"),
+        ("vision_cfg", {"no_ln_pre": True}, "vision_cfg.no_ln_pre = True is not CLIP's arch"),
+        ("text_cfg", {"hf_model_name": "roberta-base"}, "text_cfg.hf_model_name = 'roberta-base'"),
+        ("text_cfg", {"pool_type": "last"}, "text_cfg.pool_type = 'last'"),
+        ("model_cfg", {"multimodal_cfg": {"layers": 2}}, "model_cfg.multimodal_cfg"),
+        ("model_cfg", {"embed_dim": 8}, r"text_projection.weight is of shape \(16, 16\), but"),
+        ("vision_cfg", {"layers": 3}, r"layers.2.*is missing, but open_clip_config.json says"),
+        ("text_cfg", {"layers": 1}, r"layers.1.*, but open_clip_config.json says missing"),
+        ("preprocess_cfg", {"resize_mode": "longest"}, "resize_mode = 'longest': wanted shortest"),
+    ],
+)
+def test_what_is_not_clip_is_refused_by_name(folder, where, values, message) -> None:
+    change(folder, where, **values)
+    with pytest.raises(WeightsError, match=message):
+        load_clip(folder)
+        read_preprocessing(folder)
+
+
+def test_files_that_are_missing_or_damaged(folder) -> None:
+    assert find_model(str(folder)).folder == folder
+    (folder / "tokenizer.json").rename(folder / "elsewhere")
+    with pytest.raises(WeightsError, match="has no tokenizer; OpenCLIP's is CLIP's"):
+        find_model(str(folder))
+    (folder / "elsewhere").rename(folder / "tokenizer.json")
+    change(folder, "text_cfg", vocab_size=700)
+    with pytest.raises(WeightsError, match="ends a text with token 646.*trained with 699"):
+        find_model(str(folder))
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-4])
+    with pytest.raises(WeightsError, match="not the weights of a CLIP"):
+        load_clip(folder)
+    (folder / WEIGHTS).rename(folder / "open_clip_pytorch_model.bin")
+    with pytest.raises(WeightsError, match="no open_clip_model.safetensors .pickles are not"):
+        find_model(str(folder))
+    (folder / CONFIG).write_text('{"model_cfg": []}')
+    with pytest.raises(WeightsError, match="wanted model_cfg with vision_cfg and text_cfg"):
+        load_clip(folder)
