@@ -37,12 +37,12 @@ def build(
     """Build a dataset from images, or finish one; calling it again goes on where it stopped.
 
     Args:
-        images: a folder, a glob, or a list file.
-        output: the dataset's folder.
+        images: a folder, a glob, a list file, or an address.
+        output: the dataset's folder or address.
         recipe: a built-in recipe's name, a TOML file, or a recipe.
         settings: ``table.key=value``, changes to a named recipe; one that is loaded already takes
             them as ``load_recipe(..., overrides=...)``.
-        captions: your own, ``.jsonl``, ``.csv`` or ``.parquet`` keyed by path.
+        captions: path or address of your own, ``.jsonl``, ``.csv`` or ``.parquet`` keyed by path.
         executor: ``ray``, or ``local`` for everything in this process.
         limit: only the first images.
         replace: rebuild a finished dataset of another recipe or other images.
@@ -124,7 +124,7 @@ def export(
             dataset is damaged.
     """
     from glit.export import export as write
-    from glit.storage import local_folder
+    from glit.outputs import local_folder
 
     folder = local_folder(output)
     write(open_dataset(dataset, image_root=image_root), to=to, output=folder, embeddings=embeddings)
@@ -160,7 +160,7 @@ def pair(
         GlitError: see the one line it carries.
     """
     from glit.build.pair_again import pair_again
-    from glit.storage import local_folder
+    from glit.outputs import local_folder
 
     folder = local_folder(output)
     pair_again(open_dataset(dataset), folder, recipe=recipe, settings=settings)
@@ -195,7 +195,7 @@ def train(
 
     require("train", needed_for="glit.train")
     from glit.evaluate.validation import open_validation
-    from glit.storage import local_folder
+    from glit.outputs import local_folder
     from glit.train.loop import train as fine_tune
     from glit.train.run_file import config_of
 

@@ -123,3 +123,26 @@ class StoppedError(GlitError):
 
 class RunError(GlitError):
     """A run could not be finished; what is on disk is resumable."""
+
+
+class StorageError(RunError):
+    """An object store cannot be reached, or refuses the key.
+
+    >>> str(StorageError("s3://photos", "The provided token has expired.", keys=True))
+    's3://photos: The provided token has expired; renew or change the keys, then run it again'
+    """
+
+    def __init__(self, where: str, reason: str, *, keys: bool = False) -> None:
+        todo = "renew or change the keys, then" if keys else "when that is mended,"
+        super().__init__(f"{where}: {reason.rstrip('. ')}; {todo} run it again")
+        self.where = where
+        self.reason = reason
+        self.keys = keys
+        """Whether the key is at fault."""
+
+    def __reduce__(self) -> tuple:
+        return _storage_error, (self.where, self.reason, self.keys)
+
+
+def _storage_error(where: str, reason: str, keys: bool) -> StorageError:
+    return StorageError(where, reason, keys=keys)

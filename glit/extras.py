@@ -18,6 +18,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "superpixels": ("skimage",),
     "lance": ("lance",),
     "lora": ("peft",),
+    "s3": ("s3fs",),
+    "gs": ("gcsfs",),
+    "az": ("adlfs",),
     "train": (*_MODELS, "tensorboard", "matplotlib"),
 }
 """The modules that each extra brings; where two bring one, the first is named unless the other is

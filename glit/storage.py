@@ -2,7 +2,8 @@
 
 A :class:`Store` is a root and paths relative to it. Reads return bytes; writes are atomic: a
 file that exists is complete. Local files are written beside their target, flushed to disk and
-renamed; on object stores a finished upload is what makes the object appear.
+renamed; on object stores a finished upload is what makes the object appear. What goes wrong on
+the way to a store is a :class:`glit.errors.StorageError` (:mod:`glit.remote`).
 """
 
 from __future__ import annotations
@@ -10,20 +11,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import fsspec
-from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from glit.errors import UserError
+from glit.remote import RangeFile, one_line, open_remote, remove_remote, stamp_of, walk_remote
 
 TEMPORARY_MARK = ".tmp-"
 
@@ -52,7 +52,7 @@ class Store:
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = os.fspath(root)
+        self.root = tidy(root)
         self._fs, self._base = _open(self.root)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -62,58 +62,110 @@ class Store:
     def is_local(self) -> bool:
         return isinstance(self._fs, LocalFileSystem)
 
+    def below(self, folder: str) -> Store:
+        """The store of a folder in this one."""
+        return Store(f"{self.root}/{folder}")
+
     def full(self, path: str) -> str:
         """The file system's own path of ``path``."""
         return f"{self._base}/{path}" if path else self._base
+
+    def address(self, path: str) -> str:
+        """What people call ``path``."""
+        return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> bytes:
         """A file's bytes.
 
         Raises:
             OSError: the file is missing or cannot be read.
+            StorageError: the store cannot be reached.
         """
         if self.is_local:
             with open(self.full(path), "rb") as file:
                 return file.read()
-        data: Any = self._fs.cat_file(self.full(path))
-        return data
+        with one_line(self.address(path), of_object=True):
+            data: Any = self._fs.cat_file(self.full(path))
+            return data
 
-    def open(self, path: str) -> Any:
-        """A file opened for reading bytes.
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """A file's bytes from ``start`` up to ``end``; fewer where it is shorter.
 
         Raises:
             OSError: the file is missing or cannot be read.
+            StorageError: the store cannot be reached.
         """
-        return self._fs.open(self.full(path), "rb")
+        if self.is_local:
+            with open(self.full(path), "rb") as file:
+                file.seek(start)
+                return file.read(end - start)
+        with one_line(self.address(path), of_object=True):
+            data: Any = self._fs.cat_file(self.full(path), start=start, end=end)
+            return data
+
+    def open(self, path: str) -> Any:
+        """A file opened for reading bytes, from any place in it.
+
+        Raises:
+            OSError: the file is missing or cannot be read.
+            StorageError: the store cannot be reached.
+        """
+        if self.is_local:
+            return open(self.full(path), "rb")
+        with one_line(self.address(path), of_object=True):
+            info: Any = self._fs.info(self.full(path))
+        return RangeFile(lambda start, end: self.read_range(path, start, end), int(info["size"]))
+
+    def for_arrow(self, path: str) -> Any:
+        """What pyarrow opens a file by: its local path, or an opened file."""
+        return self.full(path) if self.is_local else self.open(path)
 
     def exists(self, path: str) -> bool:
-        return self._fs.exists(self.full(path))
+        if self.is_local:
+            return os.path.exists(self.full(path))
+        with one_line(self.address(path)):
+            return bool(self._fs.exists(self.full(path)))
+
+    def modified(self, path: str) -> datetime:
+        """When a file was written, by the clock of the store.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with one_line(self.address(path)):
+            found: Any = self._fs.modified(self.full(path))
+            return found
 
     def names(self, folder: str = "") -> set[str]:
         """Names of the finished files in a folder; empty when there is no such folder."""
-        if self.is_local:
-            try:
+        try:
+            if self.is_local:
                 with os.scandir(self.full(folder)) as found:
                     return {e.name for e in found if TEMPORARY_MARK not in e.name}
-            except FileNotFoundError:
-                return set()
-        if not self._fs.exists(self.full(folder)):
+            with one_line(self.address(folder)):
+                listed = self._fs.ls(self.full(folder), detail=False)
+        except FileNotFoundError:
             return set()
-        listed = self._fs.ls(self.full(folder), detail=False)
         return {p.rsplit("/", 1)[-1] for p in listed if TEMPORARY_MARK not in p}
 
     def remove(self, path: str) -> None:
         """Remove a file or a whole folder; nothing happens when it is not there."""
         with contextlib.suppress(FileNotFoundError):
-            self._fs.rm(self.full(path), recursive=True)
+            if self.is_local:
+                self._fs.rm(self.full(path), recursive=True)
+                return
+            with one_line(self.address(path)):
+                remove_remote(self._fs, self.full(path))
 
     def move(self, source: str, target: str) -> None:
-        """Rename within the store, replacing the target."""
+        """Rename within the store, replacing the target; object stores copy, then remove."""
         if self.is_local:
             os.makedirs(os.path.dirname(self.full(target)), exist_ok=True)
             os.replace(self.full(source), self.full(target))
-        else:
-            self._fs.mv(self.full(source), self.full(target))
+            return
+        with one_line(self.address(source)):
+            self._fs.cp_file(self.full(source), self.full(target))
+            self._fs.rm_file(self.full(source))
 
     @contextlib.contextmanager
     def local_copy(self, path: str) -> Iterator[Path]:
@@ -123,7 +175,8 @@ class Store:
             return
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / os.path.basename(path)
-            self._fs.get_file(self.full(path), str(copy))
+            with one_line(self.address(path), of_object=True):
+                self._fs.get_file(self.full(path), str(copy))
             yield copy
 
     @contextlib.contextmanager
@@ -147,16 +200,42 @@ class Store:
         with tempfile.TemporaryDirectory() as folder:
             temporary = Path(folder) / os.path.basename(path)
             yield temporary
-            self._fs.put_file(str(temporary), self.full(path))
+            with one_line(self.address(path)):
+                self._fs.put_file(str(temporary), self.full(path))
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file atomically."""
-        with self.atomic(path) as temporary:
-            temporary.write_bytes(data)
+        if self.is_local:
+            with self.atomic(path) as temporary:
+                temporary.write_bytes(data)
+            return
+        with one_line(self.address(path)):
+            self._fs.pipe_file(self.full(path), data)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write a whole file where there is none yet; of several writers one succeeds.
+
+        Raises:
+            FileExistsError: there is one.
+        """
+        if self.is_local:
+            os.makedirs(os.path.dirname(self.full(path)), exist_ok=True)
+            with open(self.full(path), "xb") as file:
+                file.write(data)
+            return
+        with one_line(self.address(path)):
+            self._fs.pipe_file(self.full(path), data, mode="create")
 
     def sweep(self, mark: str = TEMPORARY_MARK) -> None:
-        """Remove what killed writers left behind: local files with ``mark`` in their name."""
-        if self.is_local and os.path.isdir(self._base):
+        """Remove what killed writers left behind: files with ``mark`` in their name.
+
+        An object store has no files that are half written.
+        """
+        if not self.is_local:
+            for entry in self.walk() if mark != TEMPORARY_MARK else ():
+                if mark in entry.path:
+                    self.remove(entry.path)
+        elif os.path.isdir(self._base):
             for leftover in Path(self._base).rglob(f"*{mark}*"):
                 if leftover.is_file():
                     leftover.unlink(missing_ok=True)
@@ -181,55 +260,30 @@ class Store:
         if self.is_local:
             yield from _walk_local(self._base)
             return
-        prefix = self._base.rstrip("/") + "/"
-        found: Any = self._fs.find(self._base, detail=True)
-        for path, info in found.items():
-            stamp = str(info.get("ETag") or info.get("mtime") or info.get("LastModified") or "")
-            yield Entry(
-                path=path.removeprefix(prefix), size=int(info.get("size") or 0), stamp=stamp
-            )
+        for path, size, stamp in walk_remote(self._fs, self._base, self.root):
+            yield Entry(path=path, size=size, stamp=stamp)
 
     def entry(self, path: str) -> Entry:
         """The entry of one file; size -1 when it cannot be looked at."""
         if self.is_local:
             return _local_entry(self.full(path), path)
         try:
-            info = self._fs.info(self.full(path))
+            with one_line(self.address(path), of_object=True):
+                info: Any = self._fs.info(self.full(path))
         except OSError:
             return Entry(path=path, size=-1, stamp="")
-        stamp = str(info.get("ETag") or info.get("mtime") or info.get("LastModified") or "")
-        return Entry(path=path, size=int(info.get("size") or 0), stamp=stamp)
+        return Entry(path=path, size=int(info.get("size") or 0), stamp=stamp_of(info))
 
 
-def local_folder(output: str | os.PathLike[str]) -> Path:
-    """A folder to write to, from the words of a user.
-
-    Raises:
-        UserError: it is an address, which ``Path`` would make a folder of that name, or a file.
-    """
-    if Path(output).is_file():
-        raise UserError(f"{output}: cannot write there; it is a file, want a folder")
-    return _here(output, "folder")
+def tidy(root: str | os.PathLike[str]) -> str:
+    """A root without slashes at its end."""
+    words = os.fspath(root)
+    return words.rstrip("/") if "://" in words else words
 
 
-def local_file(output: str | os.PathLike[str]) -> Path:
-    """A file to write, from the words of a user; one that exists is replaced.
-
-    Raises:
-        UserError: it is an address, or a folder.
-    """
-    if Path(output).is_dir():
-        raise UserError(f"{output}: cannot write there; it is a folder, want the name of a file")
-    return _here(output, "file")
-
-
-def _here(output: str | os.PathLike[str], what: str) -> Path:
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
-        raise UserError(
-            f"{output}: an address, but glit writes to local folders only so far; name a "
-            f"{what}, and copy it there"
-        )
-    return Path(output)
+def absolute(path: str) -> str:
+    """A path that holds wherever it is read from; addresses stay."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def to_json(value: Any) -> bytes:
@@ -240,11 +294,7 @@ def to_json(value: Any) -> bytes:
 def _open(root: str) -> tuple[fsspec.AbstractFileSystem, str]:
     if "://" not in root:
         return LocalFileSystem(), os.path.abspath(root)
-    try:
-        fs, base = url_to_fs(root)
-    except (ImportError, ValueError) as error:  # no such package, no such kind of address
-        raise UserError(f"{root}: cannot be opened ({error})") from error
-    return fs, str(base).rstrip("/")
+    return open_remote(root)
 
 
 def _flush(path: Path) -> None:

@@ -139,6 +139,30 @@ def browser():
         yield opened
 
 
+@pytest.fixture(scope="session")
+def s3_server():
+    """An S3 server on loopback behind a proxy that fails on demand; see :mod:`faulty_s3`."""
+    from faulty_s3 import faulty_s3
+
+    with faulty_s3() as running:
+        yield running
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch):
+    """The same; what fails for good fails after two attempts."""
+    from fsspec.config import conf
+    from s3fs import S3FileSystem
+
+    monkeypatch.setitem(
+        conf, "s3", {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 2}}}
+    )
+    monkeypatch.setattr(S3FileSystem, "retries", 2)
+    s3_server.faults.clear()
+    s3_server.requests.clear()
+    return s3_server
+
+
 @pytest.fixture
 def run_glit(monkeypatch, capsys):
     """Runs a command line in this process, errors made into exit codes as a user meets them."""

@@ -42,7 +42,7 @@ def test_every_extra_is_known_with_modules_that_it_brings():
         listed = [
             line.replace("glit[models]", " ".join(extras["models"])) for line in extras[extra]
         ]
-        brought = {re.match("[a-z-]+", word)[0] for line in listed for word in line.split()}
+        brought = {re.match("[a-z0-9-]+", word)[0] for line in listed for word in line.split()}
         named = {
             "lance": "pylance",
             "skimage": "scikit-image",

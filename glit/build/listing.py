@@ -269,8 +269,8 @@ def _hash(*columns: Iterable[Any]) -> str:
     return digest.hexdigest()[:12]
 
 
-def read_chunks(listing: Path) -> list[Chunk]:
-    """The chunks of a listing written earlier."""
+def read_chunks(listing: Any) -> list[Chunk]:
+    """The chunks of a listing written earlier, by its path or opened."""
     file = pq.ParquetFile(listing)
     return [_chunk(index, file.read_row_group(index)) for index in range(file.num_row_groups)]
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from glit.backends.tokenizer import tokenizer_hash
 from glit.build.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
 from glit.build.listing import Chunk
+from glit.build.one_build import StillHeld
 from glit.build.pack_task import PackTask, PackUnit, descriptions
 from glit.build.retries import retries
 from glit.build.stage_task import disk_error
@@ -47,6 +48,7 @@ def publish(
     duplicates: list[Duplicate],
     executor: Executor,
     progress: StageProgress,
+    still_held: StillHeld,
 ) -> dict[str, Any]:
     """Pack the finished samples and put the dataset in place, the manifest last."""
     ledger = _ledger(work, chunks, executor, progress)
@@ -68,6 +70,7 @@ def publish(
     files = cut_files(ledger.sizes, work.plan.config(PackConfig))
     folder = f"{work.plan.folder('pack')}-{ledger.content}"
     described = _pack(work, folder, files, chunks, tokenizer, executor, progress)
+    still_held()
     try:
         listed = _put_in_place(dataset, folder, described, ledger.drops, duplicates)
         manifest = make_manifest(
@@ -84,6 +87,7 @@ def publish(
         )
         dataset.write("README.md", dataset_card(manifest).encode())
         dataset.write(CROISSANT, croissant(manifest))
+        still_held()
         work.store.write(PUBLISHED, identity_of(chunks).encode())
         dataset.write(MANIFEST, to_json(manifest))
         work.store.remove(folder)

@@ -9,30 +9,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
 from glit.build.ledger import ledger_name
 from glit.build.listing import Chunk, read_chunks
 from glit.build.lock import Lock
+from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan
 from glit.build.publish import publish
 from glit.build.retries import note_retry, retries
 from glit.build.retry_task import RetryTask, RetryUnit
-from glit.build.run import mending, only_one_build, run_stages
+from glit.build.run import mending, run_stages
 from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
 from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import RecipeError, UserError
 from glit.executors.protocols import Executor, Tally
+from glit.outputs import output_folder
 from glit.progress import StageProgress
 from glit.recipe import overridden_tables, recipe_from_dict
 from glit.records import REASONS
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
-from glit.storage import Store, local_folder
+from glit.storage import Store
 
 _CHANGEABLE = frozenset({"ingest", "caption", "propose"})
 """Tables whose settings decide whether a sample is dropped, and of no other sample anything."""
@@ -60,19 +61,18 @@ def retry(
 
     Raises:
         UserError: no such stage or reason, a setting that would not fit the rest, nothing to
-            resume from, or no local folder.
+            resume from, or a file.
     """
     if stage is not None and stage not in TABLES:
         raise UserError(f"--stage {stage!r}: want one of {', '.join(TABLES)}")
     if reason is not None and reason not in REASONS:
         raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
-    local_folder(output)
-    dataset = Store(output)
-    store = Store(f"{output}/work")
+    dataset = Store(output_folder(output))
+    store = dataset.below("work")
     if not store.exists(STATE):
         read_manifest(dataset)  # nothing built here at all is the clearer thing to say
         raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
-    with only_one_build(store):
+    with only_one_build(store) as still_held:
         finished = _finished_work(store, executor.device)
         changed = _changed(finished, settings, executor.device)
         listed = _listed(store)
@@ -81,13 +81,14 @@ def retry(
         def retried() -> dict[str, Any]:
             store.sweep(RETRY_MARK)
             now, duplicates = _retried(
-                finished, changed, listed, executor, progress, stage=stage, reason=reason
-            )
+                finished, changed, listed, executor, progress, still_held,
+                stage=stage, reason=reason,
+            )  # fmt: skip
             if settings:
                 note_retry(changed, settings, stage=stage, reason=reason)
-            return publish(dataset, finished, now, duplicates, executor, progress)
+            return publish(dataset, finished, now, duplicates, executor, progress, still_held)
 
-        again = partial(run_stages, finished, listed, executor, progress)
+        again = partial(run_stages, finished, listed, executor, progress, still_held)
         if dataset.exists(MANIFEST):
             again()  # nothing, unless a table was lost since
         else:
@@ -101,6 +102,7 @@ def _retried(
     listed: list[Chunk],
     executor: Executor,
     progress: StageProgress,
+    still_held: StillHeld,
     *,
     stage: str | None,
     reason: str | None,
@@ -114,6 +116,7 @@ def _retried(
     units = [RetryUnit(now=n, before=b) for n, b in zip(now, before, strict=True)]
     for name in STAGES:
         _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
+    still_held()
     _put_in_place(finished, overlay, units)
     return now, duplicates
 
@@ -121,8 +124,7 @@ def _retried(
 def _listed(store: Store) -> list[Chunk]:
     if not store.exists("listing.parquet"):
         raise UserError(f"{store.root}: its listing is gone; run glit build again, then retry")
-    with store.local_copy("listing.parquet") as path:
-        return read_chunks(path)
+    return read_chunks(store.for_arrow("listing.parquet"))
 
 
 def _complete(work: Work, listed: list[Chunk]) -> list[Chunk]:
@@ -146,9 +148,7 @@ def _finished_work(store: Store, device: str) -> Work:
         raise UserError(f"{other_version(store)} ({error})") from error
     brought, digest = None, ""
     if state["captions"] is not None:
-        brought, digest = prepare(
-            Path(state["captions"]), image_root=state["images"], work=Path(store.full(""))
-        )
+        brought, digest = prepare(state["captions"], image_root=state["images"], work=store)
     plan = make_plan(
         recipe, device=device, brought=brought, captions_sha256=digest, lock=_lock(store)
     )

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,21 +11,23 @@ import pyarrow.parquet as pq
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
 from glit.build.listing import Chunk, Source, entries, find_source, write_listing
 from glit.build.lock import Lock
+from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan, sidecars
 from glit.build.publish import PUBLISHED, identity_of, publish
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.user_captions import prepare
-from glit.build.work import RETRY_MARK, Work
+from glit.build.work import Work
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import DamagedTableError, InputError, UserError
 from glit.executors.protocols import Executor, Tally
+from glit.outputs import output_folder
 from glit.progress import StageProgress
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
 from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan, Recipe
-from glit.storage import Store, local_folder, to_json
+from glit.storage import Store, absolute, to_json
 
 _REPAIRS = 10
 """Tables found damaged in one run, after which the disk is not to be trusted."""
@@ -42,7 +38,7 @@ class BuildRequest:
     """What the user asked for.
 
     Raises:
-        UserError: the output is no local folder, or the limit leaves no image.
+        UserError: the output is a file or no address, or the limit leaves no image.
     """
 
     images: str
@@ -56,7 +52,7 @@ class BuildRequest:
     """Build with these models and no others."""
 
     def __post_init__(self) -> None:
-        local_folder(self.output)
+        output_folder(self.output)
         if self.limit is not None and self.limit < 1:
             raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
 
@@ -70,8 +66,8 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     dataset = Store(request.output)
     source = find_source(request.images)
     images = Store(source.root)
-    work_store = Store(f"{request.output}/work")
-    with only_one_build(work_store):
+    work_store = dataset.below("work")
+    with only_one_build(work_store) as still_held:
         plan = _plan(request, source, work_store, executor.device)
         work = Work(store=work_store, images=images, plan=plan)
         chunks, finished = _list(request, source, dataset, work)
@@ -81,8 +77,8 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         dataset.sweep_folders("", "data")
 
         def built() -> dict[str, Any]:
-            whole, duplicates = run_stages(work, chunks, executor, progress)
-            return publish(dataset, work, whole, duplicates, executor, progress)
+            whole, duplicates = run_stages(work, chunks, executor, progress, still_held)
+            return publish(dataset, work, whole, duplicates, executor, progress, still_held)
 
         return mending(work, progress, built)
 
@@ -120,47 +116,10 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
             f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
             f"{recipe.caption.backend!r}; add --set caption.backend=provided"
         )
-    brought, digest = prepare(
-        Path(request.captions), image_root=source.root, work=Path(work.full(""))
-    )
+    brought, digest = prepare(request.captions, image_root=source.root, work=work)
     return make_plan(
         recipe, device=device, brought=brought, captions_sha256=digest, lock=request.lock
     )
-
-
-@contextlib.contextmanager
-def only_one_build(work: Store) -> Iterator[None]:
-    """One build at a time per folder; a killed build leaves no lock behind."""
-    if not work.is_local:
-        yield
-        return
-    folder = work.full("")
-    try:
-        os.makedirs(folder, exist_ok=True)
-        handle = os.open(f"{folder}/.lock", os.O_CREAT | os.O_RDWR)
-    except OSError as error:
-        raise UserError(
-            f"{os.path.dirname(folder)}: cannot write there ({error.strerror}); "
-            "choose another output folder with -o"
-        ) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            found = os.pread(handle, 200, 0).decode(errors="replace").strip()
-            holder = f" ({found})" if found else ""
-            raise UserError(
-                f"{os.path.dirname(folder)}: another glit is building here{holder}; wait for it, "
-                "or stop it, which keeps what is done"
-            ) from error
-        holder = f"pid {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %T')}\n"
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, holder.encode(), 0)
-        work.sweep()
-        work.sweep(RETRY_MARK)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _list(
@@ -192,7 +151,7 @@ def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list
     """What ``glit status`` and ``glit retry`` need to know without being told again."""
     state = {
         "images": source.root,
-        "captions": None if request.captions is None else os.path.abspath(request.captions),
+        "captions": None if request.captions is None else absolute(request.captions),
         "recipe": work.plan.recipe.as_dict(),
         "lock": None if request.lock is None else request.lock.models,
         "folders": {name: work.plan.folder(name) for name in TABLES},
@@ -239,18 +198,27 @@ def _is_whole(dataset: Store, manifest: dict[str, Any]) -> bool:
 
 
 def run_stages(
-    work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress
+    work: Work,
+    chunks: list[Chunk],
+    executor: Executor,
+    progress: StageProgress,
+    still_held: StillHeld,
 ) -> tuple[list[Chunk], list[Duplicate]]:
     """Run every stage over the chunks that lack its table."""
-    run_stage("ingest", work, chunks, executor, progress)
+    run_stage("ingest", work, chunks, executor, progress, still_held)
     chunks, duplicates = leave_out_duplicates(work, chunks)
     for stage in STAGES:
-        run_stage(stage, work, chunks, executor, progress)
+        run_stage(stage, work, chunks, executor, progress, still_held)
     return chunks, duplicates
 
 
 def run_stage(
-    stage: str, work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress
+    stage: str,
+    work: Work,
+    chunks: list[Chunk],
+    executor: Executor,
+    progress: StageProgress,
+    still_held: StillHeld,
 ) -> None:
     """Run one stage over the chunks that lack its table."""
     missing = work.missing(stage, chunks)
@@ -264,6 +232,7 @@ def run_stage(
     progress.begin(stage, total=total, done=total - todo)
 
     def done(chunk: Chunk, tally: Tally) -> None:
+        still_held()
         progress.finished(chunk, per_chunk[chunk.index], sum(tally.drops.values()))
 
     executor.run(StageTask(name=stage, work=work), missing, done, progress)
@@ -271,9 +240,7 @@ def run_stage(
 
 def _rows_in(work: Work, chunks: list[Chunk]) -> dict[int, int]:
     """Images per chunk, as the listing has them; later stages see a few less."""
-    with work.store.local_copy("listing.parquet") as path:
-        metadata = pq.read_metadata(path)
-        return {
-            chunk.index: metadata.row_group(chunk.index).num_rows - len(chunk.skip)
-            for chunk in chunks
-        }
+    metadata = pq.read_metadata(work.store.for_arrow("listing.parquet"))
+    return {
+        chunk.index: metadata.row_group(chunk.index).num_rows - len(chunk.skip) for chunk in chunks
+    }

@@ -41,7 +41,7 @@ def status(output: str) -> dict[str, Any]:
     if complete:
         result["counts"] = read_manifest(dataset)["counts"]
     if dataset.exists(f"work/{STATE}"):
-        work = Store(f"{output}/work")
+        work = dataset.below("work")
         state = read_state(work)
         result["recipe"] = state["recipe"]["name"]
         result["stages"] = [

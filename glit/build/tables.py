@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -77,8 +76,7 @@ def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]
 
     def one(name: str) -> tuple[int, dict[str, int]]:
         try:
-            with store.local_copy(name) as path:
-                return read_counts(path)
+            return read_counts(store.for_arrow(name))
         except (KeyError, ValueError, OSError, pa.ArrowException) as error:
             reason = "no table of this glit" if isinstance(error, KeyError) else first_line(error)
             raise DamagedTableError(store.root, name, reason) from error
@@ -92,9 +90,9 @@ def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]
     return total, drops
 
 
-def read_counts(path: Path) -> tuple[int, dict[str, int]]:
-    """Rows and drops by reason, from the file's footer alone."""
-    metadata = pq.read_metadata(path).metadata or {}
+def read_counts(file: Any) -> tuple[int, dict[str, int]]:
+    """Rows and drops by reason of a file, by its path or opened; from the footer alone."""
+    metadata = pq.read_metadata(file).metadata or {}
     drops = {}
     for item in filter(None, metadata.get(META_DROPS, b"").decode().split(",")):
         reason, _, number = item.partition("=")

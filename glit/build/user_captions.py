@@ -10,7 +10,7 @@ import os
 import posixpath
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from glit.backends.captioners.brought import BroughtCaptions
 from glit.errors import InputError, first_line
+from glit.storage import Store
 
 PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
 TEXT_KEYS = ("caption", "text")
@@ -27,40 +28,78 @@ _BATCH = 16_384
 _DIGITS = 12
 
 
-def prepare(file: Path, *, image_root: str, work: Path) -> tuple[BroughtCaptions, str]:
-    """Read a caption file into a sorted table under ``work``; also the table's SHA-256 (hex).
+def prepare(captions: str, *, image_root: str, work: Store) -> tuple[BroughtCaptions, str]:
+    """Read a caption file into a sorted table in ``work``; also the table's SHA-256 (hex).
 
-    Paths in the file may be relative to the image folder or to the caption file, or absolute.
-    Nothing is done when the table for the same bytes and root is there already; its digest is a
-    part of its name, so one that was damaged since is made anew.
+    Paths in the file may be relative to the image folder or to the caption file, or absolute; the
+    file may lie at an address, and so may the images. Nothing is done when the table for the same
+    bytes and root is there already; its digest is a part of its name, so one that was damaged
+    since is made anew.
 
     Raises:
         InputError: the file is missing, of an unknown kind, or a row is not understood.
     """
-    if not file.is_file():
-        raise InputError(f"--captions {file}: no such file")
-    known = f"{_sha256(file)} {image_root} {file.resolve()}"
-    key = hashlib.sha256(known.encode()).hexdigest()[:_DIGITS]
-    for target in sorted(work.glob(f"captions-{key}-*.parquet")):
-        found = _sha256(target)
-        if target.stem.endswith(found[:_DIGITS]):
-            break
-        target.unlink()
-    else:
-        work.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=work) as folder:
-            unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
-            _write(read_captions(file, image_root), unsorted)
-            with duckdb.connect() as connection:
-                connection.sql(
-                    "SELECT * FROM read_parquet($file, hive_partitioning = false) "
-                    "ORDER BY path, line",
-                    params={"file": str(unsorted)},
-                ).write_parquet(str(finished), row_group_size=20_480)
-            found = _sha256(finished)
-            target = work / f"captions-{key}-{found[:_DIGITS]}.parquet"
-            os.replace(finished, target)
-    return BroughtCaptions(name=file.name, table=str(target)), found
+    with _at_hand(captions) as file:
+        where = captions if _is_address(captions) else str(file.resolve())
+        known = f"{_sha256(file)} {image_root} {where}"
+        key = hashlib.sha256(known.encode()).hexdigest()[:_DIGITS]
+        before = _written_before(work, f"captions-{key}-")
+        if before is None:
+            before = _write_sorted(read_captions(file, image_root, where=where), work, key)
+    name, found = before
+    table = work.full(name) if work.is_local else work.address(name)
+    return BroughtCaptions(name=file.name, table=table), found
+
+
+def _is_address(path: str) -> bool:
+    return "://" in path
+
+
+@contextlib.contextmanager
+def _at_hand(captions: str) -> Iterator[Path]:
+    """The file, or a copy of the one at an address."""
+    if not _is_address(captions):
+        if not Path(captions).is_file():
+            raise InputError(f"--captions {captions}: no such file")
+        yield Path(captions)
+        return
+    folder, _, name = captions.rpartition("/")
+    try:
+        with Store(folder).local_copy(name) as copy:
+            yield copy
+    except FileNotFoundError as error:
+        raise InputError(f"--captions {captions}: no such file") from error
+
+
+def _written_before(work: Store, start: str) -> tuple[str, str] | None:
+    """A table of such a name and its digest, if it is what it was."""
+    for name in sorted(work.names()):
+        if name.startswith(start) and name.endswith(".parquet"):
+            with work.local_copy(name) as path:
+                found = _sha256(path)
+            if name.removesuffix(".parquet").endswith(found[:_DIGITS]):
+                return name, found
+            work.remove(name)
+    return None
+
+
+def _write_sorted(rows: Iterator[tuple[str, str, int]], work: Store, key: str) -> tuple[str, str]:
+    """The table's name and digest."""
+    if work.is_local:
+        os.makedirs(work.full(""), exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work.full("") if work.is_local else None) as folder:
+        unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
+        _write(rows, unsorted)
+        with duckdb.connect() as connection:
+            connection.sql(
+                "SELECT * FROM read_parquet($file, hive_partitioning = false) ORDER BY path, line",
+                params={"file": str(unsorted)},
+            ).write_parquet(str(finished), row_group_size=20_480)
+        found = _sha256(finished)
+        name = f"captions-{key}-{found[:_DIGITS]}.parquet"
+        with work.atomic(name) as path:
+            os.replace(finished, path)
+    return name, found
 
 
 def _sha256(file: Path) -> str:
@@ -68,8 +107,15 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_captions(file: Path, image_root: str) -> Iterator[tuple[str, str, int]]:
+def read_captions(
+    file: Path, image_root: str, *, where: str = ""
+) -> Iterator[tuple[str, str, int]]:
     """Path relative to the image root, caption and row number of every row.
+
+    Args:
+        file: on this machine.
+        image_root: folder or address.
+        where: the address that the file is a copy of; empty for none.
 
     Raises:
         InputError: see :func:`prepare`.
@@ -78,12 +124,34 @@ def read_captions(file: Path, image_root: str) -> Iterator[tuple[str, str, int]]
     reader = readers.get(file.suffix.lower())
     if reader is None:
         raise InputError(f"--captions {file}: want .jsonl, .csv or .parquet")
-    root = Path(image_root)
-    beside = os.path.relpath(file.resolve().parent, root) if "://" not in image_root else "."
+    relative = _finder(file, image_root, where)
     for number, row in reader(file):
         path = _pick(row, PATH_KEYS, file, number)
         caption = _pick(row, TEXT_KEYS, file, number, default="")
-        yield _relative(_valid(path), root, beside), _valid(caption), number
+        yield relative(_valid(path)), _valid(caption), number
+
+
+def _finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
+    """What makes a row's path relative to the image root."""
+    if _is_address(image_root):
+        beside = where.rpartition("/")[0] + "/" if _is_address(where) else ""
+        under = image_root.removeprefix(beside) if beside else image_root
+        return lambda path: _below(path, image_root, "" if _is_address(under) else under)
+    root = Path(image_root)
+    beside = "." if _is_address(where) else os.path.relpath(file.resolve().parent, root)
+    return lambda path: _relative(path, root, beside)
+
+
+def _below(path: str, image_root: str, under: str) -> str:
+    """A path in a caption file, relative to an image root at an address.
+
+    ``under`` is the image root as seen from the caption file, if it lies below that file's folder.
+    Whether an object exists is not asked: that would be a request for every row.
+    """
+    if path.startswith(f"{image_root}/"):
+        return path.removeprefix(f"{image_root}/")
+    plain = posixpath.normpath(path)
+    return plain.removeprefix(f"{under}/") if under else plain
 
 
 def _valid(text: str) -> str:

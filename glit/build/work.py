@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -84,8 +83,7 @@ class Work:
 
     def entries(self, chunk: Chunk) -> list[Entry]:
         """The listing's rows of a chunk."""
-        with self.store.local_copy("listing.parquet") as path:
-            return read_chunk(_listing(str(path), path.stat().st_mtime_ns), chunk)
+        return read_chunk(_listing(self.store), chunk)
 
     def ingest_rows(self, chunk: Chunk) -> list[dict[str, Any]]:
         """The ingest table of a chunk, drops and duplicates included, in listing order."""
@@ -146,13 +144,13 @@ def with_skips(chunks: list[Chunk], skips: Mapping[int, list[int]]) -> list[Chun
     ]
 
 
-_open_listings: dict[tuple[str, int], pq.ParquetFile] = {}
+_open_listings: dict[tuple[str, str], pq.ParquetFile] = {}
 
 
-def _listing(path: str, stamp: int) -> pq.ParquetFile:
+def _listing(store: Store) -> pq.ParquetFile:
     """The listing's footer is large; a worker parses it once."""
-    key = (path, stamp)
+    key = (store.root, store.entry("listing.parquet").stamp)
     if key not in _open_listings:
         _open_listings.clear()
-        _open_listings[key] = pq.ParquetFile(Path(path))
+        _open_listings[key] = pq.ParquetFile(store.for_arrow("listing.parquet"))
     return _open_listings[key]

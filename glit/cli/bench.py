@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from glit.cli.options import QuietOption
+from glit.outputs import local_folder
 from glit.progress import telling
-from glit.storage import local_folder
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
 

@@ -14,7 +14,7 @@ from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 from glit.importers import IMPORTERS
-from glit.storage import local_file, local_folder
+from glit.outputs import local_file, output_folder
 
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
@@ -22,12 +22,12 @@ ExecutorOption = Annotated[
 
 
 def build_command(
-    images: Annotated[str, typer.Argument(help="A folder, a glob, or a list file.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder.")],
+    images: Annotated[str, typer.Argument(help="A folder, a glob, a list file, or an address.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder or address.")],
     recipe: RecipeOption = None,
     overrides: SetOption = None,
     captions: Annotated[
-        Path | None, typer.Option("--captions", help="Your own captions: .jsonl, .csv, .parquet.")
+        str | None, typer.Option("--captions", help="Your own captions: .jsonl, .csv, .parquet.")
     ] = None,
     executor: ExecutorOption = "ray",
     limit: Annotated[
@@ -48,7 +48,7 @@ def build_command(
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
 
-    folder = local_folder(output)
+    folder = output_folder(output)
     console = Console(stderr=as_json, highlight=False)
     name = recipe or default_recipe(captions is not None)
     if recipe is None and name == "mini":
@@ -61,9 +61,9 @@ def build_command(
         settings = ["caption.backend=provided", *settings]
     request = BuildRequest(
         images=images,
-        output=str(folder),
+        output=folder,
         recipe=load_recipe(name, overrides=settings),
-        captions=None if captions is None else str(captions),
+        captions=captions,
         limit=limit,
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,
@@ -87,12 +87,12 @@ def retry_command(
     from glit.build.retry import retry
     from glit.progress import StageProgress
 
-    folder = local_folder(dataset)
+    folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
     own_process(executor)
     with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
         manifest = retry(
-            str(folder), runner, progress, stage=stage, reason=reason, settings=overrides or ()
+            folder, runner, progress, stage=stage, reason=reason, settings=overrides or ()
         )
     _report(manifest, folder, console, as_json=as_json)
 
@@ -141,10 +141,10 @@ def default_recipe(has_captions: bool = False) -> str:
     return "mini"
 
 
-def _report(manifest: dict[str, Any], dataset: Path, console: Console, *, as_json: bool) -> None:
+def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json: bool) -> None:
     counts = manifest["counts"]
     if as_json:
-        print(json.dumps({"dataset": str(dataset), "counts": counts}))
+        print(json.dumps({"dataset": dataset, "counts": counts}))
         return
     console.print(
         f"{dataset}: {counts['ingested']} images = {counts['shipped']} shipped + "

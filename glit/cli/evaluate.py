@@ -12,7 +12,7 @@ from rich.table import Table
 
 from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 from glit.errors import UserError
-from glit.storage import local_folder
+from glit.outputs import local_folder
 
 if TYPE_CHECKING:
     from glit.evaluate.report import Result

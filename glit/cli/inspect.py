@@ -14,7 +14,8 @@ from rich.table import Table
 from glit.cli.options import ImageRootOption, JsonOption, QuietOption, SetOption
 from glit.errors import UserError
 from glit.export import EXPORTERS
-from glit.storage import Store, local_file, local_folder
+from glit.outputs import local_file, local_folder
+from glit.storage import Store
 
 DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200
@@ -168,5 +169,5 @@ def clean_command(dataset: DatasetArgument) -> None:
     """Remove the resumable state (work/); a finished dataset stays."""
     from glit.build.clean import clean
 
-    freed = clean(str(local_folder(dataset)))
+    freed = clean(dataset)
     print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

@@ -12,7 +12,7 @@ from rich.console import Console
 from glit.cli.inspect import DatasetArgument
 from glit.cli.options import ImageRootOption, JsonOption, QuietOption
 from glit.errors import UserError
-from glit.storage import local_file
+from glit.outputs import local_file
 
 PORT = 8470
 

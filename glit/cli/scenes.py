@@ -9,7 +9,7 @@ from rich.console import Console
 
 from glit.cli.options import QuietOption
 from glit.errors import UserError
-from glit.storage import local_folder
+from glit.outputs import local_folder
 
 
 def scenes_command(

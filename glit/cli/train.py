@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from glit.cli.options import QuietOption, RecipeOption, SetOption
+from glit.outputs import local_folder
 from glit.progress import duration
-from glit.storage import local_folder
 
 
 def train_command(

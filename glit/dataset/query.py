@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from glit.dataset.reader import Dataset
+from glit.dataset.sql_files import PROTOCOL, DatasetFiles
 from glit.errors import UserError, first_line
 
 VIEWS: dict[str, str] = {
@@ -58,15 +59,16 @@ _LOCKS = (
 def connect(dataset: Dataset) -> duckdb.DuckDBPyConnection:
     """A connection that holds :data:`VIEWS` and reaches the dataset's Parquet files alone.
 
+    A dataset at an address is read there, by the columns and row groups that a statement needs.
+
     Raises:
-        UserError: the dataset is not on this machine's disks.
         DatasetError: a file of the dataset is damaged.
     """
-    if not dataset.is_local:
-        raise UserError(f"{dataset.path}: SQL reads local folders only so far; copy the dataset")
     connection = duckdb.connect(config={"python_enable_replacements": "false"})
-    data = [dataset.full(name) for name in dataset.files]
-    drops, duplicates = dataset.full("drops.parquet"), dataset.full("duplicates.parquet")
+    if not dataset.is_local:
+        connection.register_filesystem(DatasetFiles(dataset.sizes, dataset.read_range))
+    data = [_place(dataset, name) for name in dataset.files]
+    drops, duplicates = (_place(dataset, f"{name}.parquet") for name in ("drops", "duplicates"))
     connection.execute(f"SET allowed_paths = {_texts([*data, drops, duplicates])}")
     columns = set(dataset.schema.names)
     of_pairs = {field.name for field in dataset.schema.field("pairs").type.value_type}
@@ -106,11 +108,16 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
 
 def numbered(dataset: Dataset) -> str:
     """What SQL reads instead of the view ``samples`` for the number of a row, :data:`NUMBER`."""
-    files = [dataset.full(name) for name in dataset.files]
+    files = [_place(dataset, name) for name in dataset.files]
     firsts = [str(first) for first in dataset.first_rows().values()]
     rows = f"read_parquet({_texts(files)}, filename = true, file_row_number = true)"
     place = f"[{', '.join(firsts)}][list_position({_texts(files)}, filename)]"
     return f"(SELECT *, {place} + file_row_number AS {NUMBER} FROM {rows}) AS samples"
+
+
+def _place(dataset: Dataset, name: str) -> str:
+    """What DuckDB calls a file."""
+    return dataset.full(name) if dataset.is_local else f"{PROTOCOL}://{name}"
 
 
 def check_select(sql: str) -> None:

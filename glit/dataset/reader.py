@@ -170,6 +170,15 @@ class Dataset:
         return self._store.full(name)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of every file, as the manifest has them."""
+        return {name: found["bytes"] for name, found in self.manifest["files"].items()}
+
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        """Bytes of a file of the dataset, from ``start`` up to ``end``."""
+        return self._store.read_range(name, start, end)
+
+    @property
     def is_local(self) -> bool:
         """Whether it lies in a folder of this machine."""
         return self._store.is_local
@@ -236,7 +245,7 @@ class Dataset:
 
     def _open(self, name: str) -> pq.ParquetFile:
         local = self._store.is_local
-        file = self._store.full(name) if local else self._store.open(name)
+        file = self._store.for_arrow(name)
         return pq.ParquetFile(file, metadata=self._metadata.get(name), pre_buffer=not local)
 
 

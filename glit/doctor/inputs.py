@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import uuid
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from glit.build.listing import Source, entries, find_source
 from glit.doctor.finding import Finding, size
+from glit.errors import GlitError
 from glit.images import ImageError, decode
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
@@ -107,13 +109,25 @@ def _printable(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def disk(images: Images | None, recipe: Recipe, output: str) -> Iterator[Finding]:
-    """Room where the dataset would lie."""
-    if "://" in output:
-        yield Finding(
-            about="disk", state="fails", found=f"{output}: a build writes to this machine's disks",
-            todo="give a folder with -o",
+def _room_there(output: str) -> Finding:
+    """Whether objects can be written to an address; room is the store's business."""
+    probe = f"doctor-{uuid.uuid4().hex}"
+    try:
+        store = Store(output)
+        store.create(probe, b"")
+        store.remove(probe)
+    except (GlitError, OSError) as error:
+        return Finding(
+            about="disk", state="fails", found=f"cannot write there: {error}",
+            todo="choose another address or folder with -o",
         )  # fmt: skip
+    return Finding(about="disk", state="ok", found=f"{output}: objects can be written")
+
+
+def disk(images: Images | None, recipe: Recipe, output: str) -> Iterator[Finding]:
+    """Room where the dataset would lie: on a disk, or at an address."""
+    if "://" in output:
+        yield _room_there(output)
         return
     place = Path(os.path.abspath(output))
     while not os.path.exists(place):  # a folder that may not be looked into is none either

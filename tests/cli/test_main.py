@@ -13,9 +13,6 @@ from glit.cli.main import app
 
 ADDRESS = "s3://bucket/x"
 WRITING = {
-    "build": ["build", "{images}", "-o", ADDRESS, "-r", "mini", "--executor", "local"],
-    "retry": ["retry", ADDRESS, "--executor", "local"],
-    "clean": ["clean", ADDRESS],
     "export": ["export", "{built}", "--to", "coco", "-o", ADDRESS],
     "train": ["train", "{built}", "-o", ADDRESS, "-r", "mini"],
     "train --resume": ["train", "{built}", "-o", ADDRESS, "--resume"],
@@ -25,6 +22,9 @@ WRITING = {
     "bench": ["bench", "lism-flism", "-o", ADDRESS],
 }
 READING = {
+    "build there": ["build", "{images}", "-o", ADDRESS, "-r", "mini", "--executor", "local"],
+    "retry": ["retry", ADDRESS, "--executor", "local"],
+    "clean": ["clean", ADDRESS],
     "build": ["build", ADDRESS, "-o", "out", "-r", "mini", "--executor", "local"],
     "status": ["status", ADDRESS],
     "verify": ["verify", ADDRESS],
@@ -54,21 +54,22 @@ def test_an_address_to_write_to_is_refused_and_becomes_no_folder(
     done = run_glit(*filled(words, built, scenes))
     assert done.code == 2
     assert done.errors == (
-        "glit: s3://bucket/x: an address, but glit writes to local folders only so far; name a "
-        "folder, and copy it there\n"
+        "glit: s3://bucket/x: an address, but this is written to local folders only (glit build "
+        "writes to addresses); name a folder, and copy it there\n"
     )
     assert [*empty.iterdir()] == []
 
 
 @pytest.mark.parametrize("words", READING.values(), ids=READING)
-def test_an_address_that_nothing_here_opens_is_one_line(
+def test_an_address_whose_package_is_missing_is_one_line(
     words, built, scenes, empty, run_glit, monkeypatch
 ):
     """As without s3fs, whether it is installed or not."""
     monkeypatch.setitem(known_implementations, "s3", {"class": "no.such", "err": "No"})
     done = run_glit(*filled(words, built, scenes))
     assert done.code == 2
-    assert done.errors == "glit: s3://bucket/x: cannot be opened (No)\n"
+    assert done.errors.startswith("glit: s3://bucket/x")
+    assert done.errors.endswith("needs the package s3fs; install it with: pip install 'glit[s3]'\n")
     assert [*empty.iterdir()] == []
 
 

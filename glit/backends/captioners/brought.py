@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import ReadText
 from glit.records import Drop
+from glit.storage import Store
 
 SUFFIX = ".txt"
 
@@ -34,9 +35,10 @@ class BroughtCaptions:
         if not paths:
             return []
         path = pc.field("path")
-        wanted = ds.dataset(self.table, format="parquet").to_table(
-            filter=(path >= min(paths)) & (path <= max(paths))
-        )
+        folder, _, name = self.table.rpartition("/")
+        within = (path >= min(paths)) & (path <= max(paths))
+        file = Store(folder or "/").for_arrow(name)
+        wanted = pq.read_table(file, filters=within)
         rows: dict[str, dict[str, int]] = {}
         for row in wanted.to_pylist():
             rows.setdefault(row["path"], {}).setdefault(row["caption"], row["line"])

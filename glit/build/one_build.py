@@ -1,0 +1,226 @@
+"""One build at a time per work folder: a lock of the file system, or objects on a store.
+
+On an object store the lock is a row of numbered objects, ``lock/00000001``, ``lock/00000002``, of
+which the last counts. Each is made by a write that only one of several writers can win. The
+holder writes its object anew every half a minute; a holder that is released says so in it. Who
+finds a dead one makes the next number, and the former holder, should it wake up, sees that and
+stops. Times are compared by the store's own clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from glit.build.work import RETRY_MARK
+from glit.errors import RunError, StorageError, UserError
+from glit.storage import Store, to_json
+
+FOLDER = "lock"
+BEAT_S = 30.0
+DEAD_AFTER_S = 300.0
+"""A holder that has not written for so long is dead."""
+
+
+StillHeld = Callable[[], None]
+"""Raises a RunError once another build has taken over."""
+
+
+@contextlib.contextmanager
+def only_one_build(work: Store) -> Iterator[StillHeld]:
+    """Hold a work folder, and be able to tell whether it is held still.
+
+    Raises:
+        UserError: another build holds it, or it cannot be written to.
+    """
+    with (_held_locally if work.is_local else _held_remotely)(work) as still_held:
+        yield still_held
+
+
+@contextlib.contextmanager
+def _held_locally(work: Store) -> Iterator[StillHeld]:
+    """A killed build leaves no lock behind: the system takes it back."""
+    folder = work.full("")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle = os.open(f"{folder}/.lock", os.O_CREAT | os.O_RDWR)
+    except OSError as error:
+        raise UserError(
+            f"{os.path.dirname(folder)}: cannot write there ({error.strerror}); "
+            "choose another output folder with -o"
+        ) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            found = os.pread(handle, 200, 0).decode(errors="replace").strip()
+            raise _refused(os.path.dirname(folder), found) from error
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{_me()}\n".encode(), 0)
+        work.sweep()
+        work.sweep(RETRY_MARK)
+        yield lambda: None
+    finally:
+        os.close(handle)
+
+
+def _me() -> str:
+    return f"pid {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %T')}"
+
+
+def _refused(where: str, holder: str) -> UserError:
+    named = f" ({holder})" if holder else ""
+    return UserError(
+        f"{where}: another glit is building here{named}; wait for it, or stop it, which keeps "
+        "what is done"
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    """A lock that this process holds on a store."""
+
+    work: Store
+    name: str
+    said: dict[str, Any]
+    lost: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """Raise when another build has taken over."""
+        if self.lost:
+            raise RunError(
+                f"{self.work.root}: another build took over, because this one did not answer for "
+                f"{DEAD_AFTER_S:.0f} s; what is done stays done"
+            )
+
+    def beat(self) -> None:
+        """Say that the holder lives, unless it was taken for dead."""
+        self.lost = self.lost or max(_numbers(self.work), default=self.name) != self.name
+        if not self.lost:
+            self.work.write(f"{FOLDER}/{self.name}", to_json(self.said))
+
+    def beat_on(self) -> None:
+        while not self.done.wait(BEAT_S):
+            with contextlib.suppress(StorageError):  # the next one may get through
+                self.beat()
+
+
+@contextlib.contextmanager
+def _held_remotely(work: Store) -> Iterator[StillHeld]:
+    held = take(work)
+    beats = threading.Thread(target=held.beat_on, daemon=True, name="lock")
+    beats.start()
+
+    try:
+        yield held.check
+    finally:
+        held.done.set()
+        beats.join()
+        held.said["released"] = True
+        with contextlib.suppress(StorageError):  # what happened before is the clearer thing to say
+            held.beat()
+
+
+def take(work: Store) -> _Held:
+    """Take a store's lock.
+
+    Raises:
+        UserError: somebody who lives has it.
+        StorageError: the store cannot be written to.
+    """
+    numbers = sorted(_numbers(work))
+    if numbers and _lives(work, numbers[-1]):
+        raise _refused(_dataset(work), _holder(work, numbers[-1]))
+    number = f"{int(numbers[-1]) + 1 if numbers else 1:08d}"
+    said = {"holder": _me(), "released": False, "token": uuid.uuid4().hex, **_process()}
+    try:
+        work.create(f"{FOLDER}/{number}", to_json(said))
+    except FileExistsError as error:
+        raise _refused(_dataset(work), _holder(work, number)) from error
+    if _said(work, number).get("token") != said["token"]:  # a store that does not know "create"
+        raise _refused(_dataset(work), _holder(work, number))
+    for old in numbers:
+        work.remove(f"{FOLDER}/{old}")
+    return _Held(work=work, name=number, said=said)
+
+
+def _numbers(work: Store) -> list[str]:
+    return [name for name in work.names(FOLDER) if name.isdigit()]
+
+
+def _dataset(work: Store) -> str:
+    return work.root.rpartition("/")[0]
+
+
+def _said(work: Store, number: str) -> dict[str, Any]:
+    try:
+        found = json.loads(work.read(f"{FOLDER}/{number}"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _holder(work: Store, number: str) -> str:
+    return str(_said(work, number).get("holder", ""))
+
+
+def _lives(work: Store, number: str) -> bool:
+    said = _said(work, number)
+    if said.get("released"):
+        return False
+    if said.get("machine") and said.get("machine") == _machine():
+        return _process_lives(said)
+    try:
+        return _silence_s(work, number) < DEAD_AFTER_S
+    except FileNotFoundError:  # somebody else took over; who makes the next number will tell
+        return False
+
+
+def _silence_s(work: Store, number: str) -> float:
+    """Since the holder wrote, by the store's clock."""
+    probe = f"{FOLDER}/now-{uuid.uuid4().hex}"
+    work.write(probe, b"")
+    try:
+        return (work.modified(probe) - work.modified(f"{FOLDER}/{number}")).total_seconds()
+    finally:
+        work.remove(probe)
+
+
+def _process() -> dict[str, Any]:
+    """This process, for whoever asks on the same machine whether it lives."""
+    return {
+        "machine": _machine(),
+        "pid": os.getpid(),
+        "started": psutil.Process().create_time(),
+    }
+
+
+def _machine() -> str:
+    """What processes that can see each other share; empty where that cannot be told."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _process_lives(said: dict[str, Any]) -> bool:
+    try:
+        found = psutil.Process(int(said["pid"]))
+        alive = found.status() != psutil.STATUS_ZOMBIE
+        return alive and found.create_time() == said["started"]
+    except (psutil.Error, KeyError, TypeError, ValueError):
+        return False
