@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from glit.ahead import map_ahead
 from glit.build.listing import Chunk
-from glit.build.seal import write_sealed
 from glit.build.stage_task import disk_error
 from glit.build.tables import read_table
 from glit.build.work import Work, with_skips
 from glit.errors import DamagedTableError
 from glit.schema import DUPLICATES_SCHEMA
+from glit.seal import write_sealed
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import IngestConfig
 

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from glit.backends.base import PLAIN_BYTES
 from glit.build.listing import Chunk
-from glit.build.seal import write_sealed
 from glit.build.stage_task import disk_error
 from glit.build.tables import read_table
 from glit.build.work import Work
 from glit.executors.protocols import Beat, Needs, Tally
 from glit.schema import DROPS_SCHEMA
+from glit.seal import write_sealed
 from glit.stages import STAGES
 
 _LAST = tuple(STAGES)[-1]

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.build.seal import SealError, read_sealed
 from glit.errors import DamagedTableError, RunError, first_line
 from glit.records import Drop, Sample
 from glit.rows import drop_row
 from glit.schema import Columns, stage_schema
+from glit.seal import SealError, read_sealed
 from glit.stages.base import Stage
 from glit.storage import Store
 

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, read_chunk
 from glit.build.plan import sidecars, upstream
-from glit.build.seal import write_sealed
 from glit.build.tables import read_table, stage_table, sum_counts
 from glit.records import Sample
+from glit.seal import write_sealed
 from glit.stages import FLOW, STAGES
 from glit.stages.plan import Plan
 from glit.storage import Entry, Store

@@ -59,7 +59,7 @@ def test_the_driver_reads_ledgers_and_not_the_tables_of_stages(images, tmp_path,
 
         return noted
 
-    for name in ("local_copy", "read"):
+    for name in ("local_copy", "for_arrow", "read"):
         monkeypatch.setattr(Store, name, noting(getattr(Store, name)))
     assert counts(run_build(images, tmp_path / "out", executor=executor, **SETTINGS)) == (
         8,

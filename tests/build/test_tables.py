@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glit.build.seal import SealError, read_sealed, write_sealed
 from glit.build.tables import drops_by_reason, read_counts, read_table, stage_row, stage_table
 from glit.errors import DamagedTableError, RunError
 from glit.records import Box, Drop, Region, Sample
+from glit.seal import SealError, read_sealed, write_sealed
 from glit.stages.propose import ProposeStage
 from glit.storage import Store
 

@@ -22,7 +22,6 @@ from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import resolve
 from glit.build.listing import entries, find_source
 from glit.build.lock import read_lock
-from glit.build.seal import write_sealed
 from glit.build.tables import read_table
 from glit.build.user_captions import read_captions
 from glit.dataset.reader import Dataset
@@ -32,6 +31,7 @@ from glit.images import decode
 from glit.recipe import load_recipe
 from glit.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
+from glit.seal import write_sealed
 from glit.stages.caption import caption_fault
 from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.split import SplitConfig, SplitStage
