@@ -38,8 +38,8 @@ class Entry:
     """Bytes; -1 when the file could not be looked at."""
     stamp: str
     """Changes when the file changes (modification time, or the object's tag)."""
-    beside: tuple[str, ...] = ()
-    """The same of the files beside it that a recipe reads."""
+    role: int = 0
+    """0 is an input; other numbers are the kinds of files beside inputs that a recipe reads."""
 
 
 class Store:

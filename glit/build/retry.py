@@ -31,6 +31,7 @@ from glit.outputs import output_folder
 from glit.progress import StageProgress
 from glit.recipe import overridden_tables, recipe_from_dict
 from glit.records import REASONS
+from glit.shards.files import ImageFiles
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
 from glit.storage import Store
@@ -158,7 +159,7 @@ def _finished_work(store: Store, device: str) -> Work:
             f"{store.root}: models, captions or glit changed since the build (stage {changed[0]}); "
             "run glit build again instead"
         )
-    return Work(store=store, images=Store(state["images"]), plan=plan)
+    return Work(store=store, images=ImageFiles(state["images"], index=store.root), plan=plan)
 
 
 def _lock(store: Store) -> Lock | None:

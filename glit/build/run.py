@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
-from glit.build.listing import Chunk, Source, entries, find_source, write_listing
+from glit.build.listing import Chunk, write_listing
 from glit.build.lock import Lock
 from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan, sidecars
 from glit.build.publish import PUBLISHED, identity_of, publish
+from glit.build.source import Source, entries, find_source
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.user_captions import prepare
@@ -23,6 +24,7 @@ from glit.errors import DamagedTableError, InputError, UserError
 from glit.executors.protocols import Executor, Tally
 from glit.outputs import output_folder
 from glit.progress import StageProgress
+from glit.shards.files import ImageFiles
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
 from glit.stages.ingest import IngestConfig
@@ -65,7 +67,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     """
     dataset = Store(request.output)
     source = find_source(request.images)
-    images = Store(source.root)
+    images = ImageFiles(source.root, index=dataset.below("work").root)
     work_store = dataset.below("work")
     with only_one_build(work_store) as still_held:
         plan = _plan(request, source, work_store, executor.device)
@@ -129,18 +131,20 @@ def _list(
 
     A build that is refused leaves the listing of the finished one as it was.
     """
+    beside = tuple(sidecars(work.plan.recipe).values())
     try:
         with work.store.atomic("listing.parquet") as target:
             chunks = write_listing(
-                entries(source, sidecars=tuple(sidecars(work.plan.recipe).values())),
+                entries(source, sidecars=beside, index=work.store.root),
                 target,
+                num_beside=len(beside),
                 chunk_size=work.plan.config(IngestConfig).chunk_size,
                 limit=request.limit,
             )
             if not chunks:
                 raise InputError(
                     f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP "
-                    "and GIF files in the folder and below it)"
+                    "and GIF files in the folder and below it, then in .tar and .parquet files)"
                 )
             return chunks, _finished(dataset, work, chunks, replace=request.replace)
     except OSError as error:

@@ -22,7 +22,9 @@ ExecutorOption = Annotated[
 
 
 def build_command(
-    images: Annotated[str, typer.Argument(help="A folder, a glob, a list file, or an address.")],
+    images: Annotated[
+        str, typer.Argument(help="A folder, glob, list, tar or Parquet file; or an address.")
+    ],
     output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder or address.")],
     recipe: RecipeOption = None,
     overrides: SetOption = None,

@@ -24,6 +24,7 @@ from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
 from glit.errors import DatasetError, InputError, first_line
 from glit.schema import META_TOKENIZER, is_readable
+from glit.shards.files import ImageFiles
 from glit.storage import Store
 
 _RECENT = 4
@@ -56,7 +57,7 @@ class Dataset:
         self.path = os.fspath(path)
         self.image_root = image_root
         self._store = Store(self.path)
-        self._images = Store(image_root or ".")
+        self._images = ImageFiles(image_root or ".")
         self.manifest: dict[str, Any] = read_manifest(self._store)
         """See docs/data-format.md."""
         self.files: tuple[str, ...] = tuple(self._data_files())

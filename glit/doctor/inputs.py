@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from glit.build.listing import Source, entries, find_source
+from glit.build.source import Source, entries, find_source
 from glit.doctor.finding import Finding, size
 from glit.errors import GlitError
 from glit.images import ImageError, decode
+from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.stages.plan import Recipe
@@ -53,7 +54,7 @@ def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
             todo="give a folder, a glob or a list of JPEG, PNG, WebP, TIFF, BMP or GIF files",
         )  # fmt: skip
         return Images(source=source, number=0, num_bytes=0, decoded=()), [missing]
-    good, bad = _decoded(sample, Store(source.root), recipe.of(IngestConfig))
+    good, bad = _decoded(sample, ImageFiles(source.root), recipe.of(IngestConfig))
     found = f"{number} files, {size(num_bytes)}; {len(good)} of {len(sample)} looked at decode"
     if not bad:
         said = Finding(about="images", state="ok", found=found)

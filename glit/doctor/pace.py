@@ -14,9 +14,11 @@ from glit.build.plan import sidecars
 from glit.cores import usable_cores
 from glit.doctor.inputs import Images
 from glit.doctor.pilot import CAPTIONS
+from glit.images import IMAGE_SUFFIXES
 from glit.progress import duration
+from glit.shards import stem
+from glit.shards.files import ImageFiles
 from glit.stages.plan import Recipe
-from glit.storage import Store
 
 PILOT_IMAGES = 8
 PILOT_S = 180
@@ -85,8 +87,8 @@ def pace(images: Images, recipe: Recipe, name: str, settings: list[str], *, devi
     with tempfile.TemporaryDirectory(prefix="glit-doctor-") as folder:
         inside = Path(folder) / "images"
         inside.mkdir()
-        store = Store(images.source.root)
-        names = [f"{i}{Path(each.path).suffix.lower()}" for i, each in enumerate(sample)]
+        store = ImageFiles(images.source.root)
+        names = [f"{i}{_suffix(each.path)}" for i, each in enumerate(sample)]
         for each, file in zip(sample, names, strict=True):
             (inside / file).write_bytes(store.read(each.path))
         if recipe.caption.backend == "provided":
@@ -104,6 +106,12 @@ def pace(images: Images, recipe: Recipe, name: str, settings: list[str], *, devi
         loading_s=sum(found["loading_s"].values()),
         workers=workers,
     )
+
+
+def _suffix(path: str) -> str:
+    """One that says image; rows of tables have none."""
+    found = path.removeprefix(stem(path)).lower()
+    return found if found in IMAGE_SUFFIXES else ".png"
 
 
 def _run(arguments: list[str]) -> dict[str, Any] | str | None:

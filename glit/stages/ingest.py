@@ -14,6 +14,7 @@ from glit.config import need, speed_only
 from glit.images import ImageError, decode, perceptual_hash
 from glit.records import Drop
 from glit.rows import drop_row
+from glit.shards import REFUSED
 from glit.stages import dedup
 from glit.stages.base import Step
 from glit.storage import Entry, Store
@@ -68,8 +69,8 @@ def ingest(
 
 def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
     row: dict[str, Any] = {"sample_id": "", "source_path": entry.path, "num_bytes": entry.size}
-    if entry.size == -2:
-        return _dropped(row, "bad_name", "rename the file to valid UTF-8")
+    if entry.size in REFUSED:
+        return _dropped(row, *REFUSED[entry.size])
     try:
         data = store.read(entry.path)
     except OSError as error:

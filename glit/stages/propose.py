@@ -20,6 +20,7 @@ from glit.config import Choice, need
 from glit.geometry import area_ratio_mask, suppress_duplicates
 from glit.records import Drop, Region, Sample
 from glit.schema import REGION
+from glit.shards import stem
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
@@ -152,7 +153,7 @@ class ReadRegions(ProposeStage):
             yield found if isinstance(found, Drop) else self.finished(sample, found)
 
     def _read(self, sample: Sample, images: ImageSource) -> list[Region] | Drop:
-        beside = posixpath.splitext(sample.source_path)[0] + self._suffix
+        beside = stem(sample.source_path) + self._suffix
         try:
             text = images.text(beside)
         except (OSError, UnicodeDecodeError) as error:

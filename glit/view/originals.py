@@ -11,7 +11,7 @@ import json
 import os
 from pathlib import Path, PurePosixPath
 
-from glit.build.listing import find_source
+from glit.build.source import find_source
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.images import ImageError

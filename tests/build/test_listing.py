@@ -3,7 +3,8 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from glit.build.listing import entries, find_source, read_chunk, read_chunks, write_listing
+from glit.build.listing import read_chunk, read_chunks, write_listing
+from glit.build.source import entries, find_source
 from glit.errors import InputError
 from glit.storage import Entry
 

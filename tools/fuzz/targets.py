@@ -20,8 +20,8 @@ from glit.backends.proposers.sa1b import Sa1bReader
 from glit.backends.protocols import ProposerConfig
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import resolve
-from glit.build.listing import entries, find_source
 from glit.build.lock import read_lock
+from glit.build.source import entries, find_source
 from glit.build.tables import read_table
 from glit.build.user_captions import read_captions
 from glit.dataset.reader import Dataset

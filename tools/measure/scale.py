@@ -15,9 +15,10 @@ from PIL import Image
 from rich.console import Console
 
 from glit.bench.random_clip import TINY, write_random_clip
-from glit.build.listing import Chunk, entries, find_source, read_chunks, write_listing
+from glit.build.listing import Chunk, read_chunks, write_listing
 from glit.build.plan import make_plan
 from glit.build.run import BuildRequest, build
+from glit.build.source import entries, find_source
 from glit.build.status import STATE, status
 from glit.build.tables import stage_table
 from glit.build.work import Work

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import ReadText
 from glit.records import Drop
+from glit.shards import stem
 from glit.storage import Store
 
 SUFFIX = ".txt"
@@ -63,7 +64,7 @@ class SidecarCaptions:
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
         """See :class:`glit.backends.protocols.CaptionLookup`."""
-        return [self._read(posixpath.splitext(path)[0] + SUFFIX, read_text) for path in paths]
+        return [self._read(stem(path) + SUFFIX, read_text) for path in paths]
 
     def _read(self, beside: str, read_text: ReadText) -> str | Drop:
         try:

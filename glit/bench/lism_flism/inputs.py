@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from glit.backends.weights import Resolved
 from glit.bench.lism_flism.job import XYXY, Batch
-from glit.build.listing import entries, find_source
+from glit.build.source import entries, find_source
 from glit.errors import InputError
 from glit.records import Caption, Sample
 from glit.scenes import write_scenes
+from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.split import SplitConfig
 from glit.storage import Store
@@ -74,7 +75,7 @@ def photographs(images: str, *, num: int) -> Images:
         InputError: there is no such folder, or no image in it can be used.
     """
     source = find_source(images)
-    store = Store(source.root)
+    store = ImageFiles(source.root)
     found = sorted(entries(source), key=lambda entry: entry.path)[:num]
     rows = list(ingest(found, store, IngestConfig()))
     good = [row for row in rows if not row.get("drop")]

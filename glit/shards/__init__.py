@@ -1,0 +1,56 @@
+"""Images inside of other files: WebDataset's tars and Parquet tables.
+
+Nothing is unpacked: a member of a tar is a range of its bytes, an image of a table lies in a row
+group. A member is called ``SHARD::MEMBER``, with ``SHARD`` relative to the ingest root.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Final
+
+MARK: Final = "::"
+SUFFIXES: Final = (".tar", ".parquet")
+
+BAD_NAME: Final = -2
+DAMAGED: Final = -3
+ESCAPES: Final = -4
+NO_FILE: Final = -5
+REFUSED: dict[int, tuple[str, str]] = {
+    BAD_NAME: ("bad_name", "rename the file to valid UTF-8"),
+    DAMAGED: (
+        "unreadable",
+        "the shard is damaged or cut short here, what lies behind is lost; fetch it again",
+    ),
+    ESCAPES: ("bad_name", "the member's name leads out of its archive"),
+    NO_FILE: ("unreadable", "a link or a sparse file in an archive, which is not followed"),
+}
+"""Reason and message of a drop, by the size that a listing has for what is refused."""
+
+
+def is_shard(path: str) -> bool:
+    """Whether a file may hold images, by its name."""
+    return path.lower().endswith(SUFFIXES)
+
+
+def join(shard: str, member: str) -> str:
+    """The path of a member."""
+    return f"{shard}{MARK}{member}"
+
+
+def split(path: str) -> tuple[str, str] | None:
+    """Shard and member of a path; None for a file of its own."""
+    shard, mark, member = path.partition(MARK)
+    return (shard, member) if mark and member and is_shard(shard) else None
+
+
+def stem(path: str) -> str:
+    """A path without its suffix: what an image and the files beside it share.
+
+    >>> stem("a.b/c.png"), stem("x.parquet::000000012"), stem("x.tar::a.jpg")
+    ('a.b/c', 'x.parquet::000000012', 'x.tar::a')
+    """
+    place = split(path)
+    if place is None:
+        return posixpath.splitext(path)[0]
+    return join(place[0], posixpath.splitext(place[1])[0])

@@ -1,0 +1,130 @@
+"""The images of a build: files below a root, and members of shards there, by one kind of path."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from glit.images import IMAGE_SUFFIXES
+from glit.seal import SealError, read_sealed, write_sealed
+from glit.shards import DAMAGED, join, split
+from glit.shards.table import TableShard, member
+from glit.shards.tar import SCHEMA, Member, TarShard, scan
+from glit.storage import Entry, Store
+
+_OPEN = 8
+_BUFFER = 1 << 20
+
+
+class ImageFiles(Store):
+    """A store whose ``read`` knows members of shards.
+
+    Args:
+        root: folder or address.
+        index: folder or address where the indexes of tars are kept; empty to keep none.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, index: str = "") -> None:
+        super().__init__(root)
+        self._index = index
+        self._lock = threading.Lock()
+        self._shards: OrderedDict[str, TarShard | TableShard] = OrderedDict()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self.root, self._index))
+
+    def read(self, path: str) -> bytes:
+        """A file's bytes, or a member's.
+
+        Raises:
+            OSError: it is missing or cannot be read.
+            StorageError: the store cannot be reached.
+        """
+        place = split(path)
+        if place is None:
+            return super().read(path)
+        return self._shard(place[0]).read(place[1])
+
+    def members(self, shard: Entry, *, beside: Sequence[str] = ()) -> Iterator[Entry]:
+        """The images in a shard; none of a table that holds no images.
+
+        What is damaged or may not be used is there with the size that says so.
+
+        Args:
+            shard: of a listing.
+            beside: suffixes of other files in it that are wanted, of role 1, 2 and so on.
+
+        Raises:
+            InputError: of a table, which column holds the images cannot be told.
+        """
+        try:
+            opened = self._opened(shard)
+        except OSError:
+            yield Entry(path=shard.path, size=DAMAGED, stamp=shard.stamp)
+            return
+        if isinstance(opened, TableShard):
+            for row in range(opened.num_rows if opened.has_images else 0):
+                path = join(shard.path, member(row))
+                yield Entry(path=path, size=opened.size(row), stamp=shard.stamp)
+            return
+        for each in opened:
+            path = join(shard.path, each.name) if each.name else shard.path
+            suffix = os.path.splitext(each.name)[1]
+            if suffix in beside:
+                role = 1 + beside.index(suffix)
+                yield Entry(path=path, size=each.size, stamp=shard.stamp, role=role)
+            elif not each.name or suffix.lower() in IMAGE_SUFFIXES:
+                yield Entry(path=path, size=each.size, stamp=shard.stamp)
+
+    def _opened(self, shard: Entry) -> TableShard | list[Member]:
+        if shard.size < 0:
+            raise OSError(f"{shard.path} cannot be looked at")
+        if shard.path.lower().endswith(".parquet"):
+            return TableShard(self.for_arrow(shard.path), self.address(shard.path))
+        return self._tar_members(shard)
+
+    def _shard(self, path: str) -> TarShard | TableShard:
+        with self._lock:
+            if path not in self._shards:
+                entry = super().entry(path)
+                if entry.size < 0:
+                    raise FileNotFoundError(path)
+                opened = self._opened(entry)
+                if not isinstance(opened, TableShard):
+                    opened = TarShard(lambda start, end: self.read_range(path, start, end), opened)
+                self._shards[path] = opened
+                if len(self._shards) > _OPEN:
+                    self._shards.popitem(last=False)
+            self._shards.move_to_end(path)
+            return self._shards[path]
+
+    def _tar_members(self, shard: Entry) -> list[Member]:
+        """From the index, else from the archive's headers, for which all of it may be read."""
+        key = hashlib.sha256(f"{shard.path} {shard.size} {shard.stamp}".encode()).hexdigest()[:16]
+        kept = Store(self._index) if self._index else None
+        if kept is not None:
+            try:
+                rows = read_sealed(kept.read(f"shards/{key}.parquet")).read().to_pylist()
+                return [Member(**row) for row in rows]
+            except (FileNotFoundError, SealError, pa.ArrowException):
+                pass
+        with self.open(shard.path) as file:
+            # from afar the whole archive goes by, rather than a request for each header
+            near = file if self.is_local else io.BufferedReader(file, _BUFFER)
+            found = list(scan(near, shard.size))
+        if kept is not None:
+            rows = [{"name": m.name, "offset": m.offset, "size": m.size} for m in found]
+            with kept.atomic(f"shards/{key}.parquet") as path:
+                write_sealed(pa.Table.from_pylist(rows, schema=SCHEMA), path)
+        return found
+
+
+def _reopen(root: str, index: str) -> ImageFiles:
+    return ImageFiles(root, index=index)

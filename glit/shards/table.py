@@ -1,0 +1,161 @@
+"""Parquet files with a column of encoded images, as ``datasets`` writes them; by row groups."""
+
+from __future__ import annotations
+
+import bisect
+import re
+import threading
+from collections import OrderedDict
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.errors import InputError, first_line
+
+_IMAGE_NAMES = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "image_bytes")
+_CAPTION_NAMES = ("caption", "text", "txt")
+_MOST_GROUP = 1 << 30
+_RECENT = 2
+_MEMBER = re.compile(r"(\d{9})(\.txt)?")
+
+
+def member(row: int) -> str:
+    """What a row is called.
+
+    >>> member(12)
+    '000000012'
+    """
+    return f"{row:09d}"
+
+
+class TableShard:
+    """A Parquet file. Threads may share it; one reads at a time.
+
+    Args:
+        file: path or opened file.
+        name: what people call it.
+
+    Raises:
+        InputError: which column holds the images cannot be told, or a row group is too large.
+        OSError: it is not a readable Parquet file.
+    """
+
+    def __init__(self, file: Any, name: str) -> None:
+        self._name = name
+        try:
+            self._file = pq.ParquetFile(file, pre_buffer=True)
+            schema = self._file.schema_arrow
+        except (pa.ArrowException, ValueError) as error:
+            raise OSError(f"not a readable Parquet file ({first_line(error)})") from error
+        self._image = _image_column(schema, name)
+        self._caption = next((n for n in _CAPTION_NAMES if _is_text(schema, n)), None)
+        groups = [
+            self._file.metadata.row_group(g) for g in range(self._file.metadata.num_row_groups)
+        ]
+        self._ends = list(accumulate(group.num_rows for group in groups))
+        self._bytes = [self._image_bytes(group) for group in groups]
+        if self._image and max(self._bytes, default=0) > _MOST_GROUP:
+            raise InputError(
+                f"{name}: a row group with {max(self._bytes) >> 20} MB of images, which would have "
+                f"to be read at once; want {_MOST_GROUP >> 20} MB at most, so write it with "
+                "row_group_size=100"
+            )
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
+
+    @property
+    def has_images(self) -> bool:
+        """Whether a column holds images."""
+        return bool(self._image)
+
+    @property
+    def num_rows(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def size(self, row: int) -> int:
+        """Bytes of an image, as they are on average in its row group."""
+        group, _ = self._place(row)
+        return self._bytes[group] // max(1, self._file.metadata.row_group(group).num_rows)
+
+    def read(self, name: str) -> bytes:
+        """The image of a row ``000000012``, the caption of ``000000012.txt``.
+
+        Raises:
+            FileNotFoundError: no such row, or it has none.
+            OSError: the row group is damaged.
+        """
+        found = _MEMBER.fullmatch(name)
+        if found is None or int(found[1]) >= self.num_rows:
+            raise FileNotFoundError(name)
+        column = self._caption if found[2] else self._image
+        value = None if column is None else self._value(int(found[1]), column)
+        if value is None:
+            raise FileNotFoundError(f"row {int(found[1])} of {self._name} holds none")
+        return value.encode() if isinstance(value, str) else value
+
+    def _value(self, row: int, column: str) -> Any:
+        group, at = self._place(row)
+        value = self._column(group, column)[at].as_py()
+        return value.get("bytes") if isinstance(value, dict) else value
+
+    def _place(self, row: int) -> tuple[int, int]:
+        group = bisect.bisect_right(self._ends, row)
+        return group, row - (self._ends[group - 1] if group else 0)
+
+    def _column(self, group: int, column: str) -> pa.ChunkedArray:
+        with self._lock:
+            key = (group, column)
+            if key not in self._recent:
+                leaf = column
+                if pa.types.is_struct(self._file.schema_arrow.field(column).type):
+                    leaf = f"{column}.bytes"
+                try:
+                    table = self._file.read_row_group(group, columns=[leaf])
+                except (pa.ArrowException, OSError, ValueError) as error:
+                    raise OSError(
+                        f"row group {group} of {self._name} is damaged ({first_line(error)})"
+                    ) from error
+                self._recent[key] = table.column(column)
+                if len(self._recent) > _RECENT:
+                    self._recent.popitem(last=False)
+            self._recent.move_to_end(key)
+            return self._recent[key]
+
+    def _image_bytes(self, group: Any) -> int:
+        columns = [group.column(index) for index in range(group.num_columns)]
+        return sum(
+            column.total_uncompressed_size
+            for column in columns
+            if column.path_in_schema.partition(".")[0] == self._image
+        )
+
+
+def _image_column(schema: pa.Schema, name: str) -> str:
+    """The column that holds encoded images; empty for none."""
+    found = [field.name for field in schema if _holds_bytes(field.type)]
+    for wanted in _IMAGE_NAMES:
+        if wanted in found:
+            return wanted
+    if len(found) > 1:
+        raise InputError(
+            f"{name}: which of the columns {', '.join(found)} holds the images cannot be told; "
+            "want one named 'image'"
+        )
+    return found[0] if found else ""
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        index = kind.get_field_index("bytes")
+        return index >= 0 and _holds_bytes(kind.field(index).type)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _is_text(schema: pa.Schema, name: str) -> bool:
+    index = schema.get_field_index(name)
+    return index >= 0 and (
+        pa.types.is_string(schema.field(index).type)
+        or pa.types.is_large_string(schema.field(index).type)
+    )

@@ -1,0 +1,132 @@
+"""Tar archives as WebDataset writes them: where each member lies, found once by their headers."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from glit.shards import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, stem
+
+_BLOCK = 512
+CAPTION_KEYS = ("caption", "text")
+SCHEMA = pa.schema([("name", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A file in an archive."""
+
+    name: str
+    """Relative; empty for the place where the archive is damaged."""
+    offset: int
+    """Of its first byte."""
+    size: int
+    """Bytes; negative for one that is refused (:data:`glit.shards.REFUSED`)."""
+
+
+def scan(file: Any, size: int) -> Iterator[Member]:
+    """Every member, in the archive's order; where it is damaged, one last member says so.
+
+    Of members that have the same name the second is called ``NAME#2``, and so on.
+
+    Args:
+        file: opened, of an archive that is not compressed.
+        size: of the file, in bytes.
+    """
+    seen: dict[str, int] = {}
+    damage = Member(name="", offset=0, size=DAMAGED)
+    try:
+        archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is the caller's
+        while (info := archive.next()) is not None:
+            archive.members.clear()  # pyright: ignore[reportAttributeAccessIssue] - or all stay
+            if not info.isdir():
+                yield (found := _member(info, size, seen))
+                if found.size == DAMAGED:
+                    return
+        at = archive.offset
+        file.seek(at)
+        end = file.read(_BLOCK)
+    except (tarfile.TarError, ValueError, OverflowError, EOFError):
+        yield damage
+        return
+    if end.strip(b"\0") or (end and len(end) < _BLOCK):  # tarfile takes a bad header for the end
+        yield damage
+
+
+def _member(info: tarfile.TarInfo, size: int, seen: dict[str, int]) -> Member:
+    parts = [part for part in info.name.split("/") if part not in ("", ".")]
+    escapes = info.name.startswith("/") or ".." in parts
+    name = info.name if escapes else "/".join(parts)
+    seen[name] = number = seen.get(name, 0) + 1
+    if number > 1:
+        before = stem(name)
+        name = f"{before}#{number}{name[len(before) :]}"
+    if not _is_utf8(name):
+        name, found = os.fsencode(name).decode("utf-8", "backslashreplace"), BAD_NAME
+    elif escapes:
+        found = ESCAPES
+    elif not info.isreg() or info.issparse():
+        found = NO_FILE
+    elif info.offset_data + info.size > size:
+        found = DAMAGED
+    else:
+        found = info.size
+    return Member(name=name, offset=info.offset_data, size=found)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class TarShard:
+    """An archive whose members are known.
+
+    Args:
+        fetch: bytes of the archive from a start up to an end.
+        members: all of them.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], members: list[Member]) -> None:
+        self._fetch = fetch
+        self._members = {m.name: (m.offset, m.size) for m in members if m.size >= 0}
+
+    def read(self, name: str) -> bytes:
+        """A member's bytes; of ``KEY.txt``, where there is none, the caption in ``KEY.json``.
+
+        Raises:
+            FileNotFoundError: there is no such member.
+            OSError: the archive became shorter.
+        """
+        if name in self._members:
+            return self._bytes(name)
+        if name.endswith(".txt") and (beside := f"{stem(name)}.json") in self._members:
+            caption = _caption(self._bytes(beside))
+            if caption is not None:
+                return caption.encode()
+        raise FileNotFoundError(name)
+
+    def _bytes(self, name: str) -> bytes:
+        offset, size = self._members[name]
+        data = self._fetch(offset, offset + size)
+        if len(data) != size:
+            raise OSError(f"{name}: the archive ends within it")
+        return data
+
+
+def _caption(data: bytes) -> str | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    texts = [found[key] for key in CAPTION_KEYS if key in found] if isinstance(found, dict) else []
+    return next((text for text in texts if isinstance(text, str)), None)

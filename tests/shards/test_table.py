@@ -1,0 +1,71 @@
+"""Images and captions of Parquet files, by rows."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from glit.errors import InputError
+from glit.shards import table
+from glit.shards.table import TableShard, member
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def written(columns, *, group=2) -> io.BytesIO:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, row_group_size=group)
+    return buffer
+
+
+ROWS = [{"bytes": bytes([n]) * 9, "path": f"{n}.png"} for n in range(5)]
+
+
+def test_rows_are_images_and_their_captions():
+    shard = TableShard(
+        written({"image": pa.array([*ROWS[:4], None], IMAGE), "text": ["a", "ü", None, "d", "e"]}),
+        "x.parquet",
+    )
+    assert (shard.num_rows, shard.has_images) == (5, True)
+    assert [shard.read(member(n)) for n in (3, 0, 2, 1)] == [bytes([n]) * 9 for n in (3, 0, 2, 1)]
+    assert shard.read("000000001.txt") == "ü".encode()
+    for missing in ("000000004", "000000002.txt", "000000005", "5", "000000001.json"):
+        with pytest.raises(FileNotFoundError):
+            shard.read(missing)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_a_column_of_bytes(kind):
+    shard = TableShard(written({"n": [1], "picture": pa.array([b"12"], kind)}), "x.parquet")
+    assert shard.read(member(0)) == b"12"
+    with pytest.raises(FileNotFoundError):
+        shard.read("000000000.txt")
+
+
+def test_a_column_named_image_goes_before_others():
+    columns = {"a": [b"1"], "image": [b"2"], "mask": [b"3"]}
+    assert TableShard(written(columns), "x.parquet").read(member(0)) == b"2"
+    del columns["image"]
+    with pytest.raises(InputError, match="x.parquet: which of the columns a, mask holds the"):
+        TableShard(written(columns), "x.parquet")
+    assert not TableShard(written({"path": ["a.png"]}), "x.parquet").has_images
+
+
+def test_a_damaged_file_and_a_damaged_page_are_errors_of_their_own():
+    with pytest.raises(OSError, match="not a readable Parquet file"):
+        TableShard(io.BytesIO(b"PAR1 no PAR1"), "x.parquet")
+    data = bytearray(written({"image": pa.array(ROWS, IMAGE)}).getvalue())
+    data[4:40] = b"\xff" * 36
+    shard = TableShard(io.BytesIO(bytes(data)), "x.parquet")
+    with pytest.raises(OSError, match="row group 0 of x.parquet is damaged"):
+        shard.read(member(0))
+    assert shard.read(member(4)) == bytes([4]) * 9
+
+
+def test_a_row_group_that_memory_does_not_hold_is_refused(monkeypatch):
+    monkeypatch.setattr(table, "_MOST_GROUP", 20)
+    with pytest.raises(InputError, match="row_group_size=100"):
+        TableShard(written({"image": pa.array(ROWS, IMAGE)}), "x.parquet")

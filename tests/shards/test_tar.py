@@ -1,0 +1,109 @@
+"""Where members of a tar lie, as tarfile itself reads them, and what damage does."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+
+import pytest
+
+from glit.shards import DAMAGED, ESCAPES, NO_FILE, REFUSED
+from glit.shards.tar import TarShard, scan
+
+
+def tar(members, *, form=tarfile.PAX_FORMAT, end=True) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
+        for name, data in members:
+            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        length = archive.offset
+    return buffer.getvalue() if end else buffer.getvalue()[:length]
+
+
+def shard(data: bytes) -> TarShard:
+    return TarShard(lambda start, end: data[start:end], list(scan(io.BytesIO(data), len(data))))
+
+
+LONG = "a/" * 90 + "long-name.png"
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+@pytest.mark.parametrize("end", [True, False])
+def test_members_are_found_and_read_by_ranges(form, end):
+    members = [("x.jpg", b"1" * 700), (LONG, b""), ("ü/y.png", b"2"), ("./z.png", b"3")]
+    data = tar(members, form=form, end=end)
+    found = list(scan(io.BytesIO(data), len(data)))
+    assert [m.name for m in found] == ["x.jpg", LONG, "ü/y.png", "z.png"]
+    assert [data[m.offset : m.offset + m.size] for m in found] == [d for _, d in members]
+    assert shard(data).read("ü/y.png") == b"2"
+    with pytest.raises(FileNotFoundError):
+        shard(data).read("x.png")
+
+
+def test_of_members_with_one_name_each_is_kept():
+    data = tar([("a.png", b"1"), ("a.png", b"22"), ("b", b""), ("b", b"3")])
+    found = shard(data)
+    assert [found.read(n) for n in ("a.png", "a#2.png", "b", "b#2")] == [b"1", b"22", b"", b"3"]
+
+
+def test_what_leads_out_and_what_is_no_file_is_refused():
+    link = tarfile.TarInfo("link.png")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    hard = tarfile.TarInfo("hard.png")
+    hard.type, hard.linkname = tarfile.LNKTYPE, "../../x"
+    data = tar(
+        [("../out.png", b"1"), ("/etc/x.png", b"1"), (link, b""), (hard, b""), ("ok.png", b"1")]
+    )
+    found = {m.name: m.size for m in scan(io.BytesIO(data), len(data))}
+    assert found == {
+        "../out.png": ESCAPES, "/etc/x.png": ESCAPES, "link.png": NO_FILE, "hard.png": NO_FILE,
+        "ok.png": 1,
+    }  # fmt: skip
+    with pytest.raises(FileNotFoundError):
+        shard(data).read("../out.png")
+    assert {ESCAPES, NO_FILE, DAMAGED} <= REFUSED.keys()
+
+
+@pytest.mark.parametrize(
+    ("damage", "names"),
+    [
+        (lambda data: data[:2500], ["a.png", "b.png"]),  # within the data of b
+        (lambda data: data[: 512 + 1024 + 100], ["a.png", ""]),  # within a header
+        (lambda data: data[:1546] + b"\xff" * 9 + data[1555:], ["a.png", ""]),  # a header
+        (lambda data: b"no archive" * 100, [""]),
+        (lambda data: b"", [""]),
+    ],
+)
+def test_a_damaged_archive_gives_what_lies_before_and_says_so(damage, names):
+    data = damage(tar([("a.png", b"a" * 1000), ("b.png", b"b" * 1000), ("c.png", b"c" * 10)]))
+    found = list(scan(io.BytesIO(data), len(data)))
+    whole = {m.name: data[m.offset : m.offset + m.size] for m in found if m.size >= 0}
+    assert whole.get("a.png", b"a" * 1000) == b"a" * 1000
+    assert [m.name for m in found] == names
+    assert found[-1].size == DAMAGED
+    assert "c.png" not in whole
+
+
+def test_a_caption_may_be_in_json():
+    rows = {"caption": "One.", "text": "Two."}
+    data = tar(
+        [
+            ("a.json", json.dumps(rows).encode()), ("b.json", b'{"text": "Two."}'),
+            ("c.json", b"{"), ("c.txt", b"Three."), ("d.json", b"[1]"), ("e.json", b'{"caption": 1}'),
+        ]
+    )  # fmt: skip
+    found = shard(data)
+    assert [found.read(f"{key}.txt") for key in "abc"] == [b"One.", b"Two.", b"Three."]
+    for key in "de":
+        with pytest.raises(FileNotFoundError):
+            found.read(f"{key}.txt")
+
+
+def test_an_archive_that_became_shorter_is_an_error():
+    data = tar([("a.png", b"1" * 100)])
+    members = list(scan(io.BytesIO(data), len(data)))
+    with pytest.raises(OSError, match="ends within it"):
+        TarShard(lambda start, end: data[start : end - 1], members).read("a.png")

@@ -1,0 +1,123 @@
+"""Listing a bucket of many objects: seconds and memory, against a server that makes up its pages.
+
+python -m tools.measure.bucket 200000
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psutil
+
+_PAGE = 1000
+_WAYS = {
+    "find": "objects by fsspec's find",
+    "walk": "objects by glit's walk",
+    "listing": "chunks by glit's sorted listing",
+}
+
+
+class _Bucket(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    total = 0
+
+    def do_GET(self) -> None:
+        """A page of ``list_objects_v2``; images and captions in turn."""
+        start = int(parse_qs(urlsplit(self.path).query).get("continuation-token", ["0"])[0])
+        stop = min(self.total, start + _PAGE)
+        objects = "".join(
+            f"<Contents><Key>images/{n // 2:09d}.{'txt' if n % 2 else 'jpg'}</Key>"
+            f"<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;{n:032x}&quot;</ETag>"
+            f"<Size>{n}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+            for n in range(start, stop)
+        )
+        more = stop < self.total
+        token = f"<NextContinuationToken>{stop}</NextContinuationToken>" if more else ""
+        text = (
+            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+            f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}{objects}</ListBucketResult>"
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def bucket(total: int) -> Iterator[str]:
+    """The address of a server with these many objects."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Full", (_Bucket,), {"total": total}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def measure(how: str) -> None:
+    """Print what one way of listing takes, in this process."""
+    from glit.build.listing import write_listing
+    from glit.build.source import entries, find_source
+    from glit.remote import open_remote
+    from glit.storage import Store
+
+    address = "s3://bucket/images"
+    fs, base = open_remote(address)
+    before = psutil.Process().memory_info().rss
+    begin = time.perf_counter()
+    if how == "find":
+        number = len(fs.find(base, detail=True))
+    elif how == "walk":
+        number = sum(1 for _ in Store(address).walk())
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            found = entries(find_source(address), sidecars=(".txt",))
+            chunks = write_listing(
+                found, Path(folder) / "listing.parquet", chunk_size=256, limit=None, num_beside=1
+            )
+            number = len(chunks)
+    took = time.perf_counter() - begin
+    peak = _peak() - before
+    what = _WAYS[how]
+    print(f"{number} {what}: {took:.1f} s, {peak / 2**20:.0f} MB more than before")
+
+
+def _peak() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no VmHWM")
+
+
+def main() -> None:
+    """All ways, each in a process of its own."""
+    if sys.argv[1] in _WAYS:
+        measure(sys.argv[1])
+        return
+    keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "x")
+    with bucket(int(sys.argv[1])) as address:
+        for how in _WAYS:
+            subprocess.run(
+                [sys.executable, "-m", "tools.measure.bucket", how],
+                env={**os.environ, **keys, "AWS_ENDPOINT_URL": address, "AWS_REGION": "us-east-1"},
+                check=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
