@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import typer
-from fsspec.registry import known_implementations
 
 import glit
 from glit.cli.main import app
@@ -65,7 +64,11 @@ def test_an_address_whose_package_is_missing_is_one_line(
     words, built, scenes, empty, run_glit, monkeypatch
 ):
     """As without s3fs, whether it is installed or not."""
-    monkeypatch.setitem(known_implementations, "s3", {"class": "no.such", "err": "No"})
+
+    def missing(*_, **__):
+        raise ImportError("No")
+
+    monkeypatch.setattr("glit.remote.url_to_fs", missing)
     done = run_glit(*filled(words, built, scenes))
     assert done.code == 2
     assert done.errors.startswith("glit: s3://bucket/x")
