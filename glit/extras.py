@@ -21,6 +21,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "s3": ("s3fs",),
     "gs": ("gcsfs",),
     "az": ("adlfs",),
+    "siglip": ("sentencepiece",),
     "train": (*_MODELS, "tensorboard", "matplotlib"),
 }
 """The modules that each extra brings; where two bring one, the first is named unless the other is

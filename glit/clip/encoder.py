@@ -10,6 +10,7 @@ D width of the shared space.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,6 +54,11 @@ class ClipEncoder(nn.Module):
     def logit_scale(self) -> Float[Tensor, ""]:
         """The learned factor on cosines."""
         return self.clip.logit_scale.exp()
+
+    def limit_logit_scale(self, most: float) -> None:
+        """Keep the factor at or below ``most``, in place and without gradients."""
+        with torch.no_grad():
+            self.clip.logit_scale.clamp_(max=math.log(most))
 
     def encode_images(
         self,

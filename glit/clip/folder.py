@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -20,6 +20,7 @@ from glit.pretrained import load_whole
 if TYPE_CHECKING:
     from transformers import CLIPModel
 
+M = TypeVar("M")
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -27,9 +28,12 @@ TOKENIZER_FILES = (
     "vocab.json",
     "merges.txt",
     "added_tokens.json",
+    "spiece.model",
+    "tokenizer.model",
 )
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+HALVES = (0.5, 0.5, 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +69,11 @@ def read_preprocessing(folder: Path) -> Preprocessing:
             "crop, mean and deviation are taken; figures are wrong if it was trained with others",
             stacklevel=2,
         )
-    fit: ImageFit = "centre-crop" if values.get("do_center_crop", True) else "resize"
+    siglip = "Siglip" in str(values.get("image_processor_type"))  # its processor's own defaults
+    fit: ImageFit = "centre-crop" if values.get("do_center_crop", not siglip) else "resize"
     return Preprocessing(
-        mean=_three(values.get("image_mean") or CLIP_MEAN),
-        std=_three(values.get("image_std") or CLIP_STD),
+        mean=_three(values.get("image_mean") or (HALVES if siglip else CLIP_MEAN)),
+        std=_three(values.get("image_std") or (HALVES if siglip else CLIP_STD)),
         fit=fit,
     )
 
@@ -81,7 +86,7 @@ def _three(values: Sequence[float]) -> tuple[float, float, float]:
 def write_model(
     folder: Path, model: CLIPModel, *, start: Path, preprocessing: Preprocessing
 ) -> None:
-    """Write a folder that ``CLIPModel`` and ``CLIPProcessor`` load.
+    """Write a folder that ``CLIPModel`` and ``CLIPProcessor`` load, or SigLIP's.
 
     Args:
         folder: where to write; created if it does not exist.
@@ -107,9 +112,11 @@ def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict
     vision_config: Any = model.config.vision_config
     side = vision_config.image_size
     cropped = preprocessing.fit == "centre-crop"
+    siglip = model.config.model_type == "siglip"
     return {
-        "image_processor_type": "CLIPImageProcessor",
-        "processor_class": "CLIPProcessor",
+        # SigLIP's own image processor squeezes, and cannot crop
+        "image_processor_type": f"{'Siglip' if siglip and not cropped else 'CLIP'}ImageProcessor",
+        "processor_class": f"{'Siglip' if siglip else 'CLIP'}Processor",
         "do_convert_rgb": True,
         "do_resize": True,
         "size": {"shortest_edge": side} if cropped else {"height": side, "width": side},
@@ -132,19 +139,29 @@ def load_clip(folder: Path) -> CLIPModel:
         WeightsError: the folder holds another kind of model, a part of one, or none that can be
             loaded.
     """
-    from transformers import AutoConfig, CLIPModel
+    from transformers import CLIPModel
 
-    if is_open_clip(folder):
-        return load_open_clip(folder)
+    return load_open_clip(folder) if is_open_clip(folder) else load_model(CLIPModel, folder)
+
+
+def load_model(kind: type[M], folder: Path) -> M:
+    """A model of this class of transformers, in float32.
+
+    Raises:
+        WeightsError: as :func:`load_clip`.
+    """
+    from transformers import AutoConfig
+
+    wanted: Any = kind
     try:
         config = AutoConfig.from_pretrained(folder)
-        if config.model_type != "clip":
+        if config.model_type != wanted.config_class.model_type:
             raise WeightsError(
-                f"{folder}: holds a {config.model_type!r} model, but training and evaluation "
-                "take a CLIPModel; give a CLIP checkpoint"
+                f"{folder}: holds a {config.model_type!r} model, but this takes a "
+                f"{kind.__name__}; give a CLIP checkpoint"
             )
         return load_whole(
-            CLIPModel,
+            kind,
             folder,
             dtype=torch.float32,
             use_safetensors=any(folder.glob("*.safetensors")),
@@ -153,7 +170,7 @@ def load_clip(folder: Path) -> CLIPModel:
         )
     except (OSError, ValueError) as error:
         raise WeightsError(
-            f"{folder}: no CLIPModel can be loaded from it ({first_line(error)})"
+            f"{folder}: no {kind.__name__} can be loaded from it ({first_line(error)})"
         ) from error
 
 

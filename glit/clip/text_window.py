@@ -41,7 +41,7 @@ def stretch_positions(
     if context > reach:
         raise RecipeError(
             f"train.context = {context} is longer than {length} text positions can be stretched "
-            f"to; use at most {reach}"
+            f"to; use at most {reach} (for glit eval, evaluate.context)"
         )
     tail_RD = weight_LD[keep:]
     step_RD = torch.empty_like(tail_RD)
@@ -61,6 +61,12 @@ def stretch_model(model: CLIPModel, context: int) -> None:
     old = embeddings.position_embedding.weight
     if old.shape[0] == context:
         return
+    if model.config.model_type == "siglip" and context < old.shape[0]:
+        raise RecipeError(
+            f"train.context = {context}: a SigLIP model reads a text off its last position, the "
+            f"{old.shape[0]}th, so its window cannot be cut; use at least {old.shape[0]} (for "
+            "glit eval, evaluate.context)"
+        )
     new = stretch_positions(old.detach(), context)
     embeddings.position_embedding = nn.Embedding.from_pretrained(new, freeze=False)
     position_ids = torch.arange(context, device=old.device).expand((1, -1))

@@ -18,7 +18,8 @@ from glit.backends.device import pick_device
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip import ImageFit
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import load_clip, read_preprocessing
+from glit.clip.folder import read_preprocessing
+from glit.clip.kinds import make_encoder, open_model, open_tokenizer
 from glit.clip.preprocess import crop, fit_boxes, fit_image
 from glit.clip.text_rows import TextRows, lay_out
 from glit.clip.text_window import stretch_model
@@ -200,16 +201,17 @@ def load_embedder(
     """
     found = find_model(name, checkpoint)
     preprocessing = read_preprocessing(found.folder)
-    model = load_clip(found.folder)
+    model = open_model(found.folder)
     stretch_model(model, config.context)
     device = pick_device(config.device)
-    encoder = ClipEncoder(model.eval(), mean=preprocessing.mean, std=preprocessing.std)
+    tokenizer = open_tokenizer(found.folder)
+    encoder = make_encoder(model.eval(), preprocessing, tokenizer)
     return Embedder(
         name=name,
         checkpoint=found.checkpoint,
         folder=found.folder,
         encoder=encoder.to(device),
-        tokenizer=TextTokenizer(found.folder),
+        tokenizer=tokenizer,
         fit=preprocessing.fit if config.image_fit == "model" else config.image_fit,
         context=config.context,
         batch_size=config.batch_size,

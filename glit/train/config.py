@@ -37,7 +37,8 @@ class TrainConfig:
     choice: ClassVar[Choice] = Choice(key="objective", options=_objectives)
 
     model: str = "openai/clip-vit-base-patch16"
-    """The CLIPModel to start from: a built-in name, a folder, or a hub id."""
+    """The CLIPModel to start from: a built-in name, a folder, or a hub id. OpenCLIP's folders too,
+    and SigLIP models for objectives that look at embeddings alone."""
 
     context: int = 248
     """Text window in tokens; the model's positions are stretched to it (Long-CLIP's rule)."""
@@ -141,7 +142,8 @@ class TrainConfig:
     """Clip the gradient's norm to this; 0 leaves it alone."""
 
     max_logit_scale: float = 100.0
-    """The learned logit scale is kept at or below this factor, as CLIP's own training did."""
+    """CLIP's learned logit scale is kept at or below this factor, as its own training did; that of
+    a SigLIP model, which begins above, has no limit."""
 
     precision: Precision = "auto"
     """Mixed precision: ``no``, ``bf16`` or ``fp16``; ``auto`` is ``bf16`` on a GPU that has it and

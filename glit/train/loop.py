@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -269,11 +268,11 @@ class _Run:
         self.position = self.unseen.look(self.position)
 
     def _limit_logit_scale(self) -> None:
-        limit = math.log(self.config.max_logit_scale)
-        with torch.no_grad():
-            self.ingredients.model.encoder.clip.logit_scale.clamp_(max=limit)
-            if self.ingredients.model.module is not None:
-                self.ingredients.model.module.after_step(self.config.max_logit_scale)
+        limit, model = self.config.max_logit_scale, self.ingredients.model
+        model.encoder.limit_logit_scale(limit)
+        if model.module is not None:
+            with torch.no_grad():
+                model.module.after_step(limit)
 
     def _is_due(self) -> bool:
         """Whether the schedule, and no interruption, has a checkpoint here."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ADAPTER = "adapter"
 """Folder of a checkpoint with its adapters."""
+BESIDE = ("logit_scale", "logit_bias")
+"""What is learned besides, and merged with nothing; the bias is SigLIP's."""
 _NAME = "default"
 """peft's name for the only adapter of a model."""
 
@@ -119,7 +121,7 @@ def read_adapters(checkpoint: Path, clip: CLIPModel) -> None:
     try:
         found = {k.removeprefix("base_model.model."): v for k, v in load_file(path).items()}
         with safe_open(checkpoint / "model.safetensors", framework="pt") as whole:
-            scale = whole.get_tensor("logit_scale")
+            beside = {n: whole.get_tensor(n) for n in BESIDE if n in set(whole.keys())}
         wanted = {name for name, _ in clip.named_parameters() if ".lora_" in name}
         if {name.replace(".weight", f".{_NAME}.weight") for name in found} != wanted:
             raise ValueError("adapters of other layers than this run's")
@@ -127,7 +129,8 @@ def read_adapters(checkpoint: Path, clip: CLIPModel) -> None:
             warnings.simplefilter("ignore")  # that the model's own weights are not in the file
             set_peft_model_state_dict(clip, found)
         with torch.no_grad():
-            clip.logit_scale.copy_(scale)
+            for name, value in beside.items():
+                clip.get_parameter(name).copy_(value)
     except (OSError, SafetensorError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{path}: these adapters cannot be used ({str(error).strip().splitlines()[0]}), so the "

@@ -94,12 +94,15 @@ class TrainedModel(nn.Module):
         encoder = self.encoder
         if not self.needs.towers:
             return self._without_towers(batch), encoder.logit_scale
+        wants_tokens = self.needs.pooled or self.needs.tokens
         patch_BPH, image_VD = encoder.encode_images(
-            batch.pixels_V3SS, num_tokens=batch.num_global, unmixed=self.needs.unmixed
+            batch.pixels_V3SS,
+            num_tokens=batch.num_global if wants_tokens else 0,
+            unmixed=self.needs.unmixed,
         )
         token_flat_H, text_TD = encoder.encode_texts(batch.texts)
         features, tokens = _features(batch, image_VD, text_TD), None
-        if self.needs.pooled or self.needs.tokens:
+        if wants_tokens:
             tokens = _tokens(batch, encoder, patch_BPH, token_flat_H)
         if self.needs.pooled:
             assert tokens is not None

@@ -12,7 +12,8 @@ from glit.backends.device import has_bfloat16, warn_if_slow
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import resolve
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import Preprocessing, load_clip, read_preprocessing
+from glit.clip.folder import Preprocessing, read_preprocessing
+from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
 from glit.clip.open_clip import check_files, is_open_clip
 from glit.clip.text_window import stretch_model
 from glit.dataset.columns import RowGroup
@@ -30,7 +31,7 @@ from glit.train.loader import BatchLoader, LoaderConfig
 from glit.train.lora import add_adapters, read_adapters
 from glit.train.mixture import Mixture
 from glit.train.model import TrainedModel
-from glit.train.objective import Objective
+from glit.train.objective import Needs, Objective
 from glit.train.objectives import OBJECTIVES
 from glit.train.run_file import dataset_hash
 from glit.train.sample import ChosenPairs
@@ -120,6 +121,8 @@ def prepare(
     objective = config.make_objective()
     start = find_model(config.model).folder
     refuse_own_encoders(start, config.model)
+    if is_siglip(start):
+        _check_embeddings_suffice(config, objective)
     opened = [Dataset(path, image_root=config.image_root) for path in (dataset, *config.also)]
     mixture = Mixture(opened, config.weights)
     _check_fit(config, mixture, objective)
@@ -127,18 +130,18 @@ def prepare(
     if objective.needs.pooled:
         for part in opened:
             check_tokenizer(part, config.model, start)
-    encoder, found = _encoder(config, objective, start, checkpoint)
+    tokenizer = open_tokenizer(start)
+    encoder, found = _encoder(config, objective, start, checkpoint, tokenizer)
     with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
         torch.manual_seed(config.seed)
         module = objective.module(encoder)
-    if module is None and not any(p.requires_grad for p in encoder.parameters() if p.ndim):
+    if module is None and not any(p.requires_grad for p in encoder.parameters() if p.numel() > 1):
         raise RecipeError(
             "train.lock_image and train.lock_text: both together leave nothing to train but the "
             "logit scale; leave one out, or set train.unlocked_blocks"
         )
     if checkpoint is not None and module is not None:
         read_module(checkpoint, module)
-    tokenizer = TextTokenizer(start)
     loader = BatchLoader(
         mixture,
         objective,
@@ -158,16 +161,20 @@ def prepare(
 
 
 def _encoder(
-    config: TrainConfig, objective: Objective, start: Path, checkpoint: Path | None
+    config: TrainConfig,
+    objective: Objective,
+    start: Path,
+    checkpoint: Path | None,
+    tokenizer: TextTokenizer,
 ) -> tuple[ClipEncoder, Preprocessing]:
     """The model with its window, frozen but for what is to be learned, and its preprocessing."""
     _check_towers(config, objective)
-    model = load_clip(start if config.lora_rank else checkpoint or start)
+    model = open_model(start if config.lora_rank else checkpoint or start)
     stretch_model(model, config.context)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     found = read_preprocessing(start)
-    encoder = ClipEncoder(model, mean=found.mean, std=found.std)
+    encoder = make_encoder(model, found, tokenizer)
     lock_towers(model, config)
     if config.lora_rank:
         add_adapters(model, config)
@@ -225,6 +232,22 @@ def _check_towers(config: TrainConfig, objective: Objective) -> None:
             f"train.{named[0]}: train.objective = {config.objective!r} has encoders of its own and "
             "trains neither of CLIP's towers; leave it out"
         )
+
+
+def _check_embeddings_suffice(config: TrainConfig, objective: Objective) -> None:
+    """Refuse a SigLIP start for an objective that wants more of it than embeddings."""
+    if not embeddings_suffice(objective.needs):
+        fit = sorted(name for name, kind in OBJECTIVES.items() if embeddings_suffice(kind().needs))
+        raise RecipeError(
+            f"train.objective = {config.objective!r}: looks at CLIP's patches, tokens or widths, "
+            f"and {config.model} is a SigLIP model, of which embeddings alone are to be had; take "
+            f"one of {', '.join(fit)}, or start from a CLIP model"
+        )
+
+
+def embeddings_suffice(needs: Needs) -> bool:
+    """Whether an objective looks at embeddings alone, of whole images, regions and texts."""
+    return needs.towers and not (needs.pooled or needs.tokens or needs.unmixed)
 
 
 def _check_apart(config: TrainConfig, datasets: Mixture) -> None:

@@ -66,7 +66,12 @@ def run_step(
 def logit_scale_of(model: torch.nn.Module) -> Tensor:
     """The logit scale as a factor, whatever the model is wrapped in."""
     named = dict(model.named_parameters())
-    return next(v for k, v in named.items() if k.endswith("clip.logit_scale")).detach().exp()
+    return (
+        next(v for k, v in named.items() if k.endswith("clip.logit_scale"))
+        .detach()
+        .exp()
+        .reshape(())
+    )
 
 
 def _cached_step(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def towers(clip: CLIPModel) -> dict[str, list[nn.Module]]:
     """The modules of each tower, its projection among them; the logit scale belongs to neither."""
+    if clip.config.model_type == "siglip":
+        return {"image": [clip.vision_model], "text": [clip.text_model]}
     return {
         "image": [clip.vision_model, clip.visual_projection],
         "text": [clip.text_model, clip.text_projection],
@@ -30,10 +32,16 @@ def lock_towers(clip: CLIPModel, config: TrainConfig) -> None:
     Raises:
         RecipeError: a tower has not as many blocks.
     """
-    vision, text = clip.vision_model, clip.text_model
+    vision: Any = clip.vision_model
+    text: Any = clip.text_model
+    heads = (
+        (vision.head, text.head)
+        if clip.config.model_type == "siglip"
+        else (clip.visual_projection, clip.text_projection)
+    )
     blocks_and_norm: dict[str, tuple[Any, nn.Module, nn.Module]] = {
-        "image": (vision.encoder.layers, vision.post_layernorm, clip.visual_projection),
-        "text": (text.encoder.layers, text.final_layer_norm, clip.text_projection),
+        "image": (vision.encoder.layers, vision.post_layernorm, heads[0]),
+        "text": (text.encoder.layers, text.final_layer_norm, heads[1]),
     }
     locked = {"image": config.lock_image, "text": config.lock_text}
     for name, modules in towers(clip).items():

@@ -5,7 +5,8 @@ L = -1/N sum_i sum_j log sigmoid(z_ij (exp(t') x_i . y_j + b)),  z_ii = 1, else 
 (Zhai, Mustafa, Kolesnikov, Beyer: Sigmoid Loss for Language Image Pre-Training, ICCV 2023,
 section 3.2 and algorithm 1). ``t'`` and ``b`` are learned and begin at ln 10 and -10, so that at
 first nearly every pair counts as wrong, as nearly every pair is. CLIP's own logit scale is not
-used and stays what it was.
+used and stays what it was. A SigLIP model has learned both already: its own are taken, go on
+learning, and are saved in it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
+from glit.clip.siglip import SiglipEncoder
 from glit.errors import RecipeError
 from glit.train.features import Features
 from glit.train.model import Encoded, Made, ObjectiveModule
@@ -38,12 +40,23 @@ class ScaleAndBias(ObjectiveModule):
         return Made(numbers={"scale": self.log_scale.exp(), "bias": self.bias})
 
 
+class ModelsOwn(ObjectiveModule):
+    """The two numbers that a SigLIP model brings; they learn at ``train.lr``, as the model does."""
+
+    def forward(self, encoded: Encoded) -> Made:
+        """See :class:`glit.train.model.ObjectiveModule`."""
+        encoder = encoded.encoder
+        assert isinstance(encoder, SiglipEncoder)
+        return Made(numbers={"scale": encoder.logit_scale, "bias": encoder.logit_bias})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Siglip(Objective):
     """The pairwise sigmoid loss over whole images and whole captions."""
 
     siglip_lr: float = 1e-3
-    """Highest learning rate of the scale and the bias; the encoders take ``train.lr``."""
+    """Highest learning rate of the scale and the bias; the encoders take ``train.lr``, and so do
+    the two that a SigLIP model brings."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.siglip_lr) and self.siglip_lr > 0):
@@ -57,8 +70,11 @@ class Siglip(Objective):
     def module_lr(self) -> float:
         return self.siglip_lr
 
-    def module(self, encoder: ClipEncoder) -> ScaleAndBias:
+    def module(self, encoder: ClipEncoder) -> ObjectiveModule:
         """See :class:`glit.train.objective.Objective`."""
+        if isinstance(encoder, SiglipEncoder):
+            encoder.clip.get_parameter("logit_bias").requires_grad_(True)
+            return ModelsOwn()
         return ScaleAndBias()
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:

@@ -1,0 +1,152 @@
+"""SigLIP models where embeddings suffice (Zhai et al., ICCV 2023), SigLIP 2 of one size among them.
+
+They differ from CLIP in ways that decide what can be learned and measured:
+
+- Images have no class token and no projection; attention pools the patches, so that a patch by
+  itself has no place in the space of the embeddings.
+- Texts are not causal. Each is padded to the whole window, padding is attended to, and the last
+  position's output is the text's.
+- Beside the logit scale there is a bias, both learned with the sigmoid loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from glit.backends.tokenizer import TextTokenizer
+from glit.clip.encoder import ClipEncoder
+from glit.clip.preprocess import vision_side
+from glit.clip.text_rows import TextRows
+from glit.errors import UserError, WeightsError, first_line
+from glit.extras import require
+
+if TYPE_CHECKING:
+    from transformers import SiglipModel
+
+MODEL_TYPE = "siglip"
+"""Of its config.json."""
+
+
+class SiglipTokenizer(TextTokenizer):
+    """A SigLIP model's tokenizer, as its processor of transformers calls it, but without padding.
+
+    The characters of a special token in a text are ordinary text.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from transformers import AutoTokenizer
+
+        said = path / "tokenizer_config.json"
+        if said.is_file() and '"SiglipTokenizer"' in said.read_text(encoding="utf-8"):
+            require("siglip", needed_for=f"the tokenizer of {path}")
+        try:
+            self.hf = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        except (OSError, ValueError, ImportError) as error:
+            raise WeightsError(
+                f"{path}: no tokenizer can be loaded from it ({first_line(error)})"
+            ) from error
+        if self.hf.eos_token_id is None or self.hf.pad_token_id is None:
+            raise WeightsError(f"{path}: the tokenizer has no end or no padding, as SigLIP's has")
+        self.start_id, self.end_id = -1, int(self.hf.eos_token_id)
+        self.pad_id = int(self.hf.pad_token_id)
+        closed, (inner,) = self.hf(["a"]).input_ids[0], self.encode(["a"])
+        at = next(i for i in range(len(closed)) if closed[i : i + len(inner)] == inner)
+        self._before, self._after = closed[:at], closed[at + len(inner) :]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, of any length, without special tokens."""
+        found = self.hf(list(texts), add_special_tokens=False, split_special_tokens=True)
+        return [list(ids) for ids in found.input_ids]
+
+    def encode_closed(self, texts: Sequence[str], *, context: int) -> list[list[int]]:
+        """Token ids and end token of each text, at most ``context`` tokens in all."""
+        most = context - len(self._before) - len(self._after)
+        return [[*self._before, *ids[:most], *self._after] for ids in self.encode(texts)]
+
+
+class SiglipEncoder(ClipEncoder):
+    """A SiglipModel that embeds images and texts; it has no tokens to pool."""
+
+    def __init__(
+        self,
+        model: SiglipModel,
+        *,
+        mean: tuple[float, float, float],
+        std: tuple[float, float, float],
+        pad_id: int,
+    ) -> None:
+        nn.Module.__init__(self)
+        made: Any = model
+        self.clip = made
+        self.side, self.patch_size = vision_side(made)
+        self.grid = self.side // self.patch_size
+        self.width = int(made.config.vision_config.hidden_size)
+        self.context = int(made.config.text_config.max_position_embeddings)
+        self.pad_id = pad_id
+        # learned with the sigmoid loss alone; other losses have no use for it
+        made.logit_bias.requires_grad_(False)
+        self.register_buffer("mean_3", torch.tensor(mean) * 255, persistent=False)
+        self.register_buffer("std_3", torch.tensor(std) * 255, persistent=False)
+
+    @property
+    def logit_scale(self) -> Float[Tensor, ""]:
+        """The learned factor on cosines."""
+        return self.clip.logit_scale.exp().reshape(())
+
+    @property
+    def logit_bias(self) -> Float[Tensor, ""]:
+        """What is added to every logit of the sigmoid loss."""
+        made: Any = self.clip
+        return made.logit_bias.reshape(())
+
+    def limit_logit_scale(self, most: float) -> None:
+        """Nothing: SigLIP's scale ends above 100, and its training knows no limit."""
+
+    def encode_images(
+        self, pixels_V3SS: UInt8[Tensor, "v 3 s s"], *, num_tokens: int = 0, unmixed: bool = False
+    ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
+        """No patch tokens, and every image's embedding.
+
+        Raises:
+            UserError: tokens are asked for.
+        """
+        if num_tokens:
+            raise _no_tokens("patches of images")
+        dtype = self.clip.vision_model.embeddings.patch_embedding.weight.dtype
+        mean_311, std_311 = (each.to(dtype)[:, None, None] for each in (self.mean_3, self.std_3))
+        pixels = (pixels_V3SS.to(dtype) - mean_311) / std_311
+        output = self.clip.vision_model(pixel_values=pixels)
+        return output.last_hidden_state[:0], F.normalize(output.pooler_output.float(), dim=-1)
+
+    def encode_texts(self, texts: TextRows) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
+        """No token features, and the embedding of each text, padded to the whole window."""
+        ids_X = texts.input_ids_RW.flatten()
+        slot_L = torch.arange(self.context, device=ids_X.device)
+        index_TL = (texts.offset_T[:, None] + slot_L).clamp_max(len(ids_X) - 1)
+        inside_TL = slot_L < texts.length_T[:, None]
+        output = self.clip.text_model(input_ids=ids_X[index_TL].where(inside_TL, self.pad_id))
+        embedding_TD = F.normalize(output.pooler_output.float(), dim=-1)
+        return output.last_hidden_state[:0].flatten(0, 1), embedding_TD
+
+    def patch_features(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
+        """Refused: see the module. Raises UserError."""
+        raise _no_tokens("patches of images")
+
+    def token_features(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
+        """Refused: see the module. Raises UserError."""
+        raise _no_tokens("tokens of texts")
+
+
+def _no_tokens(what: str) -> UserError:
+    return UserError(
+        f"a SigLIP model has no {what} in the space of its embeddings; give a CLIP model, or what "
+        "compares embeddings alone (evaluate.scorer = 'cosine'; retrieval, robustness, joint-map, "
+        "classify, caption-quality)"
+    )

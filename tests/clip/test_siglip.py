@@ -1,0 +1,201 @@
+"""SigLIP models as starts and in evaluation: as transformers has them, where embeddings suffice."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
+from transformers import (
+    AutoProcessor,
+    SiglipConfig,
+    SiglipImageProcessor,
+    SiglipModel,
+    SiglipProcessor,
+)
+from transformers import SiglipTokenizer as TheirTokenizer
+
+from glit.bench.random_dataset import WORDS
+from glit.clip.kinds import open_tokenizer
+from glit.errors import MissingExtraError, RecipeError, UserError, WeightsError
+from glit.evaluate.config import EvaluateConfig
+from glit.evaluate.encode import load_embedder
+from glit.evaluate.run import evaluate
+from glit.train.config import TrainConfig
+from glit.train.loop import train
+from glit.train.objectives import OBJECTIVES
+from glit.train.setup import prepare
+from glit.train.step import run_step
+
+CONTEXT, LONGER = 24, 32
+FIT = {"clip", "local", "global+local", "hard-negatives", "long-clip", "siglip"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A SiglipModel with 32-pixel images, 24 text positions and a tokenizer of its kind."""
+    import sentencepiece
+
+    made = tmp_path_factory.mktemp("siglip")
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(WORDS)] * 3), model_writer=written, vocab_size=80,
+        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    (made / "spm.model").write_bytes(written.getvalue())
+    tokenizer = TheirTokenizer(
+        str(made / "spm.model"), model_max_length=CONTEXT, model_input_names=["input_ids"]
+    )  # as published: no mask
+    (made / "spm.model").unlink()
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 2}  # fmt: skip
+    config = SiglipConfig(
+        text_config={**sizes, "vocab_size": tokenizer.vocab_size, "projection_size": 16,
+                     "max_position_embeddings": CONTEXT},
+        vision_config={**sizes, "image_size": 32, "patch_size": 8},
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = SiglipModel(config)
+        with torch.no_grad():
+            model.logit_scale.fill_(4.77)  # a factor of 118, as SigLIP's own
+            model.logit_bias.fill_(-12.9)
+        model.save_pretrained(made)
+    images = SiglipImageProcessor(size={"height": 32, "width": 32})
+    SiglipProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(made)
+    return made
+
+
+def config(folder, **changes) -> TrainConfig:
+    values = {
+        "model": str(folder), "objective": "siglip", "batch_size": 8, "epochs": 2, "lr": 1e-3,
+        "num_workers": 0, "log_every": 1, "trackers": (), "context": CONTEXT,
+    }  # fmt: skip
+    return TrainConfig(**{**values, **changes})
+
+
+@torch.no_grad()
+def test_embeddings_are_those_of_transformers(folder) -> None:
+    """Punctuation, capitals and a special token in a text; a text longer than the window."""
+    embedder = load_embedder(str(folder), EvaluateConfig(context=CONTEXT))
+    model, processor = SiglipModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+    texts = ["a red House, here.", " ".join(WORDS[:30]), "red"]
+    inputs = processor(text=texts, padding="max_length", truncation=True, return_tensors="pt")
+    assert inputs["input_ids"].shape == (3, CONTEXT)
+    wanted = torch.nn.functional.normalize(model.get_text_features(**inputs).pooler_output)
+    torch.testing.assert_close(embedder.texts(texts), wanted)
+    (ids,) = embedder.tokenizer.encode_closed(["red </s> house"], context=CONTEXT)
+    assert ids.count(1) == 1 and ids[-1] == 1
+    assert embedder.fit == "resize"
+    pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    plain = model.get_image_features(pixel_values=pixels / 127.5 - 1).pooler_output
+    found = embedder.encoder.encode_images(pixels)[1]
+    torch.testing.assert_close(found, torch.nn.functional.normalize(plain))
+
+
+def test_the_loss_is_the_models_own_with_its_scale_and_bias(folder, make_dataset) -> None:
+    made = prepare(config(folder), str(make_dataset(8)))
+    (batch,) = next(made.loader.epoch(0))
+    accelerator = Accelerator(cpu=True)
+    metrics = run_step([batch], model=made.model, objective=made.objective, accelerator=accelerator)
+    assert metrics["siglip_bias"].item() == pytest.approx(-12.9)
+    assert all(p.grad is not None for p in made.model.parameters() if p.requires_grad)
+    rows, valid = batch.texts.apart(batch.texts.input_ids_RW.flatten()[:, None].float(), 8)
+    ids = torch.ones(8, CONTEXT, dtype=torch.long)  # </s>, which is the padding too
+    ids[:, : rows.shape[1]] = torch.where(valid, rows[..., 0].long(), 1)
+    with torch.no_grad():
+        wanted = SiglipModel.from_pretrained(folder)(
+            input_ids=ids, pixel_values=batch.pixels_V3SS / 127.5 - 1, return_loss=True
+        ).loss
+    torch.testing.assert_close(metrics["loss"], wanted)
+
+
+@pytest.mark.parametrize("lora_rank", [0, 2])
+def test_a_resumed_run_is_the_whole_run_and_anybody_loads_it(
+    folder, make_dataset, tmp_path, lora_rank: int
+) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop(line) -> None:
+        if line["step"] == 3:
+            raise Stopped
+
+    dataset = str(make_dataset(16))
+    settings = config(folder, checkpoint_every=1, lora_rank=lora_rank, context=LONGER)
+    train(settings, dataset, tmp_path / "whole")
+    with contextlib.suppress(Stopped):
+        train(settings, dataset, tmp_path / "parted", report=stop)
+    train(settings, dataset, tmp_path / "parted", resume=True)
+    for name in ("model.safetensors", "trainer/optimizer.pt"):
+        found, wanted = (tmp_path / run / "last" / name for run in ("parted", "whole"))
+        assert found.read_bytes() == wanted.read_bytes(), name
+    before, after = (load_file(f / "model.safetensors") for f in (folder, tmp_path / "whole/last"))
+    for name in ("logit_scale", "logit_bias"):  # learned, and no limit at 100
+        assert 0 < (after[name] - before[name]).abs().item() < 0.01
+    model = SiglipModel.from_pretrained(tmp_path / "whole" / "last")
+    processor = AutoProcessor.from_pretrained(tmp_path / "whole" / "last")
+    inputs = processor(text=["a red house"], padding="max_length", return_tensors="pt",
+                       images=[torch.zeros(3, 40, 60)])  # fmt: skip
+    assert inputs["input_ids"].shape == (1, LONGER)
+    with torch.no_grad():
+        wanted = model(**inputs).text_embeds
+    embedder = load_embedder(str(tmp_path / "whole"), EvaluateConfig(context=LONGER))
+    torch.testing.assert_close(embedder.texts(["a red house"]), wanted)
+
+
+@pytest.mark.parametrize("objective", sorted(OBJECTIVES))
+def test_objectives_that_embeddings_suffice_for(
+    folder, make_dataset, tmp_path, objective: str
+) -> None:
+    dataset = str(make_dataset(8))
+    settings = config(folder, objective=objective, max_steps=1, unlocked_blocks=1, lock_image=True)
+    if objective == "f-cast":
+        settings = replace(settings, lock_image=False, unlocked_blocks=0)
+    if objective in FIT:
+        assert train(settings, dataset, tmp_path / "run").loss > 0
+        return
+    with pytest.raises(
+        RecipeError, match=rf"objective = '{objective}': looks at CLIP's .*take one of clip, glob"
+    ):
+        train(settings, dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_windows_that_cannot_be(folder, make_dataset, tmp_path) -> None:
+    dataset = str(make_dataset(8))
+    for context, message in ((8, "its window cannot be cut; use at least 24"),
+                             (248, "longer than 24 text positions can be stretched")):  # fmt: skip
+        with pytest.raises(RecipeError, match=message):
+            train(config(folder, context=context), dataset, tmp_path / "run")
+    with pytest.raises(RecipeError, match="nothing to train but the logit scale"):
+        train(config(folder, objective="clip", lock_image=True, lock_text=True), dataset,
+              tmp_path / "run")  # fmt: skip
+
+
+def test_what_wants_patches_is_refused(folder, make_dataset) -> None:
+    dataset = str(make_dataset(8))
+    settings = EvaluateConfig(context=CONTEXT, num_workers=0, recall_at=(1,))
+    assert evaluate("joint-map", [str(folder)], dataset, settings)[0].metrics
+    with pytest.raises(UserError, match="a SigLIP model has no patches of images in the space"):
+        evaluate("localize", [str(folder)], dataset, settings)
+
+
+def test_its_tokenizer_wants_its_extra(folder, tmp_path, monkeypatch) -> None:
+    find = importlib.util.find_spec
+    hidden = "sentencepiece"
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == hidden else find(name)
+    )
+    with pytest.raises(MissingExtraError, match=r"the tokenizer of .* 'glit\[siglip\]'"):
+        open_tokenizer(folder)
+    monkeypatch.undo()
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    with pytest.raises(WeightsError, match="no tokenizer can be loaded from it"):
+        open_tokenizer(tmp_path)
