@@ -130,8 +130,7 @@ def prepare(
     if objective.needs.pooled:
         for part in opened:
             check_tokenizer(part, config.model, start)
-    tokenizer = open_tokenizer(start)
-    encoder, found = _encoder(config, objective, start, checkpoint, tokenizer)
+    encoder, found, tokenizer = _encoder(config, objective, start, checkpoint)
     with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
         torch.manual_seed(config.seed)
         module = objective.module(encoder)
@@ -161,19 +160,15 @@ def prepare(
 
 
 def _encoder(
-    config: TrainConfig,
-    objective: Objective,
-    start: Path,
-    checkpoint: Path | None,
-    tokenizer: TextTokenizer,
-) -> tuple[ClipEncoder, Preprocessing]:
-    """The model with its window, frozen but for what is to be learned, and its preprocessing."""
+    config: TrainConfig, objective: Objective, start: Path, checkpoint: Path | None
+) -> tuple[ClipEncoder, Preprocessing, TextTokenizer]:
+    """The model with its window, frozen but for what is to be learned; preprocessing, tokenizer."""
     _check_towers(config, objective)
     model = open_model(start if config.lora_rank else checkpoint or start)
     stretch_model(model, config.context)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    found = read_preprocessing(start)
+    found, tokenizer = read_preprocessing(start), open_tokenizer(start)
     encoder = make_encoder(model, found, tokenizer)
     lock_towers(model, config)
     if config.lora_rank:
@@ -182,7 +177,7 @@ def _encoder(
             read_adapters(checkpoint, model)
     if not objective.needs.towers:
         encoder.requires_grad_(False)
-    return encoder, found
+    return encoder, found, tokenizer
 
 
 def check_tokenizer(dataset: Dataset, model: str, folder: Path) -> None:
