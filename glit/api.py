@@ -240,7 +240,8 @@ def evaluate(
         images: the image folder of the annotations.
         split: part of the annotations, or several: ``test+qual_test``.
         checkpoint: which one of a run.
-        false_sentences: JSON lines for ``robustness``, in place of drawn ones.
+        false_sentences: JSON lines for ``robustness``, or the truth of scenes, in place of drawn
+            ones.
         neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
         progress: told which model is loaded, then of texts and images.
 

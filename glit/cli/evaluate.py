@@ -70,7 +70,8 @@ def eval_command(
         Path | None,
         typer.Option(
             "--false-sentences",
-            help='For robustness: JSON lines {"image": 3, "sentence": "..."}, one an image.',
+            help='For robustness: JSON lines {"image": 3, "sentence": "..."}, with a "type" each '
+            "for figures by type; or the ground_truth.parquet of scenes.",
         ),
     ] = None,
     recipe: RecipeOption = None,
@@ -82,7 +83,8 @@ def eval_command(
 
     retrieval: Recall@K both ways. joint-map: mAP@10 over whole images and best regions together.
     localize: whether the patches most like a sentence lie in its region. robustness: retrieval
-    with a false sentence in every caption. caption-quality: mean cosine of images and captions.
+    with a false sentence in every caption, by type where types are given. caption-quality: mean
+    cosine of images and captions.
     classify: zero-shot classification of a folder that holds one folder of images a class.
     """
     from glit.api import evaluate

@@ -12,7 +12,9 @@ from typing import Any
 CLIP_BENCHMARK_TASKS = {"retrieval": "zeroshot_retrieval", "classify": "zeroshot_classification"}
 """Names of our tasks there; the others keep their own."""
 
-_PER_CENT = re.compile(r"(recall|map|localisation|chance)@|^drop$|^acc[15]$|^mean_per_class")
+_PER_CENT = re.compile(
+    r"(recall|map|localisation|chance)@|(^|_)drop(_error)?$|^acc[15]$|^mean_per_class"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,13 @@ from glit.evaluate.class_folder import ClassFolder
 from glit.evaluate.collection import Collection, open_collection
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.encode import Embedder, load_embedder
+from glit.evaluate.false_sentences import read_false_sentences
 from glit.evaluate.own_encoders import with_own_encoders
 from glit.evaluate.report import Result
 from glit.evaluate.tasks import TASKS
 from glit.evaluate.tasks.classify import classify_and_broken
 from glit.evaluate.tasks.retrieval import retrieval_and_neighbours
-from glit.evaluate.tasks.robustness import read_false_sentences, robustness
+from glit.evaluate.tasks.robustness import robustness
 from glit.progress import StageProgress, untold
 from glit.train.checkpoint import model_of_run
 from glit.train.setup import has_own_encoders
@@ -66,7 +67,8 @@ def evaluate(
         images: image folder of the annotations.
         split: parts of the annotations, several joined by ``+``.
         checkpoint: which one of a run is measured.
-        false_sentences: JSON lines for ``robustness``, in place of drawn ones.
+        false_sentences: JSON lines for ``robustness``, or the truth of scenes, in place of drawn
+            ones.
         neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
         report: called with every result as it comes.
         progress: told which model is loaded, then of texts and images.
@@ -93,7 +95,9 @@ def evaluate(
         collection = open_collection(dataset, config, kind=kind, images=images, split=split)
     measure = TASKS[task]
     if false_sentences is not None:
-        given = read_false_sentences(false_sentences, len(collection.captions))
+        given = read_false_sentences(
+            false_sentences, collection, seed=config.seed, limited=bool(config.limit)
+        )
         measure = functools.partial(robustness, false_sentences=given)
     told = progress or untold()
     results = []

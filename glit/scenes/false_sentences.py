@@ -1,4 +1,5 @@
-"""Captions of scenes with one false sentence each: what a check of captions must find.
+"""False sentences about scenes, from their truth: what a check of captions must find, and what
+retrieval should bear.
 
 Kinds of falsehood, by what is changed in a sentence that was true:
 
@@ -49,10 +50,7 @@ def write_false_captions(ground_truth: Path, out: Path, *, seed: int) -> dict[st
     Raises:
         InputError: the file is not the ground truth of scenes.
     """
-    try:
-        rows = pq.read_table(ground_truth).to_pylist()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{ground_truth}: not the ground truth of scenes ({error})") from error
+    rows = _read(ground_truth)
     draw = random.Random(seed)
     done: dict[str, dict[str, Any]] = {}
     out.mkdir(parents=True, exist_ok=True)
@@ -66,21 +64,61 @@ def write_false_captions(ground_truth: Path, out: Path, *, seed: int) -> dict[st
     return done
 
 
+def false_sentences_of(ground_truth: Path, *, seed: int) -> dict[str, dict[str, str]]:
+    """One false sentence of every kind for every scene that has a true one to make it from.
+
+    Returns:
+        By kind, by path of the scene.
+
+    Raises:
+        InputError: the file is not the ground truth of scenes.
+    """
+    rows = _read(ground_truth)
+    found: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+    for number, row in enumerate(rows):
+        for place, kind in enumerate(KINDS):
+            # drawn anew for each, so that one does not depend on what others there are
+            draw = random.Random((seed << 40) + (number << 8) + place)
+            changed = _changed(row, kind, rows, draw)
+            if changed is not None:
+                found[kind][row["path"]] = changed[1]
+    return {kind: sentences for kind, sentences in found.items() if sentences}
+
+
+def _read(ground_truth: Path) -> list[dict[str, Any]]:
+    try:
+        rows = pq.read_table(ground_truth).to_pylist()
+        if not rows or not {"path", "sentences", "objects"} <= set(rows[0]):
+            raise ValueError("it has no scenes with sentences and objects")
+        return rows
+    except (OSError, ValueError) as error:
+        raise InputError(f"{ground_truth}: not the ground truth of scenes ({error})") from error
+
+
 def _falsified(
     row: Row, kind: str, rows: Sequence[Row], draw: random.Random
 ) -> tuple[str, dict[str, Any] | None]:
+    changed = _changed(row, kind, rows, draw)
+    if changed is None:
+        return row["caption"], None
+    index, text = changed
+    sentence = row["sentences"][index]
+    start, end = sentence["char_start"], sentence["char_end"]
+    caption = row["caption"][:start] + text + row["caption"][end:]
+    return caption, {"kind": kind, "index": index, "char_start": start, "of": KINDS[kind][0]}
+
+
+def _changed(
+    row: Row, kind: str, rows: Sequence[Row], draw: random.Random
+) -> tuple[int, str] | None:
+    """A sentence's number and what it falsely says; None where the scene has none of the kind."""
     of, make = KINDS[kind]
     candidates = [i for i, each in enumerate(row["sentences"]) if each["kind"] == of]
     if not candidates:
-        return row["caption"], None
+        return None
     index = draw.choice(candidates)
-    sentence = row["sentences"][index]
-    text = make(row, sentence, rows, draw)
-    if text is None:
-        return row["caption"], None
-    start, end = sentence["char_start"], sentence["char_end"]
-    caption = row["caption"][:start] + text + row["caption"][end:]
-    return caption, {"kind": kind, "index": index, "char_start": start, "of": of}
+    text = make(row, row["sentences"][index], rows, draw)
+    return None if text is None else (index, text)
 
 
 def _other_attribute(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from evaluating import run_of
 from pretend_cuda import counting, pretend_cuda
@@ -27,11 +29,13 @@ def classes_of(dataset, folder):
     return folder
 
 
-def measured(tiny_clip, dataset, device, task, **changes):
+def measured(tiny_clip, dataset, device, task, false_sentences=None, **changes):
     config = EvaluateConfig(
         batch_size=BATCH_SIZE, num_workers=0, device=device, chunk_size=CHUNK, **changes
     )
-    (result,) = evaluate(task, [str(tiny_clip)], str(dataset), config)
+    (result,) = evaluate(
+        task, [str(tiny_clip)], str(dataset), config, false_sentences=false_sentences
+    )
     return result.metrics
 
 
@@ -64,3 +68,17 @@ def test_all_pairs_are_localised(tiny_clip, make_dataset) -> None:
     wanted = measured(tiny_clip, dataset, "cpu", "localize", localize_pairs="all")
     with pretend_cuda():
         assert measured(tiny_clip, dataset, "cuda", "localize", localize_pairs="all") == wanted
+
+
+def test_robustness_by_type(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset, given = make_dataset(NUM_IMAGES), tmp_path / "false.jsonl"
+    rows = [
+        {"image": i, "sentence": f"A {kind} house.", "type": kind}
+        for i in range(NUM_IMAGES)
+        for kind in ("red", "tall")
+    ]
+    given.write_text("\n".join(map(json.dumps, rows)))
+    wanted = measured(tiny_clip, dataset, "cpu", "robustness", given)
+    with pretend_cuda():
+        assert measured(tiny_clip, dataset, "cuda", "robustness", given) == pytest.approx(wanted)
+    assert wanted["tall_images"] == NUM_IMAGES

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from glit.bench.pairs.false_sentences import KINDS, write_false_captions
 from glit.bench.pairs.measure import calibration_error, stacked
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.rules.evidence import LOGPROBS, SUPPORT_EVIDENCE, Evidence, support_evidence
 from glit.rules.logistic import Logistic, fit
+from glit.scenes.false_sentences import KINDS, write_false_captions
 from glit.scenes.layout import draw_scene
 from glit.scenes.told import objects_told, true_of
 from glit.scenes.write import write_scenes

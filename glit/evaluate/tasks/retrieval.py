@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from glit.evaluate.recall import Block, first_hit_rank, recall_at
 from glit.evaluate.relevance import Relevance, by_text
 from glit.evaluate.scorers.protocol import Scorer, Text, Vectors
 
+Ranks = Mapping[str, Int[np.ndarray, " q"]]
+"""By direction: texts ask for images, images ask for texts."""
 MOST_KEPT = 1 << 26
 """Scores that are kept, 256 MB; every block is computed four times where there are more."""
 
@@ -52,17 +54,15 @@ def retrieval_and_neighbours(
     return metrics, found
 
 
-def recalls(
+def hit_ranks(
     scorer: Scorer,
     images: Vectors,
     vectors: Vectors,
     texts: Sequence[Text],
     owner: Sequence[int],
     config: EvaluateConfig,
-    *,
-    ks: Sequence[int],
-) -> Metrics:
-    """Recall@K of images by texts and of texts by images.
+) -> Ranks:
+    """The rank (from 0) of every query's first right answer, by direction.
 
     Args:
         scorer: compares them.
@@ -71,10 +71,9 @@ def recalls(
         texts: equal ones stand for each other.
         owner: the image of every text.
         config: sizes of blocks.
-        ks: the K.
     """
     ways = _ways(scorer, images, vectors, texts, owner, config)
-    return {name: value for way in ways for name, value in way.recalls(ks).items()}
+    return {way.name: way.rank for way in ways}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
