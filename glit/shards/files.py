@@ -87,7 +87,7 @@ class ImageFiles(Store):
         if shard.size < 0:
             raise OSError(f"{shard.path} cannot be looked at")
         if shard.path.lower().endswith(".parquet"):
-            return TableShard(self.for_arrow(shard.path), self.address(shard.path))
+            return TableShard(self.for_arrow(shard.path), self.address(shard.path), size=shard.size)
         return self._tar_members(shard)
 
     def _shard(self, path: str) -> TarShard | TableShard:

@@ -36,31 +36,32 @@ class TableShard:
     Args:
         file: path or opened file.
         name: what people call it.
+        size: bytes of the file; more rows than that it cannot have.
 
     Raises:
         InputError: which column holds the images cannot be told, or a row group is too large.
         OSError: it is not a readable Parquet file.
     """
 
-    def __init__(self, file: Any, name: str) -> None:
+    def __init__(self, file: Any, name: str, *, size: int) -> None:
         self._name = name
         try:
             self._file = pq.ParquetFile(file, pre_buffer=True)
-            schema = self._file.schema_arrow
-        except (pa.ArrowException, ValueError) as error:
+            schema, metadata = self._file.schema_arrow, self._file.metadata
+            self._image = _image_column(schema, name)
+            self._caption = next((n for n in _CAPTION_NAMES if _is_text(schema, n)), None)
+            groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+            self._ends = list(accumulate(group.num_rows for group in groups))
+            if self.num_rows > size or any(group.num_rows < 0 for group in groups):
+                raise ValueError(f"its footer says {self.num_rows} rows in {size} bytes")
+            # of whole groups: to ask for a column ends the process where a footer is damaged
+            self._bytes = [group.total_byte_size for group in groups]
+        except (pa.ArrowException, ValueError, LookupError) as error:
             raise OSError(f"not a readable Parquet file ({first_line(error)})") from error
-        self._image = _image_column(schema, name)
-        self._caption = next((n for n in _CAPTION_NAMES if _is_text(schema, n)), None)
-        groups = [
-            self._file.metadata.row_group(g) for g in range(self._file.metadata.num_row_groups)
-        ]
-        self._ends = list(accumulate(group.num_rows for group in groups))
-        self._bytes = [self._image_bytes(group) for group in groups]
         if self._image and max(self._bytes, default=0) > _MOST_GROUP:
             raise InputError(
-                f"{name}: a row group with {max(self._bytes) >> 20} MB of images, which would have "
-                f"to be read at once; want {_MOST_GROUP >> 20} MB at most, so write it with "
-                "row_group_size=100"
+                f"{name}: a row group of {max(self._bytes) >> 20} MB, which would have to be read "
+                f"at once; want {_MOST_GROUP >> 20} MB at most, so write it with row_group_size=100"
             )
         self._lock = threading.Lock()
         self._recent: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
@@ -90,14 +91,19 @@ class TableShard:
         if found is None or int(found[1]) >= self.num_rows:
             raise FileNotFoundError(name)
         column = self._caption if found[2] else self._image
-        value = None if column is None else self._value(int(found[1]), column)
+        value = None if not column else self._value(int(found[1]), column)
         if value is None:
             raise FileNotFoundError(f"row {int(found[1])} of {self._name} holds none")
         return value.encode() if isinstance(value, str) else value
 
     def _value(self, row: int, column: str) -> Any:
         group, at = self._place(row)
-        value = self._column(group, column)[at].as_py()
+        found = self._column(group, column)
+        if at >= len(found):
+            raise OSError(
+                f"row group {group} of {self._name} is damaged (it has {len(found)} rows)"
+            )
+        value = found[at].as_py()
         return value.get("bytes") if isinstance(value, dict) else value
 
     def _place(self, row: int) -> tuple[int, int]:
@@ -122,14 +128,6 @@ class TableShard:
                     self._recent.popitem(last=False)
             self._recent.move_to_end(key)
             return self._recent[key]
-
-    def _image_bytes(self, group: Any) -> int:
-        columns = [group.column(index) for index in range(group.num_columns)]
-        return sum(
-            column.total_uncompressed_size
-            for column in columns
-            if column.path_in_schema.partition(".")[0] == self._image
-        )
 
 
 def _image_column(schema: pa.Schema, name: str) -> str:

@@ -41,9 +41,13 @@ def scan(file: Any, size: int) -> Iterator[Member]:
     """
     seen: dict[str, int] = {}
     damage = Member(name="", offset=0, size=DAMAGED)
+    at = -1
     try:
         archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is the caller's
         while (info := archive.next()) is not None:
+            if info.size < 0 or info.offset_data <= at:  # or tarfile goes round for ever
+                raise ValueError("a member of negative size")
+            at = info.offset_data
             archive.members.clear()  # pyright: ignore[reportAttributeAccessIssue] - or all stay
             if not info.isdir():
                 yield (found := _member(info, size, seen))

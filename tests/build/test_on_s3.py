@@ -32,7 +32,7 @@ def few(scenes, tmp_path_factory) -> Path:
     return folder
 
 
-OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=2", "propose.backend=grid"]
 
 
 @pytest.fixture(scope="module")

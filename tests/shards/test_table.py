@@ -28,6 +28,7 @@ def test_rows_are_images_and_their_captions():
     shard = TableShard(
         written({"image": pa.array([*ROWS[:4], None], IMAGE), "text": ["a", "ü", None, "d", "e"]}),
         "x.parquet",
+        size=1000,
     )
     assert (shard.num_rows, shard.has_images) == (5, True)
     assert [shard.read(member(n)) for n in (3, 0, 2, 1)] == [bytes([n]) * 9 for n in (3, 0, 2, 1)]
@@ -39,7 +40,9 @@ def test_rows_are_images_and_their_captions():
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_a_column_of_bytes(kind):
-    shard = TableShard(written({"n": [1], "picture": pa.array([b"12"], kind)}), "x.parquet")
+    shard = TableShard(
+        written({"n": [1], "picture": pa.array([b"12"], kind)}), "x.parquet", size=1000
+    )
     assert shard.read(member(0)) == b"12"
     with pytest.raises(FileNotFoundError):
         shard.read("000000000.txt")
@@ -47,19 +50,21 @@ def test_a_column_of_bytes(kind):
 
 def test_a_column_named_image_goes_before_others():
     columns = {"a": [b"1"], "image": [b"2"], "mask": [b"3"]}
-    assert TableShard(written(columns), "x.parquet").read(member(0)) == b"2"
+    assert TableShard(written(columns), "x.parquet", size=1000).read(member(0)) == b"2"
     del columns["image"]
     with pytest.raises(InputError, match="x.parquet: which of the columns a, mask holds the"):
-        TableShard(written(columns), "x.parquet")
-    assert not TableShard(written({"path": ["a.png"]}), "x.parquet").has_images
+        TableShard(written(columns), "x.parquet", size=1000)
+    assert not TableShard(written({"path": ["a.png"]}), "x.parquet", size=1000).has_images
 
 
 def test_a_damaged_file_and_a_damaged_page_are_errors_of_their_own():
     with pytest.raises(OSError, match="not a readable Parquet file"):
-        TableShard(io.BytesIO(b"PAR1 no PAR1"), "x.parquet")
+        TableShard(io.BytesIO(b"PAR1 no PAR1"), "x.parquet", size=1000)
+    with pytest.raises(OSError, match="5 rows in 4 bytes"):
+        TableShard(written({"image": pa.array(ROWS, IMAGE)}), "x.parquet", size=4)
     data = bytearray(written({"image": pa.array(ROWS, IMAGE)}).getvalue())
     data[4:40] = b"\xff" * 36
-    shard = TableShard(io.BytesIO(bytes(data)), "x.parquet")
+    shard = TableShard(io.BytesIO(bytes(data)), "x.parquet", size=1000)
     with pytest.raises(OSError, match="row group 0 of x.parquet is damaged"):
         shard.read(member(0))
     assert shard.read(member(4)) == bytes([4]) * 9
@@ -68,4 +73,4 @@ def test_a_damaged_file_and_a_damaged_page_are_errors_of_their_own():
 def test_a_row_group_that_memory_does_not_hold_is_refused(monkeypatch):
     monkeypatch.setattr(table, "_MOST_GROUP", 20)
     with pytest.raises(InputError, match="row_group_size=100"):
-        TableShard(written({"image": pa.array(ROWS, IMAGE)}), "x.parquet")
+        TableShard(written({"image": pa.array(ROWS, IMAGE)}), "x.parquet", size=1000)

@@ -67,12 +67,22 @@ def test_what_leads_out_and_what_is_no_file_is_refused():
     assert {ESCAPES, NO_FILE, DAMAGED} <= REFUSED.keys()
 
 
+def resized(header: bytes) -> bytes:
+    """A header whose member ends 4,096 bytes before it begins."""
+    changed = bytearray(header)
+    changed[124:136] = b"\xff" * 10 + b"\xf0\x00"
+    total = sum(changed[:148]) + 8 * 32 + sum(changed[156:])
+    changed[148:156] = b"%06o\0 " % total
+    return bytes(changed)
+
+
 @pytest.mark.parametrize(
     ("damage", "names"),
     [
         (lambda data: data[:2500], ["a.png", "b.png"]),  # within the data of b
         (lambda data: data[: 512 + 1024 + 100], ["a.png", ""]),  # within a header
         (lambda data: data[:1546] + b"\xff" * 9 + data[1555:], ["a.png", ""]),  # a header
+        (lambda data: data[:1536] + resized(data[1536:2048]) + data[2048:], ["a.png", ""]),
         (lambda data: b"no archive" * 100, [""]),
         (lambda data: b"", [""]),
     ],

@@ -10,8 +10,8 @@ from tools.fuzz.hunt import case
 from tools.fuzz.targets import targets
 
 NAMES = (
-    "images", "captions.jsonl", "captions.csv", "captions.parquet", "caption texts", "recipes",
-    "lists", "masks", "tables of a build", "manifests", "data files", "locks", "calibrations",
+    "images", "captions.jsonl", "captions.csv", "captions.parquet", "caption texts", "tars",
+    "tables of images", "recipes", "lists", "masks", "tables of a build", "manifests", "data files", "locks", "calibrations",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import shutil
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ from glit.recipe import load_recipe
 from glit.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
 from glit.seal import write_sealed
+from glit.shards import stem
+from glit.shards.files import ImageFiles
 from glit.stages.caption import caption_fault
 from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.split import SplitConfig, SplitStage
@@ -77,6 +80,8 @@ def targets(folder: Path, dataset: Path, captions: Path) -> dict[str, Target]:
         "captions.csv": ([_csv(texts[:4])], _captions(folder, ".csv")),
         "captions.parquet": ([_parquet(texts[:8])], _captions(folder, ".parquet")),
         "caption texts": ([text.encode() for text in texts[:40]] + _ODD_TEXTS, _Texts()),
+        "tars": ([_tar(texts[:2])], _shard(folder / "x.tar")),
+        "tables of images": ([_table_of_images()], _shard(folder / "x.parquet")),
         "recipes": (recipes, _file(folder / "x.toml", lambda path: load_recipe(str(path)))),
         "lists": (lists, _lists(folder)),
         "masks": (_masks(), _masks_are_read),
@@ -222,6 +227,52 @@ def _lists(folder: Path) -> Check:
             except GlitError as error:
                 said.append(type(error).__name__)
         return ", ".join(said)
+
+    return check
+
+
+def _tar(texts: Sequence[str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for number, text in enumerate(texts):
+            for suffix, data in ((".png", b"1" * 600), (".txt", text.encode())):
+                info = tarfile.TarInfo(f"{'ü' * 60 * number}{number}{suffix}")
+                info.size, info.mtime = len(data), 1.5
+                archive.addfile(info, io.BytesIO(data))
+        end = archive.offset + 2 * tarfile.BLOCKSIZE
+    return buffer.getvalue()[:end]
+
+
+def _table_of_images() -> bytes:
+    buffer = io.BytesIO()
+    images = [{"bytes": bytes([n]) * 50, "path": "x.png"} for n in range(6)]
+    table = pa.table({"image": images, "caption": ["a", "ü", None, "b", "c", "d"]})
+    pq.write_table(table, buffer, row_group_size=2)
+    return buffer.getvalue()
+
+
+def _shard(path: Path) -> Check:
+    """Every member that is listed is read, or refused by an OSError, and its caption too."""
+
+    def check(data: bytes) -> str:
+        path.write_bytes(data)
+        said = set()
+        try:
+            found = list(entries(find_source(str(path))))
+        except GlitError as error:
+            return type(error).__name__
+        files = ImageFiles(str(path.parent))
+        for entry in found[:20]:
+            if entry.size < 0:
+                said.add("refused")
+                continue
+            for name in (entry.path, f"{stem(entry.path)}.txt"):
+                try:
+                    files.read(name)
+                except (OSError, UnicodeDecodeError) as error:
+                    if name == entry.path:  # a caption may be missing
+                        said.add(type(error).__name__)
+        return ", ".join(sorted(said)) or ("taken" if found else "nothing")
 
     return check
 
