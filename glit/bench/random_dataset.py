@@ -150,6 +150,7 @@ def write_random_dataset(
             ingested=shape.num_samples, shipped=shape.num_samples, dropped=0, duplicates=0, drops={}
         ),
         files=files,
+        packages={},
     )
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder

@@ -16,6 +16,7 @@ from glit.build.one_build import StillHeld
 from glit.build.pack_task import PackTask, PackUnit, descriptions
 from glit.build.retries import retries
 from glit.build.stage_task import disk_error
+from glit.build.versions import earlier_versions, versions_of
 from glit.build.work import Work
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
@@ -82,6 +83,8 @@ def publish(
             counts=dataclasses.replace(counts, without_pair=sum_without_pair(described)),
             files=listed,
             calibration=None if (kept := work.plan.calibration) is None else kept.as_dict(),
+            packages=versions_of(work.plan.recipe),
+            packages_before=earlier_versions(work),
             retries=retries(work),
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )

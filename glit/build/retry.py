@@ -23,6 +23,7 @@ from glit.build.retry_task import RetryTask, RetryUnit
 from glit.build.run import mending, run_stages
 from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
+from glit.build.versions import note_versions
 from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import RecipeError, UserError
@@ -78,6 +79,8 @@ def retry(
         changed = _changed(finished, settings, executor.device)
         listed = _listed(store)
         retries(finished)  # damaged notes are told before the work, not after it
+
+        note_versions(finished)
 
         def retried() -> dict[str, Any]:
             store.sweep(RETRY_MARK)

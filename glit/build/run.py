@@ -18,6 +18,7 @@ from glit.build.source import Source, entries, find_source
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.user_captions import prepare
+from glit.build.versions import note_versions
 from glit.build.work import Work
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import DamagedTableError, InputError, UserError
@@ -209,6 +210,7 @@ def run_stages(
     still_held: StillHeld,
 ) -> tuple[list[Chunk], list[Duplicate]]:
     """Run every stage over the chunks that lack its table."""
+    note_versions(work)
     run_stage("ingest", work, chunks, executor, progress, still_held)
     chunks, duplicates = leave_out_duplicates(work, chunks)
     for stage in STAGES:

