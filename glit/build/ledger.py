@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from glit.ahead import map_ahead
 from glit.backends.base import PLAIN_BYTES
 from glit.build.listing import Chunk
 from glit.build.stage_task import disk_error
@@ -128,7 +129,8 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     drops: list[pa.Table] = []
     content = hashlib.sha256()
     with ThreadPoolExecutor(_READERS) as pool:
-        for chunk, table in zip(chunks, pool.map(one, chunks), strict=True):
+        read = map_ahead(pool, one, chunks, most=4 * _READERS)
+        for chunk, table in zip(chunks, read, strict=True):
             kept = table.filter(table["stage"].is_null())
             sizes.append(kept["num_bytes"].to_numpy())
             drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))

@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.ahead import batched
 from glit.errors import RunError
 from glit.schema import LISTING_SCHEMA
 from glit.shards import BAD_NAME, stem
@@ -79,12 +80,13 @@ def write_listing(
     """
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         unsorted = Path(folder) / "unsorted.parquet"
-        total = _write_batches(found, unsorted)
+        total = _write_batches(found, unsorted, stems=bool(num_beside))
         total = total if limit is None else min(total, limit)
         size = chunk_size or min(256, max(16, -(-total // 16)))
         connection = duckdb.connect()
+        connection.execute("SET enable_progress_bar = false")  # glit has its own
         connection.execute(f"SET temp_directory = '{folder.replace(chr(39), chr(39) * 2)}'")
-        connection.execute("SET memory_limit = '1GB'")
+        connection.execute("SET memory_limit = '512MB'")
         connection.execute("SET preserve_insertion_order = true")
         found_sorted = connection.sql(
             _sorted(num_beside), params={"file": str(unsorted), "total": total}
@@ -102,23 +104,26 @@ def _sorted(num_beside: int) -> str:
     return _SORTED.format(beside=f"[{', '.join(stamps)}]::VARCHAR[]", joins=" ".join(joins))
 
 
-def _write_batches(found: Iterable[Entry], target: Path) -> int:
+def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
     """All that was found, unsorted; how many of them are images."""
     total = 0
-    rows: dict[str, list] = {name: [] for name in _FOUND.names}
     with pq.ParquetWriter(target, _FOUND, compression="lz4") as writer:
-        for entry in found:
-            readable = entry.path.isascii() or _is_utf8(entry.path)
-            path = entry.path if readable else _escaped(entry.path)
-            rows["path"].append(path)
-            rows["size"].append(entry.size if readable else BAD_NAME)
-            rows["stamp"].append(entry.stamp)
-            rows["role"].append(entry.role)
-            rows["stem"].append(stem(path))
-            total += entry.role == 0
-            if len(rows["path"]) >= _BATCH:
-                _flush(writer, rows)
-        _flush(writer, rows)
+        for batch in batched(found, _BATCH):
+            paths = [entry.path for entry in batch]
+            sizes = [entry.size for entry in batch]
+            for index, path in enumerate(paths):
+                if not path.isascii() and not _is_utf8(path):
+                    paths[index], sizes[index] = _escaped(path), BAD_NAME
+            roles = [entry.role for entry in batch]
+            columns = {
+                "path": paths,
+                "size": sizes,
+                "stamp": [entry.stamp for entry in batch],
+                "role": roles,
+                "stem": [stem(path) for path in paths] if stems else pa.nulls(len(paths)),
+            }
+            writer.write_table(pa.table(columns, schema=_FOUND))
+            total += roles.count(0)
     return total
 
 
@@ -132,13 +137,6 @@ def _is_utf8(path: str) -> bool:
 
 def _escaped(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _flush(writer: pq.ParquetWriter, rows: dict[str, list]) -> None:
-    if rows["path"]:
-        writer.write_table(pa.table(rows, schema=_FOUND))
-    for column in rows.values():
-        column.clear()
 
 
 def _write_chunks(reader: pa.RecordBatchReader, target: Path, size: int) -> list[Chunk]:

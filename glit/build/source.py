@@ -9,9 +9,10 @@ import io
 import json
 import os
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from glit.ahead import map_ahead
 from glit.errors import InputError
@@ -178,17 +179,39 @@ def _glob_match(path: list[str], pattern: list[str]) -> bool:
 
 
 def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[Entry]:
-    seen: set[str] = set()
-    for number, name in _names_in_list(source.list_file):
-        path = _relative(name, source, number)
-        if path in seen:
-            continue
-        seen.add(path)
+    for path in _once(_paths_in_list(source), lambda: _paths_in_list(source)):
         yield files.entry(path)
         for role, suffix in enumerate(sidecars, start=1):
             beside = files.entry(stem(path) + suffix)
             if beside.size >= 0:
                 yield dataclasses.replace(beside, role=role)
+
+
+def _paths_in_list(source: Source) -> Iterator[str]:
+    for number, name in _names_in_list(source.list_file):
+        yield _relative(name, source, number)
+
+
+def _once(paths: Iterator[str], again: Callable[[], Iterator[str]]) -> Iterator[str]:
+    """Each path the first time it comes; as long as they come sorted, none has to be remembered.
+
+    Args:
+        paths: in any order.
+        again: gives them from the start.
+    """
+    last, number = "", 0
+    for path in paths:
+        if path <= last:
+            break
+        last, number = path, number + 1
+        yield path
+    else:
+        return
+    seen = set(islice(again(), number))
+    for each in chain([path], paths):
+        if each not in seen:
+            seen.add(each)
+            yield each
 
 
 def _relative(name: str, source: Source, number: int) -> str:
@@ -222,11 +245,15 @@ def _tidy(name: str, root: str) -> str:
 def _names_in_list(file: str) -> Iterator[tuple[int, str]]:
     folder, _, name = file.rpartition("/")
     try:
-        text = Store(folder or "/").read(name).decode("utf-8-sig")
+        data = Store(folder or "/").read(name)
+        yield from _names_in(file, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="\n"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as UTF-8 text ({error})") from error
+
+
+def _names_in(file: str, lines: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
     if file.lower().endswith(".csv"):
-        reader = csv.DictReader(io.StringIO(text))
+        reader = csv.DictReader(lines)
         if "path" not in (reader.fieldnames or []):
             found = ", ".join(reader.fieldnames or [])
             raise InputError(f"{file}: found the columns {found or 'none'}, want one named 'path'")
@@ -235,7 +262,7 @@ def _names_in_list(file: str) -> Iterator[tuple[int, str]]:
                 yield reader.line_num, row["path"]
         return
     is_json = file.lower().endswith(".jsonl")
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(lines, start=1):
         if stripped := line.strip():
             yield number, _json_path(file, number, line) if is_json else stripped
 

@@ -91,6 +91,7 @@ def _write_sorted(rows: Iterator[tuple[str, str, int]], work: Store, key: str) -
         unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
         _write(rows, unsorted)
         with duckdb.connect() as connection:
+            connection.execute("SET enable_progress_bar = false")  # glit has its own
             connection.sql(
                 "SELECT * FROM read_parquet($file, hive_partitioning = false) ORDER BY path, line",
                 params={"file": str(unsorted)},

@@ -68,6 +68,7 @@ def find_duplicates(
         tempfile.TemporaryDirectory(dir=spill) as folder,
         duckdb.connect(config={"memory_limit": "1GB", "temp_directory": folder}) as connection,
     ):
+        connection.execute("SET enable_progress_bar = false")  # glit has its own
         connection.register("ingested", _SCHEMA.empty_table())
         connection.execute("CREATE TABLE live AS SELECT * FROM ingested")
         for some in batched(map(_live, tables), _TABLES_AT_ONCE):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,28 +122,24 @@ def cut_files(sizes: Sequence[np.ndarray], config: PackConfig) -> list[DataFile]
     total_bytes = int(weights.sum())
     most = config.max_file_mb << 20
     number = min(total_rows, max(config.min_files, -(-total_bytes // most)))
-    file_of_row = _file_of_row(weights, (before * number // total_bytes), most)
-    total = int(file_of_row[-1]) + 1
+    cuts = _first_rows(weights, before * number // total_bytes, most)
     starts = np.concatenate([[0], np.cumsum(counts)])
-    files = []
-    for index in range(total):
-        first, last = np.searchsorted(file_of_row, [index, index + 1])
-        files.append(
-            DataFile(index=index, total=total, pieces=tuple(_pieces(starts, int(first), int(last))))
-        )
-    return files
+    return [
+        DataFile(index=index, total=len(cuts) - 1, pieces=tuple(_pieces(starts, first, last)))
+        for index, (first, last) in enumerate(itertools.pairwise(cuts))
+    ]
 
 
-def _file_of_row(weights: np.ndarray, share: np.ndarray, most: int) -> np.ndarray:
-    """File numbers without gaps: a new one with every share, and before a file grows too large."""
-    result = np.empty(len(weights), dtype=np.int64)
-    file, held = -1, 0
-    for row, (weight, own) in enumerate(zip(weights.tolist(), share.tolist(), strict=True)):
-        if row == 0 or own != share[row - 1] or held + weight > most:
-            file, held = file + 1, 0
-        held += weight
-        result[row] = file
-    return result
+def _first_rows(weights: np.ndarray, share: np.ndarray, most: int) -> list[int]:
+    """Where files begin: with every share, and before a file grows too large; the end besides."""
+    total = np.concatenate([[0], np.cumsum(weights)])
+    starts = [0]
+    while starts[-1] < len(weights):
+        row = starts[-1]
+        next_share = int(np.searchsorted(share, share[row], side="right"))
+        too_large = int(np.searchsorted(total, total[row] + most, side="right")) - 1
+        starts.append(max(row + 1, min(next_share, too_large)))
+    return starts
 
 
 def _pieces(starts: np.ndarray, first: int, last: int) -> Iterator[Piece]:

@@ -68,7 +68,13 @@ def test_the_driver_reads_ledgers_and_not_the_tables_of_stages(images, tmp_path,
         0,
     )
     folders = [path.split("/")[0].split("-")[0] for path in read]
-    assert set(folders) == {"listing.parquet", "ingest", "ledger", "duplicates"}
+    assert set(folders) == {
+        "listing.parquet",
+        "versions.parquet",
+        "ingest",
+        "ledger",
+        "duplicates",
+    }
     assert folders.count("ledger") == 2
     assert executor.done["ledger"] == 2
 
