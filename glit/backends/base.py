@@ -74,6 +74,9 @@ class Backend:
     check: Callable[[Any, Resolved | None], None] | None = None
     """Raises a UserError for settings or weights that it cannot run with, before the first image
     is read. Takes the configuration and the resolved model."""
+    reach: Callable[[Any], None] | None = None
+    """Raises a UserError where the server that it needs does not answer; asked once, by the driver
+    of a build, before the first image is read. Takes the configuration."""
     extras: tuple[str, ...] = ()
     """The extras that bring its engine."""
     options: type | None = None

@@ -41,7 +41,7 @@ _SORTED = """
     SELECT path, size, found.stamp, {beside} AS beside
     FROM found {joins} WHERE found.role = 0 ORDER BY path LIMIT $total
 """
-_NOT_THERE = "-1:"
+NOT_THERE = "-1:"
 """What a file beside an image says of itself when there is none."""
 
 
@@ -96,7 +96,7 @@ def write_listing(
 
 def _sorted(num_beside: int) -> str:
     kinds = range(1, num_beside + 1)
-    stamps = (f"coalesce(beside_{n}.stamp, '{_NOT_THERE}')" for n in kinds)
+    stamps = (f"coalesce(beside_{n}.stamp, '{NOT_THERE}')" for n in kinds)
     joins = (
         f"LEFT JOIN beside AS beside_{n} ON beside_{n}.stem = found.stem AND beside_{n}.role = {n}"
         for n in kinds

@@ -188,9 +188,12 @@ def _settled(step: Any, recipe: Recipe, models: Mapping[str, Resolved], device: 
 def _read_prompt(file: str) -> str:
     path = Path(file) if file else default_prompt()
     try:
-        return path.read_text(encoding="utf-8").strip()
+        prompt = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"[caption] prompt: {path} cannot be read ({error})") from error
+    if not prompt:
+        raise RecipeError(f"[caption] prompt: {path} is empty; want what captioners are asked")
+    return prompt
 
 
 def _fingerprints(plan: Plan) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
+from glit.build.early import check_early
 from glit.build.listing import Chunk, write_listing
 from glit.build.lock import Lock
 from glit.build.one_build import StillHeld, only_one_build
@@ -78,6 +79,8 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         if finished is not None:
             return finished
         dataset.sweep_folders("", "data")
+        if work.missing("ingest", chunks):
+            check_early(work, progress)
 
         def built() -> dict[str, Any]:
             whole, duplicates = run_stages(work, chunks, executor, progress, still_held)

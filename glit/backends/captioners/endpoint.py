@@ -18,11 +18,12 @@ from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.captioners.continuous import ContinuousBase
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
-from glit.errors import RunError, UserError
+from glit.errors import RunError, UserError, first_line
 from glit.images import Pixels
 
 _RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 _LONGEST_WAIT_S = 60.0
+_REACH_S = 20.0
 
 
 class EndpointCaptioner(ContinuousBase):
@@ -98,6 +99,31 @@ class EndpointCaptioner(ContinuousBase):
         raise AssertionError("unreachable: the last try returns or raises")
 
 
+def reach(config: CaptionerConfig) -> None:
+    """Ask for the list of models; whatever HTTP answers but a refused key will do.
+
+    Raises:
+        UserError: nothing answers, the address is none, or the key is refused.
+    """
+    where = f"caption endpoint {config.endpoint}"
+    key = os.environ.get(config.api_key_env, "")
+    try:
+        response = httpx.get(
+            f"{config.endpoint.rstrip('/')}/models",
+            timeout=min(config.timeout_s, _REACH_S),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        )
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise UserError(
+            f"{where}: no answer ({first_line(error)}); start the server, or set caption.endpoint "
+            "to its address"
+        ) from error
+    if response.status_code in (401, 403):
+        raise UserError(
+            f"{where}: HTTP {response.status_code}, the key is refused; check ${config.api_key_env}"
+        )
+
+
 def _longest_wait_s(config: CaptionerConfig) -> float:
     """Of an image whose every try takes as long as it may, behind another one like it."""
     return 2 * (config.retries + 1) * (config.timeout_s + _LONGEST_WAIT_S)
@@ -131,4 +157,5 @@ ENDPOINT = Backend(
     needs_model=False,
     process_bytes=PLAIN_BYTES,
     longest_wait_s=_longest_wait_s,
+    reach=reach,
 )
