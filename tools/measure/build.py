@@ -4,7 +4,6 @@
 ``crops``    crops on the device against one CLIPProcessor call per crop (wants --photos)
 ``yolos``    the propose stage's detector against one image at a time through the library
 ``memory``   the driver's memory from 1,000 images to --images
-``million``  status and resume on a work folder of --samples samples
 
 Every part prints a line and writes ``OUT/PART.json``. One thread; CPU seconds where two ways
 of the same work are compared, so that a busy machine does not favour either.
@@ -18,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-PARTS = ("floor", "crops", "yolos", "memory", "million")
+PARTS = ("floor", "crops", "yolos", "memory")
 
 
 def main() -> None:
@@ -29,7 +28,6 @@ def main() -> None:
     parser.add_argument("--photos", type=Path, default=Path("build/photos"))
     parser.add_argument("--scenes", type=int, default=1000)
     parser.add_argument("--images", type=int, default=20_000)
-    parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)
@@ -97,18 +95,6 @@ def memory_part(arguments: argparse.Namespace) -> dict[str, Any]:
     ratio = peaks[arguments.images] / peaks[1000]
     print(f"memory: {peaks} MB, {ratio:.3f}x from 1000 to {arguments.images} images")
     return {"peaks_mb": peaks, "ratio": ratio}
-
-
-def million_part(arguments: argparse.Namespace) -> dict[str, Any]:
-    """See the module."""
-    from tools.measure.scale import million
-
-    report = million(arguments.samples)
-    print(
-        f"million: {report.num_samples} samples, status {report.status_s:.1f} s, "
-        f"resume {report.resume_s:.1f} s (listing {report.listing_s:.1f} s of it)"
-    )
-    return asdict(report)
 
 
 if __name__ == "__main__":

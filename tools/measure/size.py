@@ -1,0 +1,234 @@
+"""Builds of millions, without their pixels: ``python -m tools.measure.size N -o FOLDER``.
+
+A generator writes the list of images, the tables of every stage and the ledgers as a build of N
+images leaves them (chunks of the default size); the last stage's table of the last chunk is
+wanting. Then each of these runs in a process of its own, which tells its seconds and its largest
+resident size:
+
+``status``      ``glit status``
+``plan``        reading all ledgers and cutting the data files
+``resume``      ``glit build`` again, from the command to the first unit handed to a worker
+``duplicates``  the same where the search for duplicates has not been done either
+
+The tables of later stages are one table many times over: nothing but their footers is read here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+
+from glit.build.duplicates import forget_duplicates, leave_out_duplicates
+from glit.build.ledger import ledger_name, read_ledgers
+from glit.build.listing import Chunk, read_chunks, write_listing
+from glit.build.plan import make_plan
+from glit.build.run import BuildRequest, build
+from glit.build.source import entries, find_source
+from glit.build.status import STATE, status
+from glit.build.tables import stage_table
+from glit.build.work import Work
+from glit.progress import StageProgress
+from glit.recipe import load_recipe
+from glit.schema import DROPS_SCHEMA
+from glit.seal import write_sealed
+from glit.stages import FLOW, TABLES
+from glit.stages.pack import PackConfig, cut_files
+from glit.stages.plan import Recipe
+from glit.storage import Store, to_json
+
+PARTS = ("status", "plan", "resume", "duplicates")
+_IMAGE_BYTES = 200_000
+_LEDGER = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
+
+
+def main() -> None:
+    """Fill a folder, measure, remove it."""
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.size", description=__doc__)
+    parser.add_argument("samples", type=int)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    folder: Path = arguments.output / f"size-{arguments.samples}"
+    try:
+        started = time.perf_counter()
+        fill(folder, arguments.samples)
+        print(f"filled in {time.perf_counter() - started:.0f} s", flush=True)
+        for part in PARTS:
+            print(f"{part}: {json.dumps(in_own_process(part, folder))}", flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def in_own_process(part: str, folder: Path) -> dict[str, float]:
+    """Seconds on the wall, of the processor, and megabytes; the imports are in the latter alone."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_measure, args=(part, folder, theirs))
+    process.start()
+    theirs.close()
+    try:
+        found: dict[str, float] = ours.recv()
+    except EOFError as error:
+        raise RuntimeError(f"{part}: its process ended without an answer") from error
+    process.join()
+    return found
+
+
+def _measure(part: str, folder: Path, answer: Any) -> None:
+    recipe = _recipe()
+    work = _work(folder, recipe)
+    chunks = read_chunks(work.store.full("listing.parquet")) if part == "plan" else []
+    started, used = time.perf_counter(), time.process_time()
+    if part == "status":
+        status(str(folder / "out"))
+    elif part == "plan":
+        sizes = read_ledgers(work, chunks).sizes
+        cut_files(sizes, work.plan.config(PackConfig))
+    else:
+        if part == "duplicates":
+            forget_duplicates(work)
+        _resume(folder, recipe)
+    told = {
+        "seconds": round(time.perf_counter() - started, 1),
+        "cpu_seconds": round(time.process_time() - used, 1),
+        "peak_mb": _peak_mb(),
+    }
+    answer.send(told)
+
+
+def _peak_mb() -> int:
+    """Of this process alone: what getrusage tells is inherited from the one that started it."""
+    told = Path("/proc/self/status").read_text()
+    return int(told.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+class _FirstUnit(Exception):
+    """Raised when the driver hands out work: the resume is over."""
+
+
+class _Stops:
+    device = "cpu"
+
+    def run(self, task: Any, units: Any, on_done: Any, watch: Any = None) -> None:
+        if units:
+            raise _FirstUnit
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+def _resume(folder: Path, recipe: Recipe) -> None:
+    request = BuildRequest(
+        images=str(folder / "list.txt"), output=str(folder / "out"), recipe=recipe
+    )
+    try:
+        build(request, _Stops(), StageProgress(Console(quiet=True), quiet=True))
+    except _FirstUnit:
+        return
+    raise AssertionError("the resume found nothing to do")
+
+
+def _recipe() -> Recipe:
+    return load_recipe("mini", overrides=["propose.backend=grid"])
+
+
+def _work(folder: Path, recipe: Recipe) -> Work:
+    store = Store(folder / "out" / "work")
+    return Work(store=store, images=Store(folder), plan=make_plan(recipe, device="cpu"))
+
+
+def fill(folder: Path, num_samples: int) -> None:
+    """The work folder of a build whose last stage lacks one chunk, beside its list of images."""
+    recipe = _recipe()
+    work = _work(folder, recipe)
+    Path(work.store.root).mkdir(parents=True)
+    with (folder / "list.txt").open("w") as names:
+        names.writelines(f"{i // 1000:05d}/{i:08d}.jpg\n" for i in range(num_samples))
+    source = find_source(str(folder / "list.txt"))
+    listing = Path(work.store.root) / "listing.parquet"
+    write_listing(entries(source), listing, chunk_size=0, limit=None)
+    chunks = read_chunks(listing)
+    _write_tables(work, chunks, num_samples)
+    leave_out_duplicates(work, chunks)
+    state = {
+        "images": source.root,
+        "captions": None,
+        "recipe": recipe.as_dict(),
+        "folders": {stage: work.plan.folder(stage) for stage in TABLES},
+        "num_chunks": len(chunks),
+    }
+    work.store.write(STATE, to_json(state))
+
+
+def _write_tables(work: Work, chunks: list[Chunk], num_samples: int) -> None:
+    same = {stage: _table_bytes(stage, work.store) for stage in TABLES[1:]}
+    for stage in TABLES:
+        Path(work.store.full(work.plan.folder(stage))).mkdir()
+    Path(work.store.full(ledger_name(work, chunks[0]))).parent.mkdir()
+    size = -(-num_samples // len(chunks))
+    for chunk, ids in zip(chunks, _ids(chunks, num_samples, size), strict=True):
+        _write_ingest(work, chunk, ids)
+        for stage, data in same.items():
+            if stage != TABLES[-1] or chunk is not chunks[-1]:
+                Path(work.store.full(work.table(stage, chunk))).write_bytes(data)
+
+
+def _ids(chunks: list[Chunk], num_samples: int, size: int) -> Iterator[list[str]]:
+    rng = np.random.default_rng(0)
+    for start in range(0, num_samples, size):
+        text = rng.bytes(32 * min(size, num_samples - start)).hex()
+        yield [text[i : i + 64] for i in range(0, len(text), 64)]
+
+
+def _write_ingest(work: Work, chunk: Chunk, ids: list[str]) -> None:
+    """The ingest table of a chunk and its ledger, in which every hundredth image is dropped."""
+    known = {
+        "sample_id": ids,
+        "source_path": [f"{chunk.index:06d}/{i}.jpg" for i in range(len(ids))],
+        "num_bytes": [_IMAGE_BYTES] * len(ids),
+    }
+    empty = _columns("ingest", [])
+    number = len(ids)
+    ingest = pa.table(
+        {
+            name: known.get(name, pa.nulls(number, empty.schema.field(name).type))
+            for name in empty.schema.names
+        },
+        schema=empty.schema.with_metadata({"glit.rows": str(number), "glit.drops": ""}),
+    )
+    write_sealed(ingest, Path(work.store.full(work.table("ingest", chunk))))
+    dropped = [i % 100 == 99 for i in range(number)]
+    told = {
+        "stage": ["caption" if drop else None for drop in dropped],
+        "reason": ["looping" if drop else None for drop in dropped],
+    }
+    ledger = {
+        name: {**known, **told}.get(name, pa.nulls(number, _LEDGER.field(name).type))
+        for name in _LEDGER.names
+    }
+    write_sealed(pa.table(ledger, schema=_LEDGER), Path(work.store.full(ledger_name(work, chunk))))
+
+
+def _columns(stage: str, rows: list[dict[str, Any]]) -> pa.Table:
+    return stage_table(next(step.columns for step in FLOW if step.name == stage), rows)
+
+
+def _table_bytes(stage: str, store: Store) -> bytes:
+    path = Path(store.full("same.parquet"))
+    write_sealed(_columns(stage, [{"sample_id": f"{i:064x}"} for i in range(256)]), path)
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+if __name__ == "__main__":
+    main()
