@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,8 +30,8 @@ class SoFar(Protocol):
 
 
 class StageProgress:
-    """Samples done of one stage after the other: what it waits for, then done/total, rate, time
-    left, drops, and the memory of the fullest GPU. Told by batch; see
+    """Samples done of a stage, and of the next when it begins: what it waits for, then done/total,
+    rate, time left, drops, and the memory of the fullest GPU. Told by batch; see
     :class:`glit.executors.protocols.Watch`."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
@@ -80,6 +81,10 @@ class StageProgress:
         self._task = self._bar.add_task(stage, total=total, completed=done, note="")
         if done >= total:
             self._line("already done" if total else "nothing to do")
+
+    def beside(self) -> Self:
+        """To tell of another stage at the same time, in the same place."""
+        return copy.copy(self)
 
     def note(self, text: str) -> None:
         """A line that stays: something happened that a user should know of."""

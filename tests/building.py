@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,16 +57,17 @@ class Counting(LocalExecutor):
         """The same without what publishing does."""
         return {n: number for n, number in self.done.items() if n not in ("ledger", "pack")}
 
-    def run(self, task, units, on_done, *watch):
+    def run_job(self, job):
         def counted(unit, tally):
-            self.done[task.name] = self.done.get(task.name, 0) + 1
+            name = job.task.name
+            self.done[name] = self.done.get(name, 0) + 1
             if self.left is not None:
                 self.left -= 1
                 if self.left == 0:
                     raise KeyboardInterrupt
-            on_done(unit, tally)
+            job.on_done(unit, tally)
 
-        super().run(task, units, counted, *watch)
+        super().run_job(replace(job, on_done=counted))
 
 
 def counts(manifest) -> tuple[int, int, int, int]:

@@ -66,6 +66,8 @@ class Backend:
     share a GPU if it has room for several. 0 where one worker wants the whole GPU."""
     gpus: Callable[[Any], int] = lambda config: 1
     """How many GPUs a worker holds together, by its configuration."""
+    on_server: bool = False
+    """Captioners: whether another machine does the work."""
     longest_wait_s: Callable[[Any], float] = lambda config: 0.0
     """How long it may wait for a server and still go on, in seconds, by its configuration."""
     keeps_process: bool = True

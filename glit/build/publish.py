@@ -28,7 +28,7 @@ from glit.dataset.manifest import (
     sum_without_pair,
 )
 from glit.errors import RunError
-from glit.executors.protocols import Executor
+from glit.executors.protocols import Executor, Job
 from glit.parquet import write_parquet
 from glit.progress import StageProgress
 from glit.schema import DUPLICATES_SCHEMA
@@ -103,8 +103,13 @@ def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: Stage
     """What became of every image; written by the workers for the chunks where it is not yet."""
     missing = missing_ledgers(work, chunks)
     done = len(chunks) - len(missing)
-    progress.begin("ledger", total=len(chunks), done=done, drops=False)
-    executor.run(LedgerTask(work=work), missing, lambda *_: progress.advance(1))
+    job = Job(
+        task=LedgerTask(work=work),
+        units=missing,
+        on_done=lambda *_: progress.advance(1),
+        begin=lambda: progress.begin("ledger", total=len(chunks), done=done, drops=False),
+    )
+    executor.run([job])
     return read_ledgers(work, chunks)
 
 
@@ -140,9 +145,15 @@ def _pack(
         PackUnit(file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
         for file in files
     ]
-    progress.begin("pack", total=sum(file.num_rows for file in files), done=0, drops=False)
-    task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
-    executor.run(task, units, lambda unit, tally: progress.finished(unit, tally.rows, 0), progress)
+    total = sum(file.num_rows for file in files)
+    job = Job(
+        task=PackTask(work=work, folder=folder, tokenizer=tokenizer),
+        units=units,
+        on_done=lambda unit, tally: progress.finished(unit, tally.rows, 0),
+        begin=lambda: progress.begin("pack", total=total, done=0, drops=False),
+        watch=progress,
+    )
+    executor.run([job])
     return descriptions(work, folder, files)
 
 

@@ -27,7 +27,7 @@ from glit.build.versions import note_versions
 from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import RecipeError, UserError
-from glit.executors.protocols import Executor, Tally
+from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
 from glit.progress import StageProgress
 from glit.recipe import overridden_tables, recipe_from_dict
@@ -217,12 +217,19 @@ def _again(
 ) -> None:
     task = RetryTask(name=name, work=work, selected=stage in (None, name), reason=reason)
     touched = [unit for unit in units if _concerns(task, unit, work)]
-    progress.begin(name, total=sum(map(task.num_todo, touched)), done=0)
+    total = sum(map(task.num_todo, touched))
 
     def done(unit: RetryUnit, tally: Tally) -> None:
         progress.finished(unit, tally.rows, sum(tally.drops.values()))
 
-    executor.run(task, touched, done, progress)
+    job = Job(
+        task=task,
+        units=touched,
+        on_done=done,
+        begin=lambda: progress.begin(name, total=total, done=0),
+        watch=progress,
+    )
+    executor.run([job])
 
 
 def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:

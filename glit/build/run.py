@@ -1,8 +1,8 @@
-"""From a folder of images to a dataset: the stages in order, resumable at every chunk."""
+"""From a folder of images to a dataset: the stages, resumable at every chunk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from glit.build.early import check_early
 from glit.build.listing import Chunk, write_listing
 from glit.build.lock import Lock
 from glit.build.one_build import StillHeld, only_one_build
-from glit.build.plan import make_plan, sidecars
+from glit.build.plan import make_plan, sidecars, upstream
 from glit.build.publish import PUBLISHED, identity_of, publish
 from glit.build.source import Source, entries, find_source
 from glit.build.stage_task import StageTask, disk_error
@@ -23,7 +23,7 @@ from glit.build.versions import note_versions
 from glit.build.work import Work
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import DamagedTableError, InputError, UserError
-from glit.executors.protocols import Executor, Tally
+from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
 from glit.progress import StageProgress
 from glit.shards.files import ImageFiles
@@ -214,37 +214,54 @@ def run_stages(
 ) -> tuple[list[Chunk], list[Duplicate]]:
     """Run every stage over the chunks that lack its table."""
     note_versions(work)
-    run_stage("ingest", work, chunks, executor, progress, still_held)
+    if work.missing("ingest", chunks):
+        forget_duplicates(work)
+    executor.run([stage_job("ingest", work, chunks, _rows_in(work, chunks), progress, still_held)])
     chunks, duplicates = leave_out_duplicates(work, chunks)
-    for stage in STAGES:
-        run_stage(stage, work, chunks, executor, progress, still_held)
+    per_chunk = _rows_in(work, chunks)
+    executor.run(
+        [stage_job(stage, work, chunks, per_chunk, progress, still_held) for stage in STAGES]
+    )
     return chunks, duplicates
 
 
-def run_stage(
+def stage_job(
     stage: str,
     work: Work,
     chunks: list[Chunk],
-    executor: Executor,
+    per_chunk: Mapping[int, int],
     progress: StageProgress,
     still_held: StillHeld,
-) -> None:
-    """Run one stage over the chunks that lack its table."""
+) -> Job:
+    """A stage over the chunks that lack its table; what later stages made of these is removed.
+
+    Args:
+        stage: its name.
+        work: the build.
+        chunks: all of them.
+        per_chunk: images by the chunk's index.
+        progress: where to tell of it.
+        still_held: raises where another build has taken over.
+    """
     missing = work.missing(stage, chunks)
     if missing:
         work.forget_after(stage, missing)
-        forget_duplicates(work) if stage == "ingest" else None
-    absent = {chunk.index for chunk in missing}
-    per_chunk = _rows_in(work, chunks)
     total = sum(per_chunk.values())
-    todo = sum(per_chunk[index] for index in absent)
-    progress.begin(stage, total=total, done=total - todo)
+    todo = sum(per_chunk[chunk.index] for chunk in missing)
+    told = progress.beside()
 
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
-        progress.finished(chunk, per_chunk[chunk.index], sum(tally.drops.values()))
+        told.finished(chunk, per_chunk[chunk.index], sum(tally.drops.values()))
 
-    executor.run(StageTask(name=stage, work=work), missing, done, progress)
+    return Job(
+        task=StageTask(name=stage, work=work),
+        units=missing,
+        on_done=done,
+        after=() if stage == "ingest" else upstream(stage),
+        begin=lambda: told.begin(stage, total=total, done=total - todo),
+        watch=told,
+    )
 
 
 def _rows_in(work: Work, chunks: list[Chunk]) -> dict[int, int]:

@@ -16,7 +16,7 @@ from glit.build.listing import Chunk
 from glit.build.tables import drops_by_reason, stage_row
 from glit.build.work import Work
 from glit.errors import GlitError, RunError
-from glit.executors.protocols import Beat, Needs, Tally
+from glit.executors.protocols import Beat, Needs, Place, Tally
 from glit.records import Drop, Sample
 from glit.rows import drop_row
 from glit.stages import STAGES
@@ -57,12 +57,18 @@ class StageTask:
         on_gpu = self._with_model and self._config.device == "cuda"
         return Needs(
             memory_bytes=backend.process_bytes + 3 * weights,
+            place=self._place(backend),
             gpus=backend.gpus(self._config) if on_gpu else 0,
             gpu_bytes=backend.gpu_bytes + weights if backend.gpu_bytes else 0,
             units_at_once=2 if backend.continuous else 1,
             longest_wait_s=backend.longest_wait_s(self._config),
             keeps_process=backend.keeps_process,
         )
+
+    def _place(self, backend: Backend) -> Place:
+        if backend.on_server:
+            return "server"
+        return self._config.device if self._with_model else "cpu"
 
     @property
     def _weight_bytes(self) -> int:

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -33,6 +33,10 @@ class Clock(StageProgress):
         self.work_s: dict[str, float] = {}
         self._name = ""
         self._since = time.perf_counter()
+
+    def beside(self) -> Self:
+        """Itself: one stage comes after the other here."""
+        return self
 
     def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
         """See :class:`StageProgress`."""

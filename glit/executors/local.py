@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any
 
 from glit.backends.device import best_device
 from glit.cores import usable_cores
 from glit.executors.process import borrowed_process
-from glit.executors.protocols import Beat, Tally, Task, Unwatched, Watch
+from glit.executors.protocols import Beat, Job, Stretch, Tally
 from glit.gpu_errors import one_line_where_the_gpu_fails
 
 _GO_ON = "run the same command again, it goes on where it stopped"
-_UNWATCHED = Unwatched()
 
 
 class LocalExecutor:
-    """Units one after the other. A crash of a decoder or a model takes the process with it."""
+    """Jobs and their units one after the other. A crash of a decoder or a model takes the process
+    with it."""
 
     @property
     def device(self) -> str:
         """See :class:`glit.executors.protocols.Executor`."""
         return best_device()
 
-    def run(
-        self,
-        task: Task,
-        units: Sequence[Any],
-        on_done: Callable[[Any, Tally], None],
-        watch: Watch = _UNWATCHED,
-    ) -> None:
+    def run(self, jobs: Sequence[Job]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
-        if not units:
+        for job in jobs:
+            self.run_job(job)
+
+    def run_job(self, job: Job) -> None:
+        """Do every unit of one job."""
+        job.begin()
+        if not job.units:
             return
+        what, watch = f"stage {job.task.name}", job.watch
         # outside: to put back what a GPU holds fails as well
-        with one_line_where_the_gpu_fails(f"stage {task.name}", go_on=_GO_ON), borrowed_process():
-            watch.loading(task.loads)
-            worker = task.open(usable_cores())
+        with one_line_where_the_gpu_fails(what, go_on=_GO_ON), borrowed_process():
+            watch.loading(job.task.loads)
+            worker = job.task.open(usable_cores())
             watch.ready()
-            for unit in units:
-                on_done(unit, to_its_end(worker.run(unit, {}), partial(watch.moved, unit)))
+            for unit in job.units:
+                start = time.time()
+                tally = to_its_end(worker.run(unit, {}), partial(watch.moved, unit))
+                stretch = Stretch(worker=socket.gethostname(), start_s=start, stop_s=time.time())
+                job.worked(stretch)
+                job.on_done(unit, tally)
 
     def close(self) -> None:
         """Nothing to stop."""

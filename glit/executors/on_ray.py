@@ -1,52 +1,43 @@
-"""Units over a pool of Ray actors, each holding one opened task.
+"""Jobs over pools of Ray actors, each holding one opened task.
 
-Stages run one after the other and each takes the whole cluster, so two stages never wait for
-the same GPU. Only unit descriptors travel. When an actor dies, or is silent for too long and ended,
-its unit is tried once more on a fresh one. If that dies too, the unit is a suspect, run alone.
+Jobs in one place (the GPUs, the processor) run one after the other and each takes all of it, so two
+models never wait for the same GPU; those in different places overlap. Only unit descriptors travel.
+When an actor dies, or is silent for too long and ended, its unit is tried once more on a fresh one.
+If that dies too, the unit is a suspect, run alone. When its node has gone, nobody is blamed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import psutil
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError
 
 from glit.backends.device import best_device
-from glit.errors import RunError, first_line
+from glit.errors import RunError
+from glit.executors.flow import Flow
 from glit.executors.poison import Patience
-from glit.executors.protocols import Beat, Tally, Task, Unwatched, Watch
-from glit.executors.ray_actor import DEAD, RemoteActor, Slot, value
-from glit.executors.ray_suspect import Suspect
-from glit.executors.sharing import gpu_share, threads_a_worker, workers_a_gpu
+from glit.executors.protocols import Job, Task
+from glit.executors.ray_actor import RemoteActor, end
+from glit.executors.ray_pool import Kind, Pool
+from glit.executors.sharing import MOST_WORKERS, gpu_share, threads_a_worker, workers_a_gpu
 
-_START_FAILURES = 3
-_DEATHS_IN_A_ROW = 8
-"""And four for each worker, without a unit finished between them, end a stage."""
 _LOOK_EVERY_S = 10.0
-_UNWATCHED = Unwatched()
 
 
 class RayExecutor:
-    """A pool on this machine, or on the cluster that RAY_ADDRESS names."""
+    """Pools on this machine, or on the cluster that RAY_ADDRESS names."""
 
     def __init__(self, *, num_workers: int | None = None) -> None:
         self._num_workers = num_workers
-        self._slots: list[Slot] = []
-        self._gpu_share = 0.0
-        self._units_at_once = 1
+        self._idle: tuple[Kind, list[Any]] = ((0.0, 0.0, 0), [])
         self._gpu_bytes = 0
-        self._threads = 2
-        self._patience = Patience()
+        self._looked_at = time.monotonic()
         self._started_here = False
         if not ray.is_initialized():
             _start_ray()
@@ -60,41 +51,106 @@ class RayExecutor:
         here = best_device() if len(ray.nodes()) == 1 else "cpu"
         return "cpu" if here == "cuda" else here  # a GPU that Ray does not know is not used
 
-    def run(
-        self,
-        task: Task,
-        units: Sequence[Any],
-        on_done: Callable[[Any, Tally], None],
-        watch: Watch = _UNWATCHED,
-    ) -> None:
+    def run(self, jobs: Sequence[Job]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
-        if not units:
-            return
+        flow, pools = Flow(jobs), dict[str, Pool]()
+        beside_gpus = any(job.units and job.task.needs.place == "cuda" for job in jobs)
         try:
-            watch.loading(task.loads)
-            self._patience = self._new_patience(task.needs.longest_wait_s)
-            self._open(task, min(self._pool_size(task), len(units)))
-            watch.ready()
-            suspects = self._run_all(task, deque(units), on_done, watch)
-            for unit in suspects:
-                slot = self._slots[0]
-                replace = partial(self._replace, task, slot)
-                on_done(unit, Suspect(task, unit, slot, self._patience, replace).run())
+            self._begin(flow, pools, beside_gpus=beside_gpus)
+            while pools:
+                self._wait(pools.values(), beside_gpus=beside_gpus)
+                for name, pool in list(pools.items()):
+                    if not pool.busy and not flow.waits(pool.job):
+                        self._keep(pools.pop(name))
+                        flow.end(pool.job)
+                self._begin(flow, pools, beside_gpus=beside_gpus)
         except BaseException:
-            self._kill_all()  # units may still be at work; nobody waits for them any more
+            for pool in pools.values():  # units may still be at work; nobody waits for them now
+                pool.kill()
             raise
-        if not task.needs.keeps_process:
-            self._kill_all()
+
+    def _begin(self, flow: Flow, pools: dict[str, Pool], *, beside_gpus: bool) -> None:
+        """Open the pools of the jobs that can begin."""
+        for job in flow.beginning():
+            job.begin()
+            if job.units:
+                job.watch.loading(job.task.loads)
+                pools[job.task.name] = self._open(job, flow, beside_gpus=beside_gpus)
+
+    def _wait(self, pools: Collection[Pool], *, beside_gpus: bool) -> None:
+        """Until something comes from a worker; now and then look for those that are silent, and for
+        machines that came or went."""
+        for pool in pools:
+            pool.give()
+        if sum(pool.try_suspect() for pool in pools):
+            for pool in pools:
+                pool.excuse()
+            return
+        streams = {stream: what for pool in pools for stream, what in pool.streams().items()}
+        look_s = min(_LOOK_EVERY_S, *(pool.longest_silence_s for pool in pools))
+        ready, _ = ray.wait(list(streams), num_returns=1, timeout=look_s)
+        for stream in ready:
+            streams[stream]()
+        if time.monotonic() - self._looked_at >= look_s:
+            self._looked_at = time.monotonic()
+            for pool in pools:
+                pool.end_silent()
+                pool.resize(self._size(pool.job, beside_gpus=beside_gpus))
 
     _new_patience = Patience
 
     def close(self) -> None:
         """Stop the workers, and Ray itself if it was started here."""
-        self._kill_all()
+        self._end_idle()
         if self._started_here:
             ray.shutdown()
 
-    def _pool_size(self, task: Task) -> int:
+    def _open(self, job: Job, flow: Flow, *, beside_gpus: bool) -> Pool:
+        task, resources = job.task, ray.cluster_resources()
+        number = self._size(job, beside_gpus=beside_gpus)
+        gpus = int(resources.get("GPU", 0)) if task.needs.gpus else 0
+        kind = (
+            0.0 if task.needs.place == "server" else 1.0,
+            gpu_share(number, gpus) if task.needs.gpus <= 1 else float(task.needs.gpus),
+            task.needs.units_at_once,
+        )
+        idle_kind, idle = self._idle
+        if kind != idle_kind:
+            self._end_idle()
+            idle = []
+        self._idle = (kind, [])
+        for actor in idle[number:]:
+            end(actor)
+        pool = Pool(
+            job,
+            kind,
+            flow.ready(job),
+            idle[:number],
+            new_actor=lambda: _new_actor(kind),
+            threads=threads_a_worker(resources.get("CPU", 1), number),
+            patience=self._new_patience(task.needs.longest_wait_s),
+            on_done=lambda unit: flow.done(job, unit),
+        )
+        pool.resize(number)
+        return pool
+
+    def _keep(self, pool: Pool) -> None:
+        """Actors for the next job; those of the last that nobody took are ended."""
+        self._end_idle()
+        self._idle = (pool.kind, pool.release())
+
+    def _end_idle(self) -> None:
+        for actor in self._idle[1]:
+            end(actor)
+        self._idle = (self._idle[0], [])
+
+    def _size(self, job: Job, *, beside_gpus: bool) -> int:
+        number = self._pool_size(job.task, beside_gpus=beside_gpus)
+        return max(1, min(number, len(job.units)))
+
+    def _pool_size(self, task: Task, *, beside_gpus: bool = False) -> int:
+        """How many workers of a task the cluster has room for; beside GPUs, without the cores that
+        their workers want."""
         resources = ray.cluster_resources()
         cpus = max(1, int(resources.get("CPU", 1)))
         gpus = int(resources.get("GPU", 0)) if task.needs.gpus else 0
@@ -108,13 +164,15 @@ class RayExecutor:
             return gpus * workers_a_gpu(task.needs.gpu_bytes, self._memory_of_gpus(), cpus / gpus)
         if self._num_workers is not None:
             return self._num_workers
+        if beside_gpus:
+            return max(1, cpus - MOST_WORKERS * int(resources.get("GPU", 0)))
         fitting = int(psutil.virtual_memory().available * 0.8 / task.needs.memory_bytes)
         return max(1, min(cpus, fitting)) if len(ray.nodes()) == 1 else cpus
 
     def _memory_of_gpus(self) -> int:
         """Memory of a GPU of the cluster; the driver's node may have none, so an actor is asked."""
         if not self._gpu_bytes:
-            self._kill_all()  # they may hold all of them
+            self._end_idle()  # they may hold all of them
             actor = RemoteActor.options(num_cpus=0, num_gpus=1).remote()
             try:
                 found: Any = ray.get(actor.gpu_bytes.remote())
@@ -124,127 +182,14 @@ class RayExecutor:
                     f"Ray has a GPU, but a worker cannot use it ({lines[-1] if lines else error}); "
                     "look at the driver and at torch's CUDA version"
                 ) from error
-            ray.kill(actor)
+            end(actor)
             self._gpu_bytes = int(found)
         return self._gpu_bytes
 
-    def _open(self, task: Task, number: int) -> None:
-        resources = ray.cluster_resources()
-        gpus = int(resources.get("GPU", 0)) if task.needs.gpus else 0
-        share = gpu_share(number, gpus) if task.needs.gpus <= 1 else float(task.needs.gpus)
-        kind = (share, task.needs.units_at_once)
-        if kind != (self._gpu_share, self._units_at_once):
-            self._kill_all()
-        self._gpu_share, self._units_at_once = kind
-        self._threads = threads_a_worker(resources.get("CPU", 1), number)
-        for slot in self._slots[number:]:
-            ray.kill(slot.actor)
-        self._slots = self._slots[:number]
-        while len(self._slots) < number:
-            self._slots.append(Slot(self._new_actor()))
-        opening = [slot.actor.open.remote(task, self._threads) for slot in self._slots]
-        for slot, reference in zip(self._slots, opening, strict=True):
-            self._await_open(task, slot, reference)
 
-    def _new_actor(self) -> Any:
-        return RemoteActor.options(
-            num_cpus=1, num_gpus=self._gpu_share, max_concurrency=self._units_at_once
-        ).remote()
-
-    def _await_open(self, task: Task, slot: Slot, reference: Any) -> None:
-        for _ in range(_START_FAILURES):
-            try:
-                value(ray.get(reference))
-                return
-            except DEAD:
-                slot.actor = self._new_actor()
-                reference = slot.actor.open.remote(task, self._threads)
-        raise RunError(
-            f"stage {task.name}: its worker dies while starting, {_START_FAILURES} times in a "
-            "row; is there enough memory for the model?"
-        )
-
-    def _replace(self, task: Task, slot: Slot) -> None:
-        """A fresh actor in the slot."""
-        slot.actor = self._new_actor()
-        self._await_open(task, slot, slot.actor.open.remote(task, self._threads))
-
-    def _run_all(
-        self,
-        task: Task,
-        waiting: deque[Any],
-        on_done: Callable[[Any, Tally], None],
-        watch: Watch,
-    ) -> list[Any]:
-        """Run every unit; those that killed two workers are given back."""
-        blamed: list[Any] = []
-        suspects: list[Any] = []
-        deaths = 0
-        while waiting or any(slot.given for slot in self._slots):
-            for slot in self._slots:
-                while waiting and len(slot.given) < task.needs.units_at_once + 1:
-                    slot.add(waiting.popleft())
-            at_work = {
-                stream: (slot, unit)
-                for slot in self._slots
-                for stream, unit in islice(slot.given, task.needs.units_at_once)
-            }
-            ready: list[Any]
-            ready, _ = ray.wait(
-                list(at_work), num_returns=1, timeout=min(_LOOK_EVERY_S, self._patience.limit_s)
-            )
-            self._end_silent()
-            for stream in ready:
-                slot, unit = at_work[stream]
-                try:
-                    told = value(ray.get(next(stream)))
-                except DEAD as error:
-                    deaths += 1
-                    self._stop_endless(task, deaths, error)
-                    unit = self._take_back(slot, waiting)
-                    if any(unit is other for other in blamed):
-                        suspects.append(unit)
-                    else:
-                        blamed.append(unit)
-                        waiting.append(unit)
-                    self._replace(task, slot)
-                    continue
-                self._patience.heard(slot.silence())
-                if isinstance(told, Beat):
-                    watch.moved(unit, told)
-                    continue
-                slot.given.remove((stream, unit))
-                deaths = 0
-                on_done(unit, told)
-        return suspects
-
-    def _end_silent(self) -> None:
-        """Kill workers that have said nothing for too long; what comes of it is a death."""
-        for slot in self._slots:
-            if slot.given and time.monotonic() - slot.heard_at > self._patience.limit_s:
-                ray.kill(slot.actor)
-
-    def _stop_endless(self, task: Task, deaths: int, error: Exception) -> None:
-        if deaths > _DEATHS_IN_A_ROW + 4 * len(self._slots):
-            raise RunError(
-                f"stage {task.name}: {deaths} workers died one after the other and none of them "
-                f"finished anything ({first_line(error)}); what is done is kept, "
-                "run the same command again when that is mended"
-            ) from error
-
-    @staticmethod
-    def _take_back(slot: Slot, waiting: deque[Any]) -> Any:
-        """The unit the dead actor was at; what had only been waiting there goes back first."""
-        _, unit = slot.given.popleft()
-        while slot.given:
-            waiting.appendleft(slot.given.pop()[1])
-        return unit
-
-    def _kill_all(self) -> None:
-        for slot in self._slots:
-            with contextlib.suppress(RayActorError, ValueError):
-                ray.kill(slot.actor)
-        self._slots = []
+def _new_actor(kind: Kind) -> Any:
+    cores, gpus, at_once = kind
+    return RemoteActor.options(num_cpus=cores, num_gpus=gpus, max_concurrency=at_once).remote()
 
 
 def _start_ray() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 Unit = TypeVar("Unit")
 
@@ -78,12 +78,18 @@ class Worker(Protocol):
         ...
 
 
+Place = Literal["cpu", "cuda", "mps", "server"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What a worker of a task needs of its machine."""
 
     memory_bytes: int
     """Roughly."""
+    place: Place = "cpu"
+    """What does the work. Tasks in different places are done at the same time, those in one place
+    after each other, so that two models never share it. A ``server`` is another machine."""
     gpus: int = 0
     """More than one where a model is spread over several."""
     gpu_bytes: int = 0
@@ -115,25 +121,49 @@ class Task(Protocol):
         ...
 
 
-_UNWATCHED = Unwatched()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A worker's time with a unit, in seconds since the epoch."""
+
+    worker: str
+    """Node and place in the pool."""
+    start_s: float
+    stop_s: float
+
+
+def _nothing(*_: Any) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A task over units, perhaps one of several; who is told of it is called in the driver."""
+
+    task: Task
+    units: Sequence[Any]
+    """Each has an ``index``."""
+    on_done: Callable[[Any, Tally], None] = _nothing
+    """In the order units finish."""
+    after: Collection[str] = ()
+    """Names of all tasks that do a unit of the same index first, where they have it; also those
+    that one of them comes after."""
+    begin: Callable[[], None] = _nothing
+    """Before its workers start."""
+    watch: Watch = field(default_factory=Unwatched)
+    worked: Callable[[Stretch], None] = _nothing
+    """When a unit is done."""
 
 
 class Executor(Protocol):
-    """Runs a task over units."""
+    """Runs tasks over units."""
 
     @property
     def device(self) -> str:
         """The best device that its workers have: ``cuda``, ``mps`` or ``cpu``."""
         ...
 
-    def run(
-        self,
-        task: Task,
-        units: Sequence[Any],
-        on_done: Callable[[Any, Tally], None],
-        watch: Watch = _UNWATCHED,
-    ) -> None:
-        """Do every unit; ``on_done`` is called in the driver, in the order units finish.
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Do every unit of every job.
 
         Raises:
             GlitError: what the task raised, or a worker that keeps dying.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import traceback
@@ -15,7 +16,7 @@ from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorErro
 
 from glit.errors import DamagedTableError, GlitError
 from glit.executors.process import prepare_own_process
-from glit.executors.protocols import Beat, Tally, Task, Worker
+from glit.executors.protocols import Beat, Stretch, Tally, Task, Worker
 from glit.gpu_errors import ruins_process
 
 DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
@@ -39,10 +40,12 @@ class Actor:
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
-    def open(self, task: Task, threads: int) -> Failure | None:
+    def open(self, task: Task, threads: int) -> Failure | str:
+        """Load the task's model; the node it is on."""
         prepare_own_process(for_model=bool(task.loads))
         self._worker = None
-        return _guarded(lambda: setattr(self, "_worker", task.open(threads)))
+        failure = _guarded(lambda: setattr(self, "_worker", task.open(threads)))
+        return failure or ray.get_runtime_context().get_node_id()
 
     def gpu_bytes(self) -> int:
         """Memory of this actor's GPU."""
@@ -74,6 +77,12 @@ class Actor:
 RemoteActor: Any = ray.remote(max_restarts=0, max_task_retries=0)(Actor)
 
 
+def end(actor: Any) -> None:
+    """Kill an actor, which may be dead already."""
+    with contextlib.suppress(RayActorError, ValueError):
+        ray.kill(actor)
+
+
 def _next(running: Generator[Beat, None, Tally]) -> Beat | Tally:
     """The next beat, or the tally that comes after the last."""
     try:
@@ -103,18 +112,31 @@ class Slot:
     actor: Any
     given: deque[tuple[Any, Any]] = field(default_factory=deque)
     """(what streams from it, unit); one more than it works at, so that it need not wait."""
+    opening: Any = None
+    """What comes when it has started; None once it has."""
+    starts: int = 0
+    """That failed, one after the other."""
+    node: str = ""
+    """Where it is; empty while it has not started."""
     heard_at: float = 0.0
     """On the monotonic clock: when it last said something, or was given its first unit."""
+    free_at: float = 0.0
+    """Seconds since the epoch: when it was given its first unit, or finished one."""
 
     def add(self, unit: Any) -> None:
         """Send the actor a unit, which it comes to after those it has."""
         if not self.given:
-            self.heard_at = time.monotonic()
+            self.heard_at, self.free_at = time.monotonic(), time.time()
         self.given.append((self.give(unit, {}), unit))
 
     def give(self, unit: Any, excluded: Mapping[int, str]) -> Any:
         """What comes back of a unit, one reference after the other."""
         return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
+
+    def stretch(self) -> Stretch:
+        """Its time with the unit it has just finished."""
+        start, self.free_at = self.free_at, time.time()
+        return Stretch(worker=f"{self.node[:8]}-{id(self):x}", start_s=start, stop_s=self.free_at)
 
     def silence(self) -> float:
         """Seconds since it was last heard, which is now."""

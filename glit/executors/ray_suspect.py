@@ -31,11 +31,12 @@ class Suspect:
         unit: the unit.
         slot: of an idle worker.
         patience: with that worker's silence.
-        replace: puts a fresh worker into the slot.
+        replace: puts a fresh worker into the slot; whether the machine of the last is gone, which
+            no sample is to blame for.
     """
 
     def __init__(
-        self, task: Task, unit: Any, slot: Slot, patience: Patience, replace: Callable[[], None]
+        self, task: Task, unit: Any, slot: Slot, patience: Patience, replace: Callable[[], bool]
     ) -> None:
         self._task, self._unit, self._slot = task, unit, slot
         self._patience, self._replace = patience, replace
@@ -72,7 +73,9 @@ class Suspect:
             try:
                 told = value(ray.get(next(stream))) if ready else self._end()
             except DEAD:
-                self._replace()
+                if self._replace():
+                    stream, rows = self._slot.give(self._unit, self._excluded), 0
+                    continue
                 return _Death(rows, "worker_crash")
             if told is None:
                 return _Death(rows, "timeout")
@@ -89,7 +92,8 @@ class Suspect:
             self._end()
             self._cause = "timeout"
         except DEAD:
-            self._replace()
+            if self._replace():
+                return self._kills(start, stop)
             self._cause = "worker_crash"
         else:
             return False

@@ -38,12 +38,12 @@ class AtWork(Counting):
         self.at_work = False
         self.stop_before = stop_before
 
-    def run(self, task, units, on_done, *watch):
-        if task.name == self.stop_before:
+    def run_job(self, job):
+        if job.task.name == self.stop_before:
             raise KeyboardInterrupt
         self.at_work = True
         try:
-            super().run(task, units, on_done, *watch)
+            super().run_job(job)
         finally:
             self.at_work = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -58,10 +59,11 @@ def test_nothing_left_to_ship_says_why(tmp_path):
 
 def test_pack_goes_on_with_the_files_it_has(scenes, built, tmp_path):
     class StopsInPack(LocalExecutor):
-        def run(self, task, units, on_done, *watch):
-            super().run(task, units[:3] if task.name == "pack" else units, on_done, *watch)
-            if task.name == "pack":
-                raise KeyboardInterrupt
+        def run_job(self, job):
+            if job.task.name != "pack":
+                return super().run_job(job)
+            super().run_job(dataclasses.replace(job, units=job.units[:3]))
+            raise KeyboardInterrupt
 
     arguments = {"captions": scenes / "captions.jsonl"}
     with pytest.raises(KeyboardInterrupt):

@@ -22,7 +22,7 @@ from glit.executors.local import LocalExecutor
 
 def test_a_second_run_does_nothing(built_copy, scenes):
     class Refuses(LocalExecutor):
-        def run(self, task, units, on_done):
+        def run(self, jobs):
             raise AssertionError("nothing was to be done")
 
     manifest = run_build(

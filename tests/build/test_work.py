@@ -51,9 +51,9 @@ def test_reading_masks_from_now_on_keeps_the_captions(with_sidecars, tmp_path):
 
 def test_a_file_half_packed_is_not_taken_when_a_caption_changed_since(with_sidecars, tmp_path):
     class StopsInPack(LocalExecutor):
-        def run(self, task, units, on_done, *watch):
-            super().run(task, units, on_done, *watch)
-            if task.name == "pack":
+        def run_job(self, job):
+            super().run_job(job)
+            if job.task.name == "pack":
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -20,7 +20,7 @@ from glit.build.stage_task import StageTask
 from glit.dataset.verify import verify
 from glit.errors import GlitError, RunError
 from glit.executors.poison import Patience
-from glit.executors.protocols import Beat, Needs, Tally
+from glit.executors.protocols import Beat, Job, Needs, Tally
 from glit.stages.image_source import ImageSource
 
 
@@ -113,7 +113,8 @@ class KillerWorker:
 
 def go(executor, task, num_units=6):
     done = {}
-    executor.run(task, [Unit(i) for i in range(num_units)], lambda u, t: done.update({u.index: t}))
+    units = [Unit(i) for i in range(num_units)]
+    executor.run([Job(task=task, units=units, on_done=lambda u, t: done.update({u.index: t}))])
     written = {p.name: p.read_text() for p in Path(task.folder).glob("unit-*")}
     return done, written
 
@@ -156,7 +157,8 @@ def test_killing_samples_are_found_and_left_out(executor, tmp_path):
 
 def test_one_that_kills_among_many_takes_few_attempts(executor, tmp_path):
     """Of 64: twice among others, once alone, and at most seven probes."""
-    executor.run(KillerTask(str(tmp_path), killers=((0, 63),)), [Unit(0, 64)], lambda *_: None)
+    task = KillerTask(str(tmp_path), killers=((0, 63),))
+    executor.run([Job(task=task, units=[Unit(0, 64)])])
     assert (tmp_path / "unit-0").read_text() == "{63: 'worker_crash'}"
     assert len((tmp_path / "probes-0").read_text().split()) <= 7
 
@@ -171,9 +173,9 @@ def test_a_sample_that_never_ends_is_found_and_left_out(executor, tmp_path, monk
 
 
 def test_workers_that_all_die_end_the_stage(executor, tmp_path, monkeypatch):
-    from glit.executors import on_ray
+    from glit.executors import ray_pool
 
-    monkeypatch.setattr(on_ray, "_DEATHS_IN_A_ROW", -6)
+    monkeypatch.setattr(ray_pool, "_DEATHS_IN_A_ROW", -6)
     with pytest.raises(RunError, match=r"stage killer: 3 workers died one after the other") as said:
         go(executor, KillerTask(str(tmp_path), together=1), num_units=40)
     assert "what is done is kept" in str(said.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,14 +24,14 @@ class Stops(LocalExecutor):
     def __init__(self, after: int):
         self.left = after
 
-    def run(self, task, units, on_done, *watch):
+    def run_job(self, job):
         def counted(unit, tally):
             self.left -= 1
             if self.left == 0:
                 raise KeyboardInterrupt
-            on_done(unit, tally)
+            job.on_done(unit, tally)
 
-        super().run(task, units, counted, *watch)
+        super().run_job(replace(job, on_done=counted))
 
 
 def fill(folder: Path, kinds: list[str]) -> dict[str, str]:

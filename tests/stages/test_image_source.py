@@ -22,10 +22,10 @@ def test_an_image_that_changes_under_the_build_becomes_a_drop(scenes, tmp_path):
     changed = images / "000001.png"
 
     class Vandal(LocalExecutor):
-        def run(self, task, units, on_done, *watch):
-            if task.name == "propose":
+        def run_job(self, job):
+            if job.task.name == "propose":
                 changed.write_bytes(png(seed=9))
-            super().run(task, units, on_done, *watch)
+            super().run_job(job)
 
     manifest = run_build(
         images, tmp_path / "out", captions=scenes / "captions.jsonl", executor=Vandal()

@@ -156,6 +156,7 @@ ENDPOINT = Backend(
     continuous=True,
     needs_model=False,
     process_bytes=PLAIN_BYTES,
+    on_server=True,
     longest_wait_s=_longest_wait_s,
     reach=reach,
 )

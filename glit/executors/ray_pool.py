@@ -1,0 +1,236 @@
+"""The actors of one job on Ray: they are started, given units, and replaced when they die."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import ray
+
+from glit.errors import RunError, first_line
+from glit.executors.poison import Patience
+from glit.executors.protocols import Beat, Job, Tally
+from glit.executors.ray_actor import DEAD, Slot, end, value
+from glit.executors.ray_suspect import Suspect
+
+_START_FAILURES = 3
+_DEATHS_IN_A_ROW = 8
+"""And four for each worker, without a unit finished between them, end a stage."""
+
+
+Kind = tuple[float, float, int]
+"""Of an actor: processor cores and GPUs that it asks for, units that it is at together."""
+
+
+class Pool:
+    """The workers of a job, and the units they have.
+
+    Args:
+        job: what they do.
+        kind: of their actors.
+        ready: the units that can be done now; more may come.
+        actors: of an earlier job, to be used again.
+        new_actor: makes one more.
+        threads: that each may decode with.
+        patience: with their silence.
+        on_done: is told of every unit that is done.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        kind: Kind,
+        ready: deque[Any],
+        actors: list[Any],
+        new_actor: Callable[[], Any],
+        threads: int,
+        patience: Patience,
+        on_done: Callable[[Any], None],
+    ) -> None:
+        self.job, self.kind = job, kind
+        self._task = job.task
+        self._ready = ready
+        self._new_actor = new_actor
+        self._threads = threads
+        self._patience = patience
+        self._on_done = on_done
+        self._slots = [self._opening(Slot(actor)) for actor in actors]
+        self._is_at_work = False
+        self._blamed: list[Any] = []
+        self._suspects: list[Any] = []
+        self._deaths = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._slots)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do now."""
+        return bool(self._ready or self._suspects or any(slot.given for slot in self._slots))
+
+    @property
+    def longest_silence_s(self) -> float:
+        """After which a worker is ended."""
+        return self._patience.limit_s
+
+    def resize(self, number: int) -> None:
+        """Up to so many workers, one at least; fewer only where one has not started yet."""
+        waiting = [slot for slot in self._slots if slot.opening is not None]
+        for slot in waiting[: max(0, self.size - max(1, number))]:
+            end(slot.actor)
+            self._slots.remove(slot)
+        while self.size < max(1, number):
+            self._slots.append(self._opening(Slot(self._new_actor())))
+
+    def give(self) -> None:
+        """Units to workers: one to each, then the next, that none need wait for the driver."""
+        for number in range(1, self._task.needs.units_at_once + 2):
+            for slot in self._slots:
+                if self._ready and slot.opening is None and len(slot.given) < number:
+                    slot.add(self._ready.popleft())
+
+    def streams(self) -> dict[Any, Callable[[], None]]:
+        """What is waited for, and what is done when it is there."""
+        found: dict[Any, Callable[[], None]] = {}
+        for slot in self._slots:
+            if slot.opening is not None:
+                found[slot.opening] = partial(self._opened, slot)
+            for stream, unit in islice(slot.given, self._task.needs.units_at_once):
+                found[stream] = partial(self._heard, slot, stream, unit)
+        return found
+
+    def _opening(self, slot: Slot) -> Slot:
+        slot.opening = slot.actor.open.remote(self._task, self._threads)
+        return slot
+
+    def _opened(self, slot: Slot) -> None:
+        try:
+            slot.node = value(ray.get(slot.opening))
+        except DEAD as error:
+            self._count_start(slot, error)
+            slot.actor = self._new_actor()
+            self._opening(slot)
+            return
+        slot.opening, slot.starts = None, 0
+        if not self._is_at_work:
+            self._is_at_work = True
+            self.job.watch.ready()
+
+    def _count_start(self, slot: Slot, error: Exception) -> None:
+        slot.starts += 1
+        if slot.starts == _START_FAILURES:
+            raise RunError(
+                f"stage {self._task.name}: its worker dies while starting, {_START_FAILURES} "
+                f"times in a row ({first_line(error)}); is there enough memory for the model?"
+            ) from error
+
+    def _heard(self, slot: Slot, stream: Any, unit: Any) -> None:
+        try:
+            told = value(ray.get(next(stream)))
+        except DEAD as error:
+            self._died(slot, error)
+            return
+        self._patience.heard(slot.silence())
+        if isinstance(told, Beat):
+            self.job.watch.moved(unit, told)
+            return
+        slot.given.remove((stream, unit))
+        self._deaths = 0
+        self.job.worked(slot.stretch())
+        self._finish(unit, told)
+
+    def _finish(self, unit: Any, tally: Tally) -> None:
+        self.job.on_done(unit, tally)
+        self._on_done(unit)
+
+    def _died(self, slot: Slot, error: Exception) -> None:
+        unit = self._take_back(slot)
+        if is_gone(slot.node):  # with its machine, which is no unit's doing
+            self._ready.appendleft(unit)
+        else:
+            self._deaths += 1
+            self._stop_endless(error)
+            if any(unit is other for other in self._blamed):
+                self._suspects.append(unit)
+            else:
+                self._blamed.append(unit)
+                self._ready.append(unit)
+        slot.actor = self._new_actor()
+        self._opening(slot)
+
+    def _take_back(self, slot: Slot) -> Any:
+        """The unit the dead actor was at; what had only been waiting there goes back first."""
+        _, unit = slot.given.popleft()
+        while slot.given:
+            self._ready.appendleft(slot.given.pop()[1])
+        return unit
+
+    def _stop_endless(self, error: Exception) -> None:
+        if self._deaths > _DEATHS_IN_A_ROW + 4 * self.size:
+            raise RunError(
+                f"stage {self._task.name}: {self._deaths} workers died one after the other and "
+                f"none of them finished anything ({first_line(error)}); what is done is kept, "
+                "run the same command again when that is mended"
+            ) from error
+
+    def end_silent(self) -> None:
+        """Kill workers that have said nothing for too long; what comes of it is a death."""
+        for slot in self._slots:
+            if slot.given and time.monotonic() - slot.heard_at > self._patience.limit_s:
+                end(slot.actor)
+
+    def excuse(self) -> None:
+        """Nobody listened for a while: no worker's silence counts until now."""
+        for slot in self._slots:
+            slot.heard_at = time.monotonic()
+
+    def try_suspect(self) -> bool:
+        """Where nothing else is left, do one of the units that killed two workers, alone; whether
+        there was one. Returns when it is done."""
+        started = [slot for slot in self._slots if slot.opening is None]
+        if self._ready or not self._suspects or any(s.given for s in self._slots) or not started:
+            return False
+        unit, slot = self._suspects.pop(), started[0]
+        replace = partial(self._replace, slot)
+        suspect = Suspect(self._task, unit, slot, self._patience, replace)
+        self._finish(unit, suspect.run())
+        return True
+
+    def _replace(self, slot: Slot) -> bool:
+        """A fresh worker in the slot, waited for; whether the machine of the last is gone."""
+        gone = is_gone(slot.node)
+        while True:
+            slot.actor = self._new_actor()
+            try:
+                slot.node = value(ray.get(slot.actor.open.remote(self._task, self._threads)))
+            except DEAD as error:
+                self._count_start(slot, error)
+                continue
+            slot.starts = 0
+            return gone
+
+    def release(self) -> list[Any]:
+        """The actors that are fit for another job; the others are ended."""
+        if not self._task.needs.keeps_process:
+            self.kill()
+            return []
+        kept = [slot.actor for slot in self._slots if slot.opening is None]
+        for slot in self._slots:
+            if slot.opening is not None:
+                end(slot.actor)
+        return kept
+
+    def kill(self) -> None:
+        """End all workers."""
+        for slot in self._slots:
+            end(slot.actor)
+
+
+def is_gone(node: str) -> bool:
+    """Whether a machine has left the cluster."""
+    return bool(node) and all(n["NodeID"] != node for n in ray.nodes() if n["Alive"])
