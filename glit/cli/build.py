@@ -20,6 +20,11 @@ ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
 ]
 
+RayAddressOption = Annotated[
+    str | None,
+    typer.Option("--ray-address", help="A running Ray cluster: HOST:PORT; else RAY_ADDRESS."),
+]
+
 
 def build_command(
     images: Annotated[
@@ -32,6 +37,7 @@ def build_command(
         str | None, typer.Option("--captions", help="Your own captions: .jsonl, .csv, .parquet.")
     ] = None,
     executor: ExecutorOption = "ray",
+    ray_address: RayAddressOption = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Only the first N images.")
     ] = None,
@@ -71,7 +77,10 @@ def build_command(
         lock=read_lock(lock_path(name)) if locked else None,
     )
     own_process(executor)
-    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
+    with (
+        open_executor(executor, address=ray_address) as runner,
+        StageProgress(console, quiet=quiet) as progress,
+    ):
         manifest = build(request, runner, progress)
     _report(manifest, folder, console, as_json=as_json)
 
@@ -82,6 +91,7 @@ def retry_command(
     reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
     overrides: SetOption = None,
     executor: ExecutorOption = "ray",
+    ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,7 +102,10 @@ def retry_command(
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
     own_process(executor)
-    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
+    with (
+        open_executor(executor, address=ray_address) as runner,
+        StageProgress(console, quiet=quiet) as progress,
+    ):
         manifest = retry(
             folder, runner, progress, stage=stage, reason=reason, settings=overrides or ()
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ import ray
 from ray.exceptions import RayError
 
 from glit.backends.device import best_device
-from glit.errors import RunError
+from glit.errors import RunError, UserError, first_line
 from glit.executors.flow import Flow
 from glit.executors.poison import Patience
 from glit.executors.protocols import Job, Task
@@ -28,19 +29,29 @@ from glit.executors.ray_pool import Kind, Pool
 from glit.executors.sharing import MOST_WORKERS, gpu_share, threads_a_worker, workers_a_gpu
 
 _LOOK_EVERY_S = 10.0
+_KNOCK_S = 10.0
 
 
 class RayExecutor:
-    """Pools on this machine, or on the cluster that RAY_ADDRESS names."""
+    """Pools on this machine, or on a running cluster.
 
-    def __init__(self, *, num_workers: int | None = None) -> None:
+    Args:
+        num_workers: processes of a stage; None takes what memory and cores allow.
+        address: of the cluster's head (``HOST:PORT``, or ``auto`` for the one this node belongs
+            to); None takes RAY_ADDRESS, and without it this machine.
+
+    Raises:
+        UserError: there is no cluster at the address.
+    """
+
+    def __init__(self, *, num_workers: int | None = None, address: str | None = None) -> None:
         self._num_workers = num_workers
         self._idle: tuple[Kind, list[Any]] = ((0.0, 0.0, 0), [])
         self._gpu_bytes = 0
         self._looked_at = time.monotonic()
         self._started_here = False
         if not ray.is_initialized():
-            _start_ray()
+            _start_ray(address or os.environ.get("RAY_ADDRESS"))
             self._started_here = True
 
     @property
@@ -192,13 +203,19 @@ def _new_actor(kind: Kind) -> Any:
     return RemoteActor.options(num_cpus=cores, num_gpus=gpus, max_concurrency=at_once).remote()
 
 
-def _start_ray() -> None:
-    address = os.environ.get("RAY_ADDRESS")
+def _start_ray(address: str | None) -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address:
-        ray.init(address=address, **options)
+        try:
+            _knock(address)  # ray.init itself waits for minutes
+            ray.init(address=address, **options)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"--ray-address {address}: no Ray cluster answers there ({first_line(error)}); "
+                "start one with ray start --head, or leave the option away for this machine alone"
+            ) from error
     else:
         ray.init(
             address="local",
@@ -207,3 +224,20 @@ def _start_ray() -> None:
             object_store_memory=128 << 20,
             **options,
         )
+
+
+def _knock(address: str) -> None:
+    """See that something listens at an address of the form HOST:PORT.
+
+    Raises:
+        UserError: it is for Ray's client, which cannot do what is needed.
+        OSError: nothing does.
+    """
+    if address.startswith("ray://"):
+        raise UserError(
+            f"--ray-address {address}: want HOST:PORT of the head, from a node of the cluster "
+            "(Ray's client over ray:// cannot stream what workers tell)"
+        )
+    host, _, port = address.rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_KNOCK_S).close()
