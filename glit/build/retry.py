@@ -22,6 +22,7 @@ from glit.build.retries import note_retry, retries
 from glit.build.retry_task import RetryTask, RetryUnit
 from glit.build.run import mending, run_stages
 from glit.build.status import STATE, other_version, read_state
+from glit.build.timeline import Timed
 from glit.build.user_captions import prepare
 from glit.build.versions import note_versions
 from glit.build.work import RETRY_MARK, Work
@@ -74,6 +75,7 @@ def retry(
     if not store.exists(STATE):
         read_manifest(dataset)  # nothing built here at all is the clearer thing to say
         raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
+    executor = Timed(executor, store)
     with only_one_build(store) as still_held:
         finished = _finished_work(store, executor.device)
         changed = _changed(finished, settings, executor.device)

@@ -18,6 +18,7 @@ from glit.build.publish import PUBLISHED, identity_of, publish
 from glit.build.source import Source, entries, find_source
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
+from glit.build.timeline import Timed
 from glit.build.user_captions import prepare
 from glit.build.versions import note_versions
 from glit.build.work import Work
@@ -71,6 +72,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     source = find_source(request.images)
     images = ImageFiles(source.root, index=dataset.below("work").root)
     work_store = dataset.below("work")
+    executor = Timed(executor, work_store)
     with only_one_build(work_store) as still_held:
         plan = _plan(request, source, work_store, executor.device)
         work = Work(store=work_store, images=images, plan=plan)

@@ -22,11 +22,17 @@ _MOST_LINES = 200
 _MOST_SHOWN = 100
 
 
-def status_command(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
+def status_command(
+    dataset: DatasetArgument,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="When each stage was at work, and how much of it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """What is done, pending and dropped, per stage."""
     from glit.build.status import status
 
-    found = status(dataset)
+    found = status(dataset, timeline=timeline)
     if as_json:
         print(json.dumps(found))
         return
@@ -48,6 +54,20 @@ def status_command(dataset: DatasetArgument, as_json: JsonOption = False) -> Non
             f"{c['ingested']} ingested = {c['shipped']} shipped + {c['dropped']} dropped + "
             f"{c['duplicates']} duplicates"
         )
+    if timeline:
+        _show_timeline(dataset, console)
+
+
+def _show_timeline(dataset: str, console: Console) -> None:
+    from glit.build.timeline import read_timelines
+    from glit.cli.timeline import timeline_lines
+
+    runs = read_timelines(Store(f"{dataset}/work"))
+    if not runs:
+        console.print("no timeline: glit build keeps it in the work folder")
+    for run in runs:
+        for line in timeline_lines(run):
+            console.print(line, soft_wrap=True, markup=False)
 
 
 def verify_command(

@@ -126,7 +126,7 @@ class Stretch:
     """A worker's time with a unit, in seconds since the epoch."""
 
     worker: str
-    """Node and place in the pool."""
+    """Its place in the pool, which another takes when it dies."""
     start_s: float
     stop_s: float
 

@@ -136,7 +136,7 @@ class Slot:
     def stretch(self) -> Stretch:
         """Its time with the unit it has just finished."""
         start, self.free_at = self.free_at, time.time()
-        return Stretch(worker=f"{self.node[:8]}-{id(self):x}", start_s=start, stop_s=self.free_at)
+        return Stretch(worker=f"{id(self):x}", start_s=start, stop_s=self.free_at)
 
     def silence(self) -> float:
         """Seconds since it was last heard, which is now."""

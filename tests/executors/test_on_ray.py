@@ -55,6 +55,8 @@ class KillerTask:
     once: bool = False
     """Whether a death happens only the first time."""
     failure: str = ""
+    awaits: str = ""
+    """A file without which the last of four units does not end."""
     counting: bool = False
     """Units take a while, and say how many of them are at work in their process."""
     gpu_error: bool = False
@@ -92,6 +94,11 @@ class KillerWorker:
     def run(self, unit, excluded):
         if self.task.failure:
             raise RunError(self.task.failure)
+        deadline = time.monotonic() + 120
+        while self.task.awaits and unit.index == 3 and time.monotonic() < deadline:
+            if Path(self.task.awaits).exists():
+                break
+            time.sleep(0.02)
         if self.task.counting:
             self.at_work += 1
             time.sleep(0.3)
@@ -139,6 +146,32 @@ def test_of_two_units_together_the_one_that_kills_is_found(executor, tmp_path):
     assert sorted(done) == list(range(6))
     assert written["unit-3"] == "{2: 'worker_crash'}"
     assert [written[f"unit-{i}"] for i in (0, 1, 2, 4, 5)] == ["whole"] * 5
+
+
+def test_a_unit_goes_on_in_another_place_while_others_are_at_the_first(executor, tmp_path):
+    """And the stage after both begins in the first place when that is free."""
+    told = []
+
+    def job(name, place, after=(), awaits=""):
+        needs = Needs(memory_bytes=1 << 20, place=place)
+        (tmp_path / name).mkdir()
+        task = KillerTask(str(tmp_path / name), needs=needs, awaits=awaits, name=name)
+        return Job(
+            task=task,
+            units=[Unit(i) for i in range(4)],
+            on_done=lambda unit, tally: told.append((name, unit.index)),
+            after=after,
+        )
+
+    asked = job("asked", "server", awaits=str(tmp_path / "cut" / "unit-0"))
+    cut = job("cut", "cpu", after=("asked",))
+    last = job("last", "server", after=("asked", "cut"))
+    executor.run([asked, cut, last])
+    assert sorted(told) == sorted((name, i) for name in ("asked", "cut", "last") for i in range(4))
+    assert told.index(("cut", 0)) < told.index(("asked", 3))
+    for number in range(4):
+        order = [told.index((name, number)) for name in ("asked", "cut", "last")]
+        assert order == sorted(order)
 
 
 def test_a_worker_that_dies_once_costs_nothing(executor, tmp_path):
