@@ -127,6 +127,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "objectives": ["clip"],
         "output": [NEW],
         "overrides": list(_settings()),
+        "ray_address": ["127.0.0.1:1"],
         "ray_workers": ["1"],
         "reason": ["corrupt"],
         "port": ["0"],
