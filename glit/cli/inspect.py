@@ -62,7 +62,7 @@ def _show_timeline(dataset: str, console: Console) -> None:
     from glit.build.timeline import read_timelines
     from glit.cli.timeline import timeline_lines
 
-    runs = read_timelines(Store(f"{dataset}/work"))
+    runs = read_timelines(Store(dataset).below("work"))
     if not runs:
         console.print("no timeline: glit build keeps it in the work folder")
     for run in runs:
