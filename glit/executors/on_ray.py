@@ -214,7 +214,8 @@ def _start_ray(address: str | None) -> None:
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"--ray-address {address}: no Ray cluster answers there ({first_line(error)}); "
-                "start one with ray start --head, or leave the option away for this machine alone"
+                "start one with ray start --head, with the same RAY_AUTH_MODE and token, or leave "
+                "the option away for this machine alone"
             ) from error
     else:
         ray.init(

@@ -1,79 +1,92 @@
-"""Several Ray nodes on this machine, which go and come while a build runs."""
+"""A build on several Ray nodes of this machine, one of which is lost in the middle."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
-from building import data_bytes, run_build
+from building import data_bytes
 
 from glit.errors import UserError
-from glit.executors.protocols import Job, Tally
+
+RAY = str(Path(sys.executable).with_name("ray"))
+SMALL = ["--object-store-memory", "80000000", "--node-ip-address", "127.0.0.1", "--block"]
+OPEN = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+"""Whether this machine's user has a token of Ray's or not."""
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A head that works at nothing, and two nodes of one core."""
-    from ray import cloudpickle
-    from ray.cluster_utils import Cluster
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    running = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
-    for _ in range(2):
-        running.add_node(num_cpus=1, **SMALL)
-    running.wait_for_nodes()
-    yield running
-    running.shutdown()
+def started(*arguments):
+    """A node: a ``ray start`` that ends with everything it started."""
+    return subprocess.Popen(
+        [RAY, "start", *arguments, *SMALL],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=OPEN,
+    )
 
 
-SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
+def lose(node):
+    """As by a power cut."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(node.pid, signal.SIGKILL)
+    node.wait()
 
 
 @pytest.fixture
-def executor(cluster):
-    from glit.executors.on_ray import RayExecutor
+def cluster():
+    """The address of a head that works at nothing, and two nodes of one core."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    head = started("--head", "--port", str(port), "--num-cpus", "0", "--include-dashboard", "false")
+    nodes = [head]
+    try:
+        deadline = time.monotonic() + 120
+        while not _answers(port) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        address = f"127.0.0.1:{port}"
+        nodes += [started("--address", address, "--num-cpus", "1") for _ in range(2)]
+        yield address, nodes
+    finally:
+        for node in reversed(nodes):
+            lose(node)
 
-    running = RayExecutor(address=cluster.address)
-    yield running
-    running.close()
+
+def _answers(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
-def exchange_node(cluster):
-    """One node is lost, as by a power cut; another comes."""
-    cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
-    cluster.add_node(num_cpus=1, **SMALL)
-
-
-def test_a_node_that_dies_costs_no_sample_and_no_byte(
-    cluster, executor, scenes, built, tmp_path, monkeypatch
-):
-    """A node is lost in the middle of a stage, another comes."""
-    lost = []
-
-    class Losing:
-        device = "cpu"
-
-        def run(self, jobs):
-            executor.run([self._watched(job) for job in jobs])
-
-        def _watched(self, job):
-            def done(unit, tally: Tally):
-                job.on_done(unit, tally)
-                if job.task.name == "propose" and not lost:
-                    lost.append(job.task.name)
-                    exchange_node(cluster)
-
-            return Job(
-                task=job.task, units=job.units, on_done=done, after=job.after, begin=job.begin,
-                watch=job.watch, worked=job.worked,
-            )  # fmt: skip
-
+@pytest.mark.engine
+def test_a_node_that_is_lost_costs_no_sample_and_no_byte(cluster, scenes, built, tmp_path):
+    address, nodes = cluster
     out = tmp_path / "out"
-    manifest = run_build(
-        scenes / "images", out, captions=scenes / "captions.jsonl", executor=Losing(),
+    build = subprocess.Popen(
+        [
+            sys.executable, "-m", "glit", "build", scenes / "images", "-o", out, "-r", "mini",
+            "--captions", scenes / "captions.jsonl", "--ray-address", address,
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=OPEN,
     )  # fmt: skip
-    assert lost == ["propose"]
-    assert manifest["counts"]["drops"] == {}
+    deadline = time.monotonic() + 240
+    while not list(out.glob("work/propose-*/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+        if build.poll() is not None:
+            break
+    lose(nodes[1])
+    nodes.append(started("--address", address, "--num-cpus", "1"))
+    said, _ = build.communicate(timeout=240)
+    assert build.returncode == 0, said
+    assert "24 images = 24 shipped + 0 dropped" in said
     assert data_bytes(out) == data_bytes(built)
 
 
