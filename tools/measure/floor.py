@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from glit.backends.proposers.yolos import YolosDetector
 from glit.build.plan import make_plan
 from glit.build.run import BuildRequest, build
 from glit.executors.local import to_its_end
-from glit.executors.protocols import Tally, Task
+from glit.executors.protocols import Job
 from glit.images import decode
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
@@ -51,14 +51,14 @@ class _Timed:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def run(
-        self, task: Task, units: Any, on_done: Callable[[Any, Tally], None], watch: Any = None
-    ) -> None:
-        worker = task.open(2)
-        started = time.process_time()
-        for unit in units:
-            on_done(unit, to_its_end(worker.run(unit, {}), lambda _: None))
-        self.seconds[task.name] = time.process_time() - started
+    def run(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            job.begin()
+            worker = job.task.open(2)
+            started = time.process_time()
+            for unit in job.units:
+                job.on_done(unit, to_its_end(worker.run(unit, {}), lambda _: None))
+            self.seconds[job.task.name] = time.process_time() - started
 
     def close(self) -> None:
         """Nothing to stop."""
