@@ -20,7 +20,7 @@ import json
 import multiprocessing
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from glit.build.source import entries, find_source
 from glit.build.status import STATE, status
 from glit.build.tables import stage_table
 from glit.build.work import Work
+from glit.executors.protocols import Job
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
 from glit.schema import DROPS_SCHEMA
@@ -118,8 +119,8 @@ class _FirstUnit(Exception):
 class _Stops:
     device = "cpu"
 
-    def run(self, task: Any, units: Any, on_done: Any, watch: Any = None) -> None:
-        if units:
+    def run(self, jobs: Sequence[Job]) -> None:
+        if any(job.units for job in jobs):
             raise _FirstUnit
 
     def close(self) -> None:
