@@ -31,6 +31,9 @@ that. ``--locked`` wants the lock of the recipe mini in the current folder."""
 ENDLESS = {"--serve"}
 """Options with which a command does not end by itself; they have tests of their own."""
 
+CLUSTER = "127.0.0.1:1"
+"""Where no cluster is."""
+
 BY_HAND = {"pairs label", "pairs calibrate"}
 """Commands that want a person's answers, or what a person answered; of them only the help."""
 
@@ -72,6 +75,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
 
 def _companions(words: list[str], value: str) -> list[str]:
     """What a value does not make sense without."""
+    if value == CLUSTER:
+        return ["--executor", "ray"]
     if words == ["export"] and value == "mini-matcher":
         return ["--to", "lance"]
     brought = words == ["build"] and value in ("captions", "caption.backend=provided")
@@ -127,7 +132,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "objectives": ["clip"],
         "output": [NEW],
         "overrides": list(_settings()),
-        "ray_address": ["127.0.0.1:1"],
+        "ray_address": [CLUSTER],
         "ray_workers": ["1"],
         "reason": ["corrupt"],
         "port": ["0"],

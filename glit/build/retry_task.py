@@ -8,6 +8,7 @@ from typing import Any
 
 from glit.build.listing import Chunk
 from glit.build.plan import upstream
+from glit.build.same_here import see_the_same
 from glit.build.stage_task import (
     StageTask,
     StageWorker,
@@ -76,7 +77,12 @@ class RetryTask:
         return sum(each not in before or self.wanted(before[each]) for each in reaching)
 
     def open(self, threads: int) -> RetryWorker:
-        """Load the stage's model."""
+        """Load the stage's model.
+
+        Raises:
+            GlitError: this machine does not see what the build began with.
+        """
+        see_the_same(self.work, self.name)
         return RetryWorker(self, threads)
 
 

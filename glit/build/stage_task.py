@@ -13,6 +13,7 @@ from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.device import gpu_memory
 from glit.backends.model_files import weight_files
 from glit.build.listing import Chunk
+from glit.build.same_here import see_the_same
 from glit.build.tables import drops_by_reason, stage_row
 from glit.build.work import Work
 from glit.errors import GlitError, RunError
@@ -90,7 +91,12 @@ class StageTask:
         return self._backend is not None and self._backend.needs_model
 
     def open(self, threads: int) -> StageWorker | IngestWorker:
-        """Load the stage's model."""
+        """Load the stage's model.
+
+        Raises:
+            GlitError: this machine does not see what the build began with.
+        """
+        see_the_same(self.work, self.name)
         if self.name not in STAGES:
             return IngestWorker(self.work)
         stage = STAGES[self.name].open(self.work.plan)
