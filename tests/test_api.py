@@ -27,7 +27,9 @@ def test_an_address_to_write_to_is_refused_and_becomes_no_folder(
     call, address, scenes, built, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(glit.GlitError, match=f"^{address}: an address, but glit writes to local"):
+    if call is CALLS["build"] and address == "s3://bucket/x":
+        pytest.skip("a build writes there")
+    with pytest.raises(glit.GlitError, match=f"^{address}: an address, but this is written to loc"):
         call(scenes / "images", built, address)
     assert [*tmp_path.iterdir()] == []
 

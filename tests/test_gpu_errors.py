@@ -12,7 +12,7 @@ import torch
 from glit.errors import RunError
 from glit.executors import local
 from glit.executors.local import LocalExecutor
-from glit.executors.protocols import Needs, Tally
+from glit.executors.protocols import Job, Needs, Tally
 from glit.gpu_errors import is_out_of_memory, ruins_process
 from glit.records import Drop
 from glit.stages.base import isolate
@@ -157,10 +157,14 @@ class Failing:
         return Tally(rows=1)
 
 
+def run_units(error, units, on_done=lambda *_: None):
+    LocalExecutor().run([Job(task=Failing(error), units=units, on_done=on_done)])
+
+
 def test_in_one_process_the_run_ends_in_one_line_that_says_how_to_go_on():
     done = []
     with pytest.raises(RunError) as caught:
-        LocalExecutor().run(Failing(RuntimeError(ILLEGAL)), [0, 1, 2], lambda u, _: done.append(u))
+        run_units(RuntimeError(ILLEGAL), [0, 1, 2], lambda unit, _: done.append(unit))
     assert done == [0]
     assert str(caught.value) == (
         "stage propose: the GPU failed and this process cannot use it any more (CUDA error: an "
@@ -168,7 +172,7 @@ def test_in_one_process_the_run_ends_in_one_line_that_says_how_to_go_on():
         "again, it goes on where it stopped"
     )
     with pytest.raises(KeyError):
-        LocalExecutor().run(Failing(KeyError("ours")), [1], lambda *_: None)
+        run_units(KeyError("ours"), [1])
 
 
 def test_putting_back_what_a_lost_gpu_holds_may_fail_as_well(monkeypatch):
@@ -181,4 +185,4 @@ def test_putting_back_what_a_lost_gpu_holds_may_fail_as_well(monkeypatch):
 
     monkeypatch.setattr(local, "borrowed_process", borrowed)
     with pytest.raises(RunError, match="the GPU failed"):
-        LocalExecutor().run(Failing(RuntimeError(ILLEGAL)), [1], lambda *_: None)
+        run_units(RuntimeError(ILLEGAL), [1])

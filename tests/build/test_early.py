@@ -33,8 +33,8 @@ def images(scenes, tmp_path):
 class Nothing(Counting):
     """Fails where any work is handed out."""
 
-    def run(self, task, units, on_done, *watch):
-        raise AssertionError(f"{task.name} was begun")
+    def run(self, jobs):
+        raise AssertionError(f"{jobs[0].task.name} was begun")
 
 
 class Begun(Exception):
@@ -42,7 +42,7 @@ class Begun(Exception):
 
 
 class Stops(Counting):
-    def run(self, task, units, on_done, *watch):
+    def run(self, jobs):
         raise Begun
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -43,10 +45,15 @@ def lose(node):
 @pytest.fixture
 def cluster():
     """The address of a head that works at nothing, and two nodes of one core."""
+    # short, as sockets lie in it; not Ray's own, or others on this machine would look for the head
+    folder = tempfile.mkdtemp(prefix="ray-")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    head = started("--head", "--port", str(port), "--num-cpus", "0", "--include-dashboard", "false")
+    head = started(
+        "--head", "--port", str(port), "--num-cpus", "0", "--include-dashboard", "false",
+        "--temp-dir", folder,
+    )  # fmt: skip
     nodes = [head]
     try:
         deadline = time.monotonic() + 120
@@ -58,6 +65,7 @@ def cluster():
     finally:
         for node in reversed(nodes):
             lose(node)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _answers(port):
