@@ -17,7 +17,7 @@ import fsspec
 from fsspec.config import conf
 from fsspec.core import url_to_fs
 
-from glit.errors import MissingExtraError, StorageError, UserError
+from glit.errors import MissingExtraError, StorageError, UserError, first_line
 
 CREDENTIALS = frozenset(
     {
@@ -95,7 +95,7 @@ def one_line(where: str, *, of_object: bool = False) -> Iterator[None]:
             raise
         if of_object and code in _BEYOND_END:
             raise OSError(errno.EINVAL, "it is shorter than it was") from error
-        raise StorageError(where, _said(error), keys=_is_about_keys(error, code)) from error
+        raise StorageError(where, first_line(error), keys=_is_about_keys(error, code)) from error
 
 
 def _code(error: BaseException) -> str:
@@ -116,11 +116,6 @@ def _is_about_keys(error: BaseException, code: str) -> bool:
         or "Credential" in named
         or named in ("RefreshError", "ClientAuthenticationError", "TokenRetrievalError")
     )
-
-
-def _said(error: BaseException) -> str:
-    said = str(getattr(error, "strerror", None) or error).strip()
-    return said.partition("\n")[0] or type(error).__name__
 
 
 def remove_remote(fs: Any, path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,15 @@ from glit.build.run import BuildRequest, build
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
+
+
+def with_captions_beside(scenes: Path, folder: Path, number: int) -> Path:
+    """A folder of the first scenes, each with a caption in a file of its name."""
+    folder.mkdir()
+    for each in range(number):
+        shutil.copy(scenes / "images" / f"{each:06d}.png", folder)
+        (folder / f"{each:06d}.txt").write_text("A red circle. A blue square.")
+    return folder
 
 
 def run_build(

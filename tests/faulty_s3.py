@@ -9,7 +9,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import boto3
 from moto.server import ThreadedMotoServer
@@ -32,7 +34,7 @@ ERRORS = {
 class FaultyS3:
     """The server's address, what happened to it, and what is to happen."""
 
-    address: str
+    address: str = ""
     bucket: str = "bucket"
     fault: Fault = lambda method, path: ""
     faults: list[str] = field(default_factory=list)
@@ -72,10 +74,10 @@ def faulty_s3() -> Iterator[FaultyS3]:
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
     host, port = moto.get_host_and_port()
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), _Proxy)
+    found = FaultyS3()
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Proxy, found, (host, port)))
     proxy.daemon_threads = True
-    found = FaultyS3(address=f"http://127.0.0.1:{proxy.server_port}")
-    proxy.behind, proxy.s3 = (host, port), found  # type: ignore[attr-defined]
+    found.address = f"http://127.0.0.1:{proxy.server_port}"
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     before = {name: os.environ.get(name) for name in (*KEYS, "AWS_ENDPOINT_URL")}
     os.environ.update(KEYS, AWS_ENDPOINT_URL=found.address)
@@ -95,8 +97,12 @@ def faulty_s3() -> Iterator[FaultyS3]:
 class _Proxy(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def __init__(self, s3: FaultyS3, behind: tuple[str, int], *request: Any) -> None:
+        self._s3, self._behind = s3, behind
+        super().__init__(*request)  # it answers all that comes over the connection in here
+
     def _pass_on(self) -> None:
-        s3: FaultyS3 = self.server.s3  # type: ignore[attr-defined]
+        s3 = self._s3
         s3.requests.append((self.command, self.path))
         length = int(self.headers.get("Content-Length") or 0)
         fault = s3.fault(self.command, self.path)
@@ -112,7 +118,7 @@ class _Proxy(BaseHTTPRequestHandler):
         if fault in ERRORS:
             self._refuse(*ERRORS[fault])
             return
-        behind = http.client.HTTPConnection(*self.server.behind, timeout=30)  # type: ignore[attr-defined]
+        behind = http.client.HTTPConnection(*self._behind, timeout=30)
         try:
             behind.request(self.command, self.path, body, dict(self.headers))
             answer = behind.getresponse()

@@ -21,16 +21,17 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("address", ADDRESSES, ids=repr)
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("name", "address"),
+    # a build writes to the first kind of address
+    [(n, a) for n in CALLS for a in ADDRESSES if (n, a) != ("build", "s3://bucket/x")],
+)
 def test_an_address_to_write_to_is_refused_and_becomes_no_folder(
-    call, address, scenes, built, tmp_path, monkeypatch
+    name, address, scenes, built, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    if call is CALLS["build"] and address == "s3://bucket/x":
-        pytest.skip("a build writes there")
     with pytest.raises(glit.GlitError, match=f"^{address}: an address, but this is written to loc"):
-        call(scenes / "images", built, address)
+        CALLS[name](scenes / "images", built, address)
     assert [*tmp_path.iterdir()] == []
 
 

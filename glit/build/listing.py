@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from glit.ahead import batched
 from glit.errors import RunError
 from glit.schema import LISTING_SCHEMA
-from glit.shards import BAD_NAME, stem
+from glit.shards import BAD_NAME, is_utf8, stem
 from glit.storage import Entry
 
 _BATCH = 65_536
@@ -112,7 +112,7 @@ def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
             paths = [entry.path for entry in batch]
             sizes = [entry.size for entry in batch]
             for index, path in enumerate(paths):
-                if not path.isascii() and not _is_utf8(path):
+                if not path.isascii() and not is_utf8(path):
                     paths[index], sizes[index] = _escaped(path), BAD_NAME
             roles = [entry.role for entry in batch]
             columns = {
@@ -125,14 +125,6 @@ def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
             writer.write_table(pa.table(columns, schema=_FOUND))
             total += roles.count(0)
     return total
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _escaped(path: str) -> str:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glit.build.tables import sum_counts
-from glit.build.timeline import read_timelines
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import UserError
 from glit.stages import TABLES
@@ -30,12 +29,11 @@ class StageStatus:
     drops: dict[str, int]
 
 
-def status(output: str, *, timeline: bool = False) -> dict[str, Any]:
+def status(output: str) -> dict[str, Any]:
     """What is done, pending and dropped, per stage; plain values.
 
     Args:
         output: a dataset, or a build in progress.
-        timeline: also when which stage was at work; see :mod:`glit.build.timeline`.
 
     Raises:
         UserError: neither a dataset nor a build in progress, or one of another version of glit.
@@ -49,8 +47,6 @@ def status(output: str, *, timeline: bool = False) -> dict[str, Any]:
         work = dataset.below("work")
         state = read_state(work)
         result["recipe"] = state["recipe"]["name"]
-        if timeline:
-            result["timeline"] = [asdict(run) for run in read_timelines(work)]
         result["stages"] = [
             asdict(_stage(work, stage, folder, state["num_chunks"]))
             for stage, folder in sorted(state["folders"].items(), key=_in_flow_order)

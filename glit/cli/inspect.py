@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import islice
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -16,6 +18,9 @@ from glit.errors import UserError
 from glit.export import EXPORTERS
 from glit.outputs import local_file, local_folder
 from glit.storage import Store
+
+if TYPE_CHECKING:
+    from glit.build.timeline import Timeline
 
 DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200
@@ -31,10 +36,13 @@ def status_command(
 ) -> None:
     """What is done, pending and dropped, per stage."""
     from glit.build.status import status
+    from glit.build.timeline import read_timelines
 
-    found = status(dataset, timeline=timeline)
+    found = status(dataset)
+    runs = read_timelines(Store(dataset).below("work")) if timeline else []
     if as_json:
-        print(json.dumps(found))
+        told = {"timeline": [asdict(run) for run in runs]} if timeline else {}
+        print(json.dumps({**found, **told}))
         return
     console = Console(highlight=False)
     console.print(
@@ -55,14 +63,12 @@ def status_command(
             f"{c['duplicates']} duplicates"
         )
     if timeline:
-        _show_timeline(dataset, console)
+        _show_timeline(runs, console)
 
 
-def _show_timeline(dataset: str, console: Console) -> None:
-    from glit.build.timeline import read_timelines
+def _show_timeline(runs: Sequence[Timeline], console: Console) -> None:
     from glit.cli.timeline import timeline_lines
 
-    runs = read_timelines(Store(dataset).below("work"))
     if not runs:
         console.print("no timeline: glit build keeps it in the work folder")
     for run in runs:

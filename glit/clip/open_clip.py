@@ -9,7 +9,8 @@ else (timm, ResNet, CoCa, another text model, attentional pooling, ...) is refus
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ _CLIPS_OWN = {
     "block_type": ("default",),
 }
 """Keys that may be set, to what CLIP does."""
+
+_WANTED = "wanted model_cfg with vision_cfg and text_cfg; download it again"
 
 _BLOCK = {
     "ln_1": "layer_norm1",
@@ -95,7 +98,8 @@ def check_files(folder: Path, name: str) -> None:
             f"model {name!r}: {folder} has no tokenizer; OpenCLIP's is CLIP's, so copy "
             "tokenizer.json and tokenizer_config.json of openai/clip-vit-base-patch16 into it"
         )
-    end = _read(folder)["model_cfg"]["text_cfg"].get("vocab_size", 49408) - 1
+    config = _clip_config(_read(folder)["model_cfg"], folder / CONFIG)
+    end = config.to_dict()["text_config"]["eos_token_id"]
     if (found := TextTokenizer(folder).end_id) != end:
         raise WeightsError(
             f"model {name!r}: the tokenizer in {folder} ends a text with token {found}, and the "
@@ -161,14 +165,12 @@ def _read(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         model = found["model_cfg"]
-        for key in ("vision_cfg", "text_cfg"):
-            assert isinstance(model[key], dict)
-        return found
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        raise WeightsError(
-            f"{path}: wanted model_cfg with vision_cfg and text_cfg ({type(error).__name__}); "
-            "download it again"
-        ) from error
+        whole = all(isinstance(model[key], dict) for key in ("vision_cfg", "text_cfg"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WeightsError(f"{path}: {_WANTED} ({type(error).__name__})") from error
+    if not whole:
+        raise WeightsError(f"{path}: {_WANTED}")
+    return found
 
 
 def _clip_config(model: dict[str, Any], path: Path) -> CLIPConfig:
@@ -184,41 +186,62 @@ def _clip_config(model: dict[str, Any], path: Path) -> CLIPConfig:
                     "can be trained and measured here; give another checkpoint"
                 )
     act = "quick_gelu" if model.get("quick_gelu") else "gelu"
-    width, heads = vision.get("width", 768), vision.get("head_width", 64)
-    text_width, vocabulary = text.get("width", 512), text.get("vocab_size", 49408)
-    sizes = (vision.get("layers", 12), vision.get("image_size", 224), vision.get("patch_size", 16))
-    if not all(isinstance(each, int) for each in sizes):
-        raise WeightsError(
-            f"{path}: vision_cfg layers, image_size, patch_size = {sizes}: wanted three whole "
-            "numbers; ResNets and oblong images cannot be trained or measured here"
-        )
-    layers, side, patch = sizes
+    whole = _Sizes(model, path, "model_cfg")
+    seen, read = _Sizes(vision, path, "vision_cfg"), _Sizes(text, path, "text_cfg")
+    dimensions, vocabulary = whole.number("embed_dim", None), read.number("vocab_size", 49408)
+    width, text_width = seen.number("width", 768), read.number("width", 512)
     return CLIPConfig(
-        projection_dim=model["embed_dim"],
+        projection_dim=dimensions,
         vision_config={
             "hidden_size": width,
-            "intermediate_size": int(width * vision.get("mlp_ratio", 4.0)),
-            "num_hidden_layers": layers,
-            "num_attention_heads": width // heads,
-            "image_size": side,
-            "patch_size": patch,
+            "intermediate_size": seen.times(width, "mlp_ratio", 4.0),
+            "num_hidden_layers": seen.number("layers", 12),
+            "num_attention_heads": width // seen.number("head_width", 64),
+            "image_size": seen.number("image_size", 224),
+            "patch_size": seen.number("patch_size", 16),
             "hidden_act": act,
-            "projection_dim": model["embed_dim"],
+            "projection_dim": dimensions,
         },
         text_config={
             "hidden_size": text_width,
-            "intermediate_size": int(text_width * text.get("mlp_ratio", 4.0)),
-            "num_hidden_layers": text.get("layers", 12),
-            "num_attention_heads": text.get("heads", 8),
-            "max_position_embeddings": text.get("context_length", 77),
+            "intermediate_size": read.times(text_width, "mlp_ratio", 4.0),
+            "num_hidden_layers": read.number("layers", 12),
+            "num_attention_heads": read.number("heads", 8),
+            "max_position_embeddings": read.number("context_length", 77),
             "vocab_size": vocabulary,
             "hidden_act": act,
-            "projection_dim": model["embed_dim"],
+            "projection_dim": dimensions,
             "bos_token_id": vocabulary - 2,
             "eos_token_id": vocabulary - 1,
             "pad_token_id": vocabulary - 1,
         },
     )
+
+
+class _Sizes:
+    """Sizes that a part of the configuration gives, refused by name where they are none."""
+
+    def __init__(self, values: Mapping[str, Any], path: Path, where: str) -> None:
+        self._values, self._path, self._where = values, path, where
+
+    def number(self, key: str, default: int | None) -> int:
+        found = self._values.get(key, default)
+        if type(found) is not int or found < 1:
+            raise self._refused(key, found, "a whole number above 0")
+        return found
+
+    def times(self, width: int, key: str, default: float) -> int:
+        """``width`` times a ratio, rounded down."""
+        ratio = self._values.get(key, default)
+        if type(ratio) not in (int, float) or not 1 <= width * ratio < math.inf:
+            raise self._refused(key, ratio, "a ratio above 0")
+        return int(width * ratio)
+
+    def _refused(self, key: str, found: object, wanted: str) -> WeightsError:
+        return WeightsError(
+            f"{self._path}: {self._where}.{key} = {found!r}: wanted {wanted}; ResNets and oblong "
+            "images cannot be trained or measured here"
+        )
 
 
 def _renamed(weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:

@@ -130,7 +130,9 @@ def _lines(path: Path, seed: int) -> Iterator[tuple[str | int, str, str]]:
                 image, kind = values["image"], values.get("type", "")
                 if not isinstance(values["sentence"], str) or not isinstance(kind, str):
                     raise ValueError("a sentence or a type is no text")
-                yield image if isinstance(image, str) else int(image), kind, values["sentence"]
+                if type(image) not in (int, str):  # true is an int, too
+                    raise ValueError(f"image {json.dumps(image)} is no whole number and no name")
+                yield image, kind, values["sentence"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f'{path}: wanted JSON lines {{"image": number or name, "sentence": text}}, each with a '

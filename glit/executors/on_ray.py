@@ -93,7 +93,8 @@ class RayExecutor:
         machines that came or went."""
         for pool in pools:
             pool.give()
-        if sum(pool.try_suspect() for pool in pools):
+        tried = [pool.try_suspect() for pool in pools]  # of every pool, not up to the first
+        if any(tried):
             for pool in pools:
                 pool.excuse()
             return

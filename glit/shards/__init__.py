@@ -28,6 +28,15 @@ REFUSED: dict[int, tuple[str, str]] = {
 """Reason and message of a drop, by the size that a listing has for what is refused."""
 
 
+def is_utf8(name: str) -> bool:
+    """Whether a name can be stored; file systems and archives have names that are only bytes."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_shard(path: str) -> bool:
     """Whether a file may hold images, by its name."""
     return path.lower().endswith(SUFFIXES)

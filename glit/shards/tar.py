@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.shards import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, stem
+from glit.shards import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, is_utf8, stem
 
 _BLOCK = 512
 CAPTION_KEYS = ("caption", "text")
@@ -71,7 +71,7 @@ def _member(info: tarfile.TarInfo, size: int, seen: dict[str, int]) -> Member:
     if number > 1:
         before = stem(name)
         name = f"{before}#{number}{name[len(before) :]}"
-    if not _is_utf8(name):
+    if not is_utf8(name):
         name, found = os.fsencode(name).decode("utf-8", "backslashreplace"), BAD_NAME
     elif escapes:
         found = ESCAPES
@@ -82,14 +82,6 @@ def _member(info: tarfile.TarInfo, size: int, seen: dict[str, int]) -> Member:
     else:
         found = info.size
     return Member(name=name, offset=info.offset_data, size=found)
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class TarShard:

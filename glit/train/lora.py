@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from glit.errors import InputError
+from glit.errors import InputError, first_line
 from glit.extras import require
 from glit.train.config import TrainConfig
 
@@ -133,6 +133,6 @@ def read_adapters(checkpoint: Path, clip: CLIPModel) -> None:
                 clip.get_parameter(name).copy_(value)
     except (OSError, SafetensorError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{path}: these adapters cannot be used ({str(error).strip().splitlines()[0]}), so the "
-            "run cannot be resumed from here; start a new run folder"
+            f"{path}: these adapters cannot be used ({first_line(error)}), so the run "
+            " cannot be resumed from here; start a new run folder"
         ) from error

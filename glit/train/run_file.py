@@ -159,10 +159,14 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
 def trained_parameters(run: Path) -> str:
     """How many parameters a run learns, of how many: ``1,024 of 149,620,737 parameters``.
 
+    A run of an earlier glit did not count them.
+
     Raises:
         InputError: the run does not say how it was started.
     """
-    found = _read(run)["parameters"]
+    found = _read(run).get("parameters")
+    if found is None:
+        return "parameters not counted"
     return f"{found['trained']:,} of {found['all']:,} parameters"
 
 

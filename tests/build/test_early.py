@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from building import Counting, run_build
+from building import Counting, run_build, with_captions_beside
 from rich.console import Console
 
 from glit.backends.captioners.endpoint import reach
@@ -22,12 +21,7 @@ from glit.storage import Store
 @pytest.fixture
 def images(scenes, tmp_path):
     """Two scenes with captions beside them."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for number in range(2):
-        shutil.copy(scenes / "images" / f"{number:06d}.png", folder)
-        (folder / f"{number:06d}.txt").write_text("A red circle. A blue square.")
-    return folder
+    return with_captions_beside(scenes, tmp_path / "images", 2)
 
 
 class Nothing(Counting):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, counts, png, quiet, run_build
+from building import Counting, counts, png, quiet, run_build, with_captions_beside
 
 from glit.build.retry import retry
 from glit.executors.local import LocalExecutor
@@ -17,11 +17,7 @@ from glit.storage import Store
 @pytest.fixture
 def images(scenes, tmp_path):
     """Eight scenes in chunks of four; the third file is a link to nowhere."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for number in range(8):
-        shutil.copy(scenes / "images" / f"{number:06d}.png", folder)
-        (folder / f"{number:06d}.txt").write_text("A red circle. A blue square.")
+    folder = with_captions_beside(scenes, tmp_path / "images", 8)
     shutil.move(folder / "000002.png", tmp_path / "hidden.png")
     (folder / "000002.png").symlink_to(tmp_path / "later.png")
     return folder

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 
 import pytest
-from building import Counting, run_build
+from building import Counting, run_build, with_captions_beside
 
 from glit.build import versions
 from glit.build.versions import versions_of
@@ -20,12 +19,7 @@ from glit.recipe import load_recipe
 @pytest.fixture
 def images(scenes, tmp_path):
     """Two scenes in a chunk of their own each."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for number in range(2):
-        shutil.copy(scenes / "images" / f"{number:06d}.png", folder)
-        (folder / f"{number:06d}.txt").write_text("A red circle. A blue square.")
-    return folder
+    return with_captions_beside(scenes, tmp_path / "images", 2)
 
 
 SETTINGS = {"overrides": ["caption.backend=sidecar", "propose.backend=grid"]}

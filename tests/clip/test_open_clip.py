@@ -85,6 +85,10 @@ def test_a_run_starts_from_it_and_leaves_a_clip_of_transformers(
     [
         ("vision_cfg", {"timm_model_name": "convnext_base"}, "vision_cfg.timm_model_name = 'conv"),
         ("vision_cfg", {"layers": [3, 4, 6, 3]}, "ResNets and oblong images cannot"),
+        ("vision_cfg", {"width": "768"}, "vision_cfg.width = '768': wanted a whole number above 0"),
+        ("vision_cfg", {"head_width": 0}, "vision_cfg.head_width = 0: wanted a whole number"),
+        ("vision_cfg", {"mlp_ratio": float("nan")}, "vision_cfg.mlp_ratio = nan: wanted a ratio"),
+        ("model_cfg", {"embed_dim": None}, "model_cfg.embed_dim = None: wanted a whole number"),
         ("vision_cfg", {"no_ln_pre": True}, "vision_cfg.no_ln_pre = True is not CLIP's arch"),
         ("text_cfg", {"hf_model_name": "roberta-base"}, "text_cfg.hf_model_name = 'roberta-base'"),
         ("text_cfg", {"pool_type": "last"}, "text_cfg.pool_type = 'last'"),

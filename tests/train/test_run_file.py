@@ -11,7 +11,7 @@ from glit.errors import InputError, RecipeError
 from glit.train.config import TrainConfig
 from glit.train.loop import train
 from glit.train.objectives.fast_goal import FastGoal
-from glit.train.run_file import config_of, settings
+from glit.train.run_file import config_of, settings, trained_parameters
 
 
 def config(tiny_clip, **changes) -> TrainConfig:
@@ -103,3 +103,12 @@ def test_a_run_that_does_not_say_how_it_was_started(run) -> None:
 def test_an_unknown_key_is_named(run) -> None:
     with pytest.raises(RecipeError, match="did you mean 'epochs'"):
         resumed(run, "train.epoch=3")
+
+
+def test_a_run_of_an_earlier_glit_did_not_count_its_parameters(run) -> None:
+    counted = trained_parameters(run)
+    assert counted.endswith(" parameters") and " of " in counted
+    kept = json.loads((run / "run.json").read_text())
+    del kept["parameters"]
+    (run / "run.json").write_text(json.dumps(kept))
+    assert trained_parameters(run) == "parameters not counted"

@@ -136,6 +136,8 @@ def test_scenes_have_a_false_sentence_of_every_type(built, scenes, tiny_clip) ->
     ("lines", "message"),
     [
         (['{"image": 0, "sentence": null}'], "a sentence or a type is no text"),
+        (['{"image": 0.5, "sentence": "No."}'], "image 0.5 is no whole number and no name"),
+        (['{"image": true, "sentence": "No."}'], "image true is no whole number and no name"),
         (['{"image": 7, "sentence": "No."}'], r"tells of image 7, which three does not have .3 im"),
         (['{"image": "x.jpg", "sentence": "No."}'], "tells of image 'x.jpg', which three"),
         (['{"image": 0, "sentence": "No."}'] * 2, "two false sentences for image 0; keep one"),
