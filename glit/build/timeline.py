@@ -34,6 +34,8 @@ class StageTime:
     """How many there were together, at most."""
     busy_s: list[float] = field(default_factory=list)
     """Seconds that workers were at work, summed over them, by bin."""
+    lost_s: float = 0.0
+    """Of these, with units that were done again because the worker died."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class Timeline:
         """A worker's time with a unit."""
         found = self.stages.setdefault(stage, StageTime(place=place))
         found.workers = max(found.workers, workers)
+        found.lost_s += (stretch.stop_s - stretch.start_s) if stretch.lost else 0.0
         start, stop = (max(0.0, at - self.start_s) for at in (stretch.start_s, stretch.stop_s))
         while stop > _MOST_BINS * self.bin_s:
             self._halve()

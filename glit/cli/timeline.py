@@ -27,7 +27,8 @@ def timeline_lines(run: Timeline) -> Iterator[str]:
             run.at_work(stage=name), num_bins
         ))  # fmt: skip
         workers = f"{stage.workers} worker{'s' if stage.workers > 1 else ''}"
-        yield f"{name:<8} {stage.place:<6} {bars} {duration(sum(stage.busy_s))} of {workers}"
+        lost = f", {duration(stage.lost_s)} lost with workers that died" if stage.lost_s else ""
+        yield f"{name:<8} {stage.place:<6} {bars} {duration(sum(stage.busy_s))} of {workers}{lost}"
     for place in dict.fromkeys(stage.place for stage in run.stages.values()):
         share = sum(run.at_work(place=place)) / num_bins
         yield f"{place}: at work {100 * share:.0f} % of the time"

@@ -129,6 +129,8 @@ class Stretch:
     """Its place in the pool, which another takes when it dies."""
     start_s: float
     stop_s: float
+    lost: bool = False
+    """The worker died at it, so that another has to do it again."""
 
 
 def _nothing(*_: Any) -> None:

@@ -133,10 +133,10 @@ class Slot:
         """What comes back of a unit, one reference after the other."""
         return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
 
-    def stretch(self) -> Stretch:
-        """Its time with the unit it has just finished."""
+    def stretch(self, *, lost: bool = False) -> Stretch:
+        """Its time with the unit it has just finished, or was at when it died."""
         start, self.free_at = self.free_at, time.time()
-        return Stretch(worker=f"{id(self):x}", start_s=start, stop_s=self.free_at)
+        return Stretch(worker=f"{id(self):x}", start_s=start, stop_s=self.free_at, lost=lost)
 
     def silence(self) -> float:
         """Seconds since it was last heard, which is now."""

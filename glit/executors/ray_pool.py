@@ -150,6 +150,7 @@ class Pool:
 
     def _died(self, slot: Slot, error: Exception) -> None:
         unit = self._take_back(slot)
+        self.job.worked(slot.stretch(lost=True))
         if is_gone(slot.node):  # with its machine, which is no unit's doing
             self._ready.appendleft(unit)
         else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from glit.build.timeline import Timeline, read_timelines
+from glit.cli.timeline import timeline_lines
 from glit.executors.protocols import Stretch
 from glit.storage import Store
 
@@ -37,6 +39,15 @@ def test_the_share_of_a_place_is_of_the_workers_that_had_it():
     line.note("split", "cpu", stretch(1, 2), workers=4)
     assert line.at_work(place="cuda") == [0.5, 1.0, 0.0, 0.5]
     assert line.at_work(stage="split") == [0.0, 0.25]
+
+
+def test_what_died_with_a_worker_is_counted_and_shown():
+    line = Timeline(start_s=0.0, bin_s=1.0)
+    line.note("caption", "cuda", stretch(0, 60))
+    assert not any("died" in text for text in timeline_lines(line))
+    line.note("caption", "cuda", replace(stretch(60, 72), lost=True))
+    assert (line.stages["caption"].lost_s, sum(line.stages["caption"].busy_s)) == (12, 72)
+    assert any(text.endswith("12 s lost with workers that died") for text in timeline_lines(line))
 
 
 def test_status_shows_it(built_copy, run_glit):

@@ -118,10 +118,12 @@ class KillerWorker:
         return unit.size
 
 
-def go(executor, task, num_units=6):
+def go(executor, task, num_units=6, worked=lambda stretch: None):
     done = {}
     units = [Unit(i) for i in range(num_units)]
-    executor.run([Job(task=task, units=units, on_done=lambda u, t: done.update({u.index: t}))])
+    executor.run(
+        [Job(task=task, units=units, on_done=lambda u, t: done.update({u.index: t}), worked=worked)]
+    )
     written = {p.name: p.read_text() for p in Path(task.folder).glob("unit-*")}
     return done, written
 
@@ -176,8 +178,11 @@ def test_a_unit_goes_on_in_another_place_while_others_are_at_the_first(executor,
 
 
 def test_a_worker_that_dies_once_costs_nothing(executor, tmp_path):
-    done, written = go(executor, KillerTask(str(tmp_path), killers=((2, 5),), once=True))
+    stretches = []
+    task = KillerTask(str(tmp_path), killers=((2, 5),), once=True)
+    done, written = go(executor, task, worked=stretches.append)
     assert sorted(done) == list(range(6))
+    assert sorted(each.lost for each in stretches) == [False] * 6 + [True]
     assert written["unit-2"] == "whole"
 
 
