@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, OutOfMemoryError, RayActorError
 
 from glit.errors import DamagedTableError, GlitError
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Beat, Stretch, Tally, Task, Worker
 from glit.gpu_errors import ruins_process
 
+_KNOWN_WITHIN_S = 60.0
+_ASK_AGAIN_S = 0.5
 DEAD = (RayActorError, ActorUnavailableError, OutOfMemoryError)
 """A worker is gone: crashed, killed, out of reach, or ended by Ray's watch over memory."""
 
@@ -46,6 +48,9 @@ class Actor:
         self._worker = None
         failure = _guarded(lambda: setattr(self, "_worker", task.open(threads)))
         return failure or ray.get_runtime_context().get_node_id()
+
+    def ping(self) -> None:
+        """Answers that it is alive, when it comes to it."""
 
     def gpu_bytes(self) -> int:
         """Memory of this actor's GPU."""
@@ -83,6 +88,29 @@ def end(actor: Any) -> None:
         ray.kill(actor)
 
 
+def machines() -> frozenset[str]:
+    """The nodes that are alive."""
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
+
+
+def is_alive(actor: Any) -> bool:
+    """Whether an actor that could not be reached is alive after all; waits until Ray knows, which
+    is some seconds after a machine is lost."""
+    deadline = time.monotonic() + _KNOWN_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            ray.get(actor.ping.remote(), timeout=_KNOWN_WITHIN_S)
+        except GetTimeoutError:  # it has other things to do
+            return True
+        except ActorUnavailableError:
+            time.sleep(_ASK_AGAIN_S)
+        except RayActorError:
+            return False
+        else:
+            return True
+    return False
+
+
 def _next(running: Generator[Beat, None, Tally]) -> Beat | Tally:
     """The next beat, or the tally that comes after the last."""
     try:
@@ -114,6 +142,8 @@ class Slot:
     """(what streams from it, unit); one more than it works at, so that it need not wait."""
     opening: Any = None
     """What comes when it has started; None once it has."""
+    machines: frozenset[str] = frozenset()
+    """That there were when it began to start."""
     starts: int = 0
     """That failed, one after the other."""
     node: str = ""

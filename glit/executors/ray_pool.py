@@ -10,11 +10,12 @@ from itertools import islice
 from typing import Any
 
 import ray
+from ray.exceptions import ActorUnavailableError
 
 from glit.errors import RunError, first_line
 from glit.executors.poison import Patience
 from glit.executors.protocols import Beat, Job, Tally
-from glit.executors.ray_actor import DEAD, Slot, end, value
+from glit.executors.ray_actor import DEAD, Slot, end, is_alive, machines, value
 from glit.executors.ray_suspect import Suspect
 
 _START_FAILURES = 3
@@ -105,6 +106,7 @@ class Pool:
         return found
 
     def _opening(self, slot: Slot) -> Slot:
+        slot.machines = machines()
         slot.opening = slot.actor.open.remote(self._task, self._threads)
         return slot
 
@@ -112,9 +114,9 @@ class Pool:
         try:
             slot.node = value(ray.get(slot.opening))
         except DEAD as error:
-            self._count_start(slot, error)
-            slot.actor = self._new_actor()
-            self._opening(slot)
+            if not self._is_excused(slot, error, started=False):
+                self._count_start(slot, error)
+            self._renew(slot)
             return
         slot.opening, slot.starts = None, 0
         if not self._is_at_work:
@@ -151,7 +153,7 @@ class Pool:
     def _died(self, slot: Slot, error: Exception) -> None:
         unit = self._take_back(slot)
         self.job.worked(slot.stretch(lost=True))
-        if is_gone(slot.node):  # with its machine, which is no unit's doing
+        if self._is_excused(slot, error, started=True):
             self._ready.appendleft(unit)
         else:
             self._deaths += 1
@@ -161,8 +163,27 @@ class Pool:
             else:
                 self._blamed.append(unit)
                 self._ready.append(unit)
+        self._renew(slot)
+
+    def _renew(self, slot: Slot) -> None:
+        end(slot.actor)
         slot.actor = self._new_actor()
         self._opening(slot)
+
+    @staticmethod
+    def _is_excused(slot: Slot, error: Exception | None, *, started: bool) -> bool:
+        """Whether a worker was lost with its machine, or the way to it was: no unit's doing, nor
+        that of the model it loads.
+
+        Args:
+            slot: where it was.
+            error: what Ray said.
+            started: whether it is known what machine it was on.
+        """
+        if isinstance(error, ActorUnavailableError) and is_alive(slot.actor):
+            return True
+        there = machines()
+        return slot.node not in there if started else not slot.machines <= there
 
     def _take_back(self, slot: Slot) -> Any:
         """The unit the dead actor was at; what had only been waiting there goes back first."""
@@ -202,18 +223,19 @@ class Pool:
         self._finish(unit, suspect.run())
         return True
 
-    def _replace(self, slot: Slot) -> bool:
-        """A fresh worker in the slot, waited for; whether the machine of the last is gone."""
-        gone = is_gone(slot.node)
+    def _replace(self, slot: Slot, error: Exception | None) -> bool:
+        """A fresh worker in the slot, waited for; whether the last was lost with its machine."""
+        excused = self._is_excused(slot, error, started=True)
         while True:
-            slot.actor = self._new_actor()
+            self._renew(slot)
             try:
-                slot.node = value(ray.get(slot.actor.open.remote(self._task, self._threads)))
-            except DEAD as error:
-                self._count_start(slot, error)
+                slot.node = value(ray.get(slot.opening))
+            except DEAD as failed:
+                if not self._is_excused(slot, failed, started=False):
+                    self._count_start(slot, failed)
                 continue
-            slot.starts = 0
-            return gone
+            slot.opening, slot.starts = None, 0
+            return excused
 
     def release(self) -> list[Any]:
         """The actors that are fit for another job; the others are ended."""
@@ -230,8 +252,3 @@ class Pool:
         """End all workers."""
         for slot in self._slots:
             end(slot.actor)
-
-
-def is_gone(node: str) -> bool:
-    """Whether a machine has left the cluster."""
-    return bool(node) and all(n["NodeID"] != node for n in ray.nodes() if n["Alive"])

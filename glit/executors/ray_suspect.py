@@ -31,12 +31,17 @@ class Suspect:
         unit: the unit.
         slot: of an idle worker.
         patience: with that worker's silence.
-        replace: puts a fresh worker into the slot; whether the machine of the last is gone, which
-            no sample is to blame for.
+        replace: puts a fresh worker into the slot, given what the last was lost by; whether that
+            was with its machine, which no sample is to blame for.
     """
 
     def __init__(
-        self, task: Task, unit: Any, slot: Slot, patience: Patience, replace: Callable[[], bool]
+        self,
+        task: Task,
+        unit: Any,
+        slot: Slot,
+        patience: Patience,
+        replace: Callable[[Exception | None], bool],
     ) -> None:
         self._task, self._unit, self._slot = task, unit, slot
         self._patience, self._replace = patience, replace
@@ -72,8 +77,8 @@ class Suspect:
             ready, _ = ray.wait([stream], timeout=self._patience.limit_s)
             try:
                 told = value(ray.get(next(stream))) if ready else self._end()
-            except DEAD:
-                if self._replace():
+            except DEAD as error:
+                if self._replace(error):
                     stream, rows = self._slot.give(self._unit, self._excluded), 0
                     continue
                 return _Death(rows, "worker_crash")
@@ -91,8 +96,8 @@ class Suspect:
         except GetTimeoutError:
             self._end()
             self._cause = "timeout"
-        except DEAD:
-            if self._replace():
+        except DEAD as error:
+            if self._replace(error):
                 return self._kills(start, stop)
             self._cause = "worker_crash"
         else:
@@ -101,5 +106,4 @@ class Suspect:
 
     def _end(self) -> None:
         """End the worker, which is silent."""
-        ray.kill(self._slot.actor)
-        self._replace()
+        self._replace(None)
