@@ -4,8 +4,8 @@ Scenes are captioned by the mini captioner and built on two nodes of one core ea
 seconds the older node is killed and another one started. Told are the kills, whether the dataset is
 that of one process byte for byte, and the share of the workers' time that died with them.
 
-``--rpc`` also has Ray's own calls fail, by its failure injection: one in a hundred before it is
-sent, one after it was answered.
+``--rpc`` also has Ray's own calls fail, by its failure injection: five in a hundred before they are
+sent, five after they were answered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from glit.storage import Store
 from tools.faults.cluster import ENVIRONMENT, Cluster, cluster
 from tools.faults.run import digests
 
-_FAILING = {"*": {"num_failures": -1, "req_failure_prob": 1, "resp_failure_prob": 1}}
+_FAILING = {"*": {"num_failures": -1, "req_failure_prob": 5, "resp_failure_prob": 5}}
 """Of every hundred calls; -1 is without end."""
 
 
