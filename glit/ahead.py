@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from itertools import islice
 from typing import TypeVar
 
@@ -55,6 +55,9 @@ def map_ahead(
 ) -> Iterator[Out]:
     """``map(work, items)`` by a pool's threads, in order.
 
+    Once one has failed, or nobody takes results any more, no other is begun: a store that is
+    silent would be asked for each.
+
     Args:
         pool: of threads.
         work: done to every item.
@@ -66,17 +69,30 @@ def map_ahead(
     waiting = iter(items)
     following = list(islice(waiting, 1))
     futures: deque[tuple[Future[Out], int]] = deque()
+    ended: list[BaseException] = []
+
+    def begun(item: In) -> Out:
+        if ended:
+            raise ended[0]
+        try:
+            return work(item)
+        except BaseException as error:
+            ended.append(error)  # at once: the next would be begun before anybody heard of it
+            raise
 
     def submit() -> None:
         while following and len(futures) < most:
             own = weight(following[0])
             if futures and own + sum(each for _, each in futures) > heaviest:
                 return
-            futures.append((pool.submit(work, following.pop()), own))
+            futures.append((pool.submit(begun, following.pop()), own))
             following.extend(islice(waiting, 1))
 
-    submit()
-    while futures:
-        result = futures.popleft()[0].result()
+    try:
         submit()
-        yield result
+        while futures:
+            result = futures.popleft()[0].result()
+            submit()
+            yield result
+    finally:
+        ended.append(CancelledError())

@@ -7,6 +7,7 @@ so that an expired key stops a build where it would otherwise drop every image.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import io
@@ -14,10 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import fsspec
-from fsspec.config import conf
+from fsspec.asyn import sync
 from fsspec.core import url_to_fs
 
 from glit.errors import MissingExtraError, StorageError, UserError, first_line
+from glit.remote_settings import EXTRAS, S3_TRIES, settings
 
 CREDENTIALS = frozenset(
     {
@@ -27,56 +29,58 @@ CREDENTIALS = frozenset(
 )  # fmt: skip
 """Codes of S3 that a whole key meets, not an object."""
 _BEYOND_END = frozenset({"InvalidRange", "416"})
-_EXTRAS = {
-    "s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs",
-    "az": "az", "abfs": "az", "abfss": "az", "adl": "az",
-}  # fmt: skip
-"""Which extra opens which kind of address."""
 _MODULES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "s3": {
-        # a request is tried four times by botocore, and a broken connection a few times by s3fs
-        "config_kwargs": {
-            "retries": {"mode": "standard", "total_max_attempts": 4},
-            "connect_timeout": 10,
-            "read_timeout": 60,
-            "max_pool_connections": 64,
-        },
-        "max_concurrency": 1,  # more would ask for the size of every object before reading it
-    }
-}
+_DENIED_TO_ONE = frozenset({"AuthorizationPermissionMismatch"})
+"""What Azure calls an object that this key may not read, while the key itself is good."""
+_COPY_LOOK_S = 1.0
 
 
 def open_remote(address: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """The file system of an address, and the address as a path there.
 
-    What the user has set for it in fsspec's own configuration goes before glit's settings.
+    Its settings are those of :mod:`glit.remote_settings`.
 
     Raises:
         UserError: an address of a kind that nothing installed here opens.
     """
     kind = address.partition("://")[0].lower()
-    extra = _EXTRAS.get(kind, "")
-    known = conf.get(extra or kind, {})
-    options = {**_OPTIONS.get(extra, {}), "use_listings_cache": False, **known}
+    extra = EXTRAS.get(kind, "")
     try:
-        fs, base = url_to_fs(address, **options)
+        fs, base = url_to_fs(address, **settings(kind))
     except ImportError as error:
         if extra:
             raise MissingExtraError(_MODULES[extra], extra=extra, needed_for=address) from error
         raise UserError(f"{address}: cannot be opened ({error})") from error
     except (ValueError, TypeError) as error:  # no such kind of address, or not of that form
         raise UserError(f"{address}: cannot be opened ({error})") from error
+    if extra == "s3":
+        fs.retries = S3_TRIES
     return fs, str(base).rstrip("/")
 
 
+def own_name(fs: fsspec.AbstractFileSystem, path: str) -> str:
+    """A path that the client of a store asks for as it is.
+
+    Raises:
+        FileNotFoundError: the client takes a part of the name for something else (``?versionId=``
+            on S3; on Azure also a tab, or ``?`` before ``#``) and would ask for another object.
+    """
+    split = getattr(fs, "split_path", None)
+    if split is not None and "/".join(split(path)[:2]).rstrip("/") != path.rstrip("/"):
+        raise FileNotFoundError(
+            errno.ENOENT, "the client of this store cannot ask for such a name; rename it", path
+        )
+    return path
+
+
 @contextlib.contextmanager
-def one_line(where: str, *, of_object: bool = False) -> Iterator[None]:
+def one_line(where: str, *, of_object: bool = False, of_bucket: bool = False) -> Iterator[None]:
     """What a file system raises, as this module says.
 
     Args:
         where: the address.
         of_object: whether one object is read, which alone may be out of bounds.
+        of_bucket: whether only its bucket can be missing, as when it is written or listed.
 
     Raises:
         FileNotFoundError: there is no such object.
@@ -87,35 +91,81 @@ def one_line(where: str, *, of_object: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except (FileNotFoundError, FileExistsError, StorageError):
+    except FileNotFoundError as error:
+        if of_bucket:
+            raise StorageError(where, "there is no such bucket") from error
+        raise
+    except (FileExistsError, StorageError):
         raise
     except Exception as error:
-        code = _code(error)
-        if of_object and isinstance(error, PermissionError) and code not in CREDENTIALS:
-            raise
+        met = _met(error)
+        code = _code(met)
+        denied = _is_denied(met, code)
+        if of_object and denied and code not in CREDENTIALS:
+            raise PermissionError(errno.EACCES, first_line(met)) from error
         if of_object and code in _BEYOND_END:
             raise OSError(errno.EINVAL, "it is shorter than it was") from error
-        raise StorageError(where, first_line(error), keys=_is_about_keys(error, code)) from error
+        keys = denied or _is_about_keys(met, code)
+        raise StorageError(where, first_line(met), keys=keys) from error
+
+
+def _met(error: Exception) -> BaseException:
+    """What a client met; adlfs puts it behind an error that says less."""
+    if type(error) is RuntimeError and error.__cause__ is not None:
+        return error.__cause__
+    return error
 
 
 def _code(error: BaseException) -> str:
-    """What S3 calls the error; empty for what is none of S3's."""
+    """What the store calls the error, or else its status; empty where it does not say."""
     for each in (error, error.__cause__):
         response = getattr(each, "response", None)
-        if isinstance(response, dict):
+        if isinstance(response, dict):  # botocore
             return str(response.get("Error", {}).get("Code", ""))
+        named = getattr(each, "error_code", None)  # azure
+        if named:
+            return str(getattr(named, "value", named))
+        if type(each).__name__ == "HttpError":  # gcsfs
+            return str(getattr(each, "code", ""))
     return ""
+
+
+def _is_denied(error: BaseException, code: str) -> bool:
+    """Whether the key is good, but not for this; gcsfs has a plain OSError for that."""
+    forbidden = type(error) is OSError and str(error).startswith("Forbidden")
+    return isinstance(error, PermissionError) or forbidden or code in _DENIED_TO_ONE
 
 
 def _is_about_keys(error: BaseException, code: str) -> bool:
     named = type(error).__name__
     return (
         code in CREDENTIALS
-        or code in ("400", "401")  # what is left of them where an answer has no body
-        or isinstance(error, PermissionError)
+        or code == "401"
+        or (code == "400" and named != "HttpError")  # what is left where S3's answer has no body
         or "Credential" in named
         or named in ("RefreshError", "ClientAuthenticationError", "TokenRetrievalError")
     )
+
+
+def copy_remote(fs: Any, source: str, target: str) -> None:
+    """Copy an object within its store; it is there when this returns.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: the store gave up.
+    """
+    fs.cp_file(source, target)
+    if hasattr(fs, "service_client"):  # Azure says yes before it has copied
+        sync(fs.loop, _copied, fs, target)
+
+
+async def _copied(fs: Any, path: str) -> None:
+    container, name, _ = fs.split_path(path)
+    async with fs.service_client.get_blob_client(container, name) as blob:
+        while (found := (await blob.get_blob_properties()).copy).status == "pending":
+            await asyncio.sleep(_COPY_LOOK_S)
+    if found.status not in (None, "success"):
+        raise OSError(f"the store did not copy it ({found.status}: {found.status_description})")
 
 
 def remove_remote(fs: Any, path: str) -> None:
@@ -129,58 +179,6 @@ def remove_remote(fs: Any, path: str) -> None:
         return
     for each in fs.find(path) or [path]:  # fsspec's rm takes the name for a pattern
         fs.rm_file(each)
-
-
-def stamp_of(info: dict[str, Any]) -> str:
-    """What changes when the object does: its tag, else its time."""
-    for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"):
-        if info.get(key):
-            return str(info[key])
-    return ""
-
-
-def walk_remote(fs: Any, base: str, where: str) -> Iterator[tuple[str, int, str]]:
-    """Path below ``base``, bytes and stamp of every object, a page in memory at a time.
-
-    S3 is listed by pages of a thousand; other systems folder by folder.
-    """
-    if hasattr(fs, "call_s3"):
-        yield from _walk_s3(fs, base, where)
-        return
-    waiting = [base]
-    while waiting:
-        folder = waiting.pop()
-        with one_line(where):
-            try:
-                found = fs.ls(folder, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-        for info in found:
-            path = str(info["name"]).rstrip("/")
-            if info["type"] == "directory":
-                if path != folder:
-                    waiting.append(path)
-            else:
-                yield _below(path, base), int(info.get("size") or 0), stamp_of(info)
-
-
-def _walk_s3(fs: Any, base: str, where: str) -> Iterator[tuple[str, int, str]]:
-    bucket, key, _ = fs.split_path(base)
-    prefix = f"{key}/" if key else ""
-    token: dict[str, str] = {}
-    while True:
-        with one_line(where):
-            page = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **token)
-        for item in page.get("Contents", ()):
-            if not item["Key"].endswith("/"):  # a folder, as consoles make them
-                yield item["Key"].removeprefix(prefix), int(item["Size"]), stamp_of(item)
-        if not page.get("IsTruncated"):
-            return
-        token = {"ContinuationToken": page["NextContinuationToken"]}
-
-
-def _below(path: str, base: str) -> str:
-    return path.lstrip("/").removeprefix(base.strip("/") + "/")
 
 
 _GLOB = frozenset("*?[")

@@ -23,7 +23,8 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from glit.remote import RangeFile, one_line, open_remote, remove_remote, stamp_of, walk_remote
+from glit.remote import RangeFile, copy_remote, one_line, open_remote, own_name, remove_remote
+from glit.remote_pages import stamp_of, walk_remote
 
 TEMPORARY_MARK = ".tmp-"
 
@@ -67,8 +68,15 @@ class Store:
         return Store(f"{self.root}/{folder}")
 
     def full(self, path: str) -> str:
-        """The file system's own path of ``path``."""
-        return f"{self._base}/{path}" if path else self._base
+        """The file system's own path of ``path``.
+
+        Raises:
+            FileNotFoundError: the client of the store cannot ask for such a name.
+        """
+        if not path:
+            return self._base
+        full = f"{self._base}/{path}"
+        return full if self.is_local else own_name(self._fs, full)
 
     def address(self, path: str) -> str:
         """What people call ``path``."""
@@ -164,7 +172,7 @@ class Store:
             os.replace(self.full(source), self.full(target))
             return
         with one_line(self.address(source)):
-            self._fs.cp_file(self.full(source), self.full(target))
+            copy_remote(self._fs, self.full(source), self.full(target))
             self._fs.rm_file(self.full(source))
 
     @contextlib.contextmanager
@@ -200,8 +208,9 @@ class Store:
         with tempfile.TemporaryDirectory() as folder:
             temporary = Path(folder) / os.path.basename(path)
             yield temporary
-            with one_line(self.address(path)):
-                self._fs.put_file(str(temporary), self.full(path))
+            full = self.full(path)
+            with one_line(self.address(path), of_bucket=True):
+                self._fs.put_file(str(temporary), full)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file atomically."""
@@ -209,8 +218,9 @@ class Store:
             with self.atomic(path) as temporary:
                 temporary.write_bytes(data)
             return
-        with one_line(self.address(path)):
-            self._fs.pipe_file(self.full(path), data)
+        full = self.full(path)
+        with one_line(self.address(path), of_bucket=True):
+            self._fs.pipe_file(full, data)
 
     def create(self, path: str, data: bytes) -> None:
         """Write a whole file where there is none yet; of several writers one succeeds.
@@ -223,8 +233,9 @@ class Store:
             with open(self.full(path), "xb") as file:
                 file.write(data)
             return
-        with one_line(self.address(path)):
-            self._fs.pipe_file(self.full(path), data, mode="create")
+        full = self.full(path)
+        with one_line(self.address(path), of_bucket=True):
+            self._fs.pipe_file(full, data, mode="create")
 
     def sweep(self, mark: str = TEMPORARY_MARK) -> None:
         """Remove what killed writers left behind: files with ``mark`` in their name.

@@ -150,14 +150,12 @@ def s3_server():
 
 @pytest.fixture
 def s3(s3_server, monkeypatch):
-    """The same; what fails for good fails after two attempts."""
+    """The same; what fails for good fails after two attempts of botocore's."""
     from fsspec.config import conf
-    from s3fs import S3FileSystem
 
     monkeypatch.setitem(
         conf, "s3", {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 2}}}
     )
-    monkeypatch.setattr(S3FileSystem, "retries", 2)
     s3_server.faults.clear()
     s3_server.requests.clear()
     return s3_server

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import logging
 import os
+import select
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ KEYS = {
     "AWS_SECRET_ACCESS_KEY": "very-secret",
     "AWS_DEFAULT_REGION": "us-east-1",
 }
+LATE_S = 0.2
 Fault = Callable[[str, str], str]
 """Of a method and a path the fault's name; empty for none."""
 ERRORS = {
@@ -125,6 +127,9 @@ class _Proxy(BaseHTTPRequestHandler):
             data = answer.read()
         finally:
             behind.close()
+        if fault in ("late", "silent") and self._hung_up_within(LATE_S if fault == "late" else 60):
+            self.close_connection = True
+            return
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in ("connection", "transfer-encoding", "date", "server"):
@@ -139,6 +144,10 @@ class _Proxy(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _pass_on
+
+    def _hung_up_within(self, seconds: float) -> bool:
+        """Waits; the other side has nothing to say until it is answered."""
+        return bool(select.select([self.connection], [], [], seconds)[0])
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()

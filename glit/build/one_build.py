@@ -1,10 +1,11 @@
 """One build at a time per work folder: a lock of the file system, or objects on a store.
 
 On an object store the lock is a row of numbered objects, ``lock/00000001``, ``lock/00000002``, of
-which the last counts. Each is made by a write that only one of several writers can win. The
-holder writes its object anew every half a minute; a holder that is released says so in it. Who
-finds a dead one makes the next number, and the former holder, should it wake up, sees that and
-stops. Times are compared by the store's own clock.
+which the last counts. Each is made by a write that only one of several writers can win; a store
+that lets both win is found out and refused. The holder writes its object anew every half a
+minute; a holder that is released says so in it. Who finds a dead one makes the next number, and
+the former holder, should it wake up, sees that and stops. Times are compared by the store's own
+clock.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ FOLDER = "lock"
 BEAT_S = 30.0
 DEAD_AFTER_S = 300.0
 """A holder that has not written for so long is dead."""
-
+_LOOK_AGAIN_S = 120.0
+"""A holder that has not seen its lock for so long looks before it goes on."""
+_RELEASE_S = 30.0
+"""How long a build waits at its end until the store knows; one that is silent must not keep it."""
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while the machine sleeps."""
 
 StillHeld = Callable[[], None]
 """Raises a RunError once another build has taken over."""
@@ -95,11 +101,20 @@ class _Held:
     work: Store
     name: str
     said: dict[str, Any]
+    seen_at: float
+    """When it was this build's for sure."""
     lost: bool = False
     done: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raise when another build has taken over."""
+        """Raise when another build has taken over.
+
+        Raises:
+            RunError: it has.
+            StorageError: that cannot be told.
+        """
+        if not self.lost and _now() - self.seen_at > _LOOK_AGAIN_S:
+            self.beat()
         if self.lost:
             raise RunError(
                 f"{self.work.root}: another build took over, because this one did not answer for "
@@ -108,14 +123,26 @@ class _Held:
 
     def beat(self) -> None:
         """Say that the holder lives, unless it was taken for dead."""
-        self.lost = self.lost or max(_numbers(self.work), default=self.name) != self.name
+        asked_at = _now()
+        last = max(_numbers(self.work), default="")
+        mine = last == self.name and _said(self.work, last).get("token") == self.said["token"]
+        self.lost = self.lost or not mine
         if not self.lost:
             self.work.write(f"{FOLDER}/{self.name}", to_json(self.said))
+            self.seen_at = asked_at
 
     def beat_on(self) -> None:
+        """Until it is done; then the last sign of life is that it is released."""
         while not self.done.wait(BEAT_S):
             with contextlib.suppress(StorageError):  # the next one may get through
                 self.beat()
+        self.said["released"] = True
+        with contextlib.suppress(StorageError):  # what happened before is the clearer thing to say
+            self.beat()
+
+
+def _now() -> float:
+    return time.clock_gettime(_CLOCK)
 
 
 @contextlib.contextmanager
@@ -123,22 +150,18 @@ def _held_remotely(work: Store) -> Iterator[StillHeld]:
     held = take(work)
     beats = threading.Thread(target=held.beat_on, daemon=True, name="lock")
     beats.start()
-
     try:
         yield held.check
     finally:
         held.done.set()
-        beats.join()
-        held.said["released"] = True
-        with contextlib.suppress(StorageError):  # what happened before is the clearer thing to say
-            held.beat()
+        beats.join(_RELEASE_S)
 
 
 def take(work: Store) -> _Held:
     """Take a store's lock.
 
     Raises:
-        UserError: somebody who lives has it.
+        UserError: somebody who lives has it, or the store can have none.
         StorageError: the store cannot be written to.
     """
     numbers = sorted(_numbers(work))
@@ -146,15 +169,29 @@ def take(work: Store) -> _Held:
         raise _refused(_dataset(work), _holder(work, numbers[-1]))
     number = f"{int(numbers[-1]) + 1 if numbers else 1:08d}"
     said = {"holder": _me(), "released": False, "token": uuid.uuid4().hex, **_process()}
-    try:
-        work.create(f"{FOLDER}/{number}", to_json(said))
-    except FileExistsError as error:
-        raise _refused(_dataset(work), _holder(work, number)) from error
-    if _said(work, number).get("token") != said["token"]:  # a store that does not know "create"
+    asked_at = _now()
+    if _create(work, number, said) and _create(work, number, said):
+        work.remove(f"{FOLDER}/{number}")
+        raise UserError(
+            f"{_dataset(work)}: this store overwrites an object where it is asked to make a new "
+            "one (it has no conditional writes), so two builds there could not be told apart; "
+            "build into a folder, and copy the dataset there"
+        )
+    if _said(work, number).get("token") != said["token"]:
         raise _refused(_dataset(work), _holder(work, number))
     for old in numbers:
         work.remove(f"{FOLDER}/{old}")
-    return _Held(work=work, name=number, said=said)
+    return _Held(work=work, name=number, said=said, seen_at=asked_at)
+
+
+def _create(work: Store, number: str, said: dict[str, Any]) -> bool:
+    """Whether the store says that it made the object. It says no as well where it did, its answer
+    was lost, and the client asked again."""
+    try:
+        work.create(f"{FOLDER}/{number}", to_json(said))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _numbers(work: Store) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from glit.errors import StorageError
 from glit.executors.protocols import Executor, Job, Stretch
 from glit.storage import Store, to_json
 
@@ -126,8 +127,12 @@ class Timed:
             self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()
         try:
             self._executor.run([replace(job, worked=partial(self._note, job)) for job in jobs])
-        finally:
+        except StorageError:
+            raise  # nothing more is asked of a store that fails, which may take minutes
+        except BaseException:
             self._save()
+            raise
+        self._save()
 
     def close(self) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
@@ -144,9 +149,9 @@ class Timed:
     def _save(self) -> None:
         assert self._line is not None
         self._saved_at = time.monotonic()
-        runs = [run for run in read_timelines(self._store) if run.start_s != self._line.start_s]
-        kept = [*runs, self._line][-_MOST_RUNS:]
-        with contextlib.suppress(OSError):  # nothing depends on it
+        with contextlib.suppress(OSError, StorageError):  # nothing depends on it
+            runs = [run for run in read_timelines(self._store) if run.start_s != self._line.start_s]
+            kept = [*runs, self._line][-_MOST_RUNS:]
             self._store.write(TIMELINE, to_json([asdict(run) for run in kept]))
 
 

@@ -27,6 +27,7 @@ from glit.executors.protocols import Job, Task
 from glit.executors.ray_actor import RemoteActor, end
 from glit.executors.ray_pool import Kind, Pool
 from glit.executors.sharing import MOST_WORKERS, gpu_share, threads_a_worker, workers_a_gpu
+from glit.remote_settings import set_by_program
 
 _LOOK_EVERY_S = 10.0
 _KNOCK_S = 10.0
@@ -185,7 +186,7 @@ class RayExecutor:
         """Memory of a GPU of the cluster; the driver's node may have none, so an actor is asked."""
         if not self._gpu_bytes:
             self._end_idle()  # they may hold all of them
-            actor = RemoteActor.options(num_cpus=0, num_gpus=1).remote()
+            actor = RemoteActor.options(num_cpus=0, num_gpus=1).remote({})
             try:
                 found: Any = ray.get(actor.gpu_bytes.remote())
             except RayError as error:
@@ -201,7 +202,8 @@ class RayExecutor:
 
 def _new_actor(kind: Kind) -> Any:
     cores, gpus, at_once = kind
-    return RemoteActor.options(num_cpus=cores, num_gpus=gpus, max_concurrency=at_once).remote()
+    kind_of_actor = RemoteActor.options(num_cpus=cores, num_gpus=gpus, max_concurrency=at_once)
+    return kind_of_actor.remote(set_by_program())
 
 
 def _start_ray(address: str | None) -> None:

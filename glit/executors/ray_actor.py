@@ -14,10 +14,11 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, OutOfMemoryError, RayActorError
 
-from glit.errors import DamagedTableError, GlitError
+from glit.errors import DamagedTableError, GlitError, StorageError
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Beat, Stretch, Tally, Task, Worker
 from glit.gpu_errors import ruins_process
+from glit.remote_settings import set_here
 
 _KNOWN_WITHIN_S = 60.0
 _ASK_AGAIN_S = 0.5
@@ -31,15 +32,20 @@ class Failure:
 
     message: str
     exit_code: int
-    damaged: DamagedTableError | None = None
-    """The error itself, where the driver mends what it tells of."""
+    whole: DamagedTableError | StorageError | None = None
+    """The error itself, where the driver does something about it."""
 
 
 class Actor:
     """A worker process. Errors come back as values, so that only a death is an exception; a process
-    whose GPU has failed dies, and a fresh one takes its unit."""
+    whose GPU has failed dies, and a fresh one takes its unit.
 
-    def __init__(self) -> None:
+    Args:
+        stores: how the driver's program asks object stores; keys may be among it.
+    """
+
+    def __init__(self, stores: dict[str, dict[str, Any]]) -> None:
+        set_here(stores)
         self._worker: Worker | None = None
 
     def open(self, task: Task, threads: int) -> Failure | str:
@@ -123,8 +129,8 @@ def _guarded(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except GlitError as error:
-        damaged = error if isinstance(error, DamagedTableError) else None
-        return Failure(str(error), error.exit_code, damaged)
+        whole = error if isinstance(error, DamagedTableError | StorageError) else None
+        return Failure(str(error), error.exit_code, whole)
     except Exception as error:
         if ruins_process(error):
             traceback.print_exc()  # to the worker's log: the driver learns of the death alone
@@ -177,8 +183,8 @@ class Slot:
 def value(result: Any) -> Any:
     """A result, or the error it stands for."""
     if isinstance(result, Failure):
-        if result.damaged is not None:
-            raise result.damaged
+        if result.whole is not None:
+            raise result.whole
         error = GlitError(result.message)
         error.exit_code = result.exit_code
         raise error

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 from building import Counting, data_bytes, quiet, run_build
 from faulty_s3 import KEYS, times
+from fsspec.config import conf
 
+from glit.build import one_build
 from glit.build.retry import retry
 from glit.build.status import status
 from glit.dataset.query import query
@@ -88,10 +91,21 @@ def test_a_dataset_there_is_read_and_queried_in_place(here, built_there, s3):
         query(built_there, f"SELECT * FROM read_parquet('{built_there}/work/listing.parquet')")
 
 
-def test_slow_broken_and_cut_answers_are_asked_again(here, there, s3):
+@pytest.fixture
+def impatient(s3, monkeypatch):
+    """The client waits half a second for an answer, which is all that a user has set."""
+    monkeypatch.setitem(conf, "s3", {"config_kwargs": {"read_timeout": 0.5}})
+    return s3
+
+
+def test_late_silent_broken_and_cut_answers_are_asked_again(here, there, impatient):
+    s3 = impatient
     output = s3.url("unlucky")
-    wanted = ["broken", "cut", "cut answer"]
-    left = {("PUT", "broken"): 2, ("PUT", "cut"): 2, ("GET", "cut answer"): 2, ("GET", "broken"): 1}
+    left = {
+        ("PUT", "broken"): 2, ("PUT", "cut"): 2, ("PUT", "silent"): 1, ("PUT", "late"): 1,
+        ("GET", "cut answer"): 2, ("GET", "broken"): 1, ("GET", "silent"): 1, ("GET", "late"): 1,
+    }  # fmt: skip
+    wanted = {name for _, name in left}
     seen = {"PUT": 0, "GET": 0}
 
     def now_and_then(method: str, path: str) -> str:
@@ -99,14 +113,14 @@ def test_slow_broken_and_cut_answers_are_asked_again(here, there, s3):
             return ""
         seen[method] += 1
         kinds = [name for (found, name), number in left.items() if found == method and number]
-        if seen[method] % 5 or not kinds:
+        if seen[method] % 4 or not kinds:
             return ""
         left[method, kinds[0]] -= 1
         return kinds[0]
 
     with s3.failing(now_and_then):
         run_build(there, output, overrides=OVERRIDES)
-    assert set(s3.faults) == set(wanted)
+    assert set(s3.faults) == wanted
     assert remote_bytes(output) == data_bytes(here)
 
 
@@ -136,6 +150,52 @@ def test_what_fails_for_good_is_one_line_and_resumed(here, there, s3, fault, wit
     assert sum(again.stages.values()) <= 12 - sum(started.stages.values())
     assert remote_bytes(output) == data_bytes(here)
     assert list(verify(output)) == []
+
+
+@pytest.mark.parametrize(("method", "within", "tries"), [("PUT", "/pair-", 4), ("GET", ".png", 8)])
+def test_a_store_that_is_silent_for_good_is_one_line(
+    here, there, s3, monkeypatch, method, within, tries
+):
+    """Two attempts of botocore's, two of s3fs around them, two again where a body is read."""
+    now = {"retries": {"mode": "standard", "total_max_attempts": 2}, "read_timeout": 0.2}
+    monkeypatch.setitem(conf, "s3", {"config_kwargs": now})
+    output = s3.url(f"silent-{method}")
+    asked = []
+
+    def silent(found: str, path: str) -> str:
+        if found == method and within in path:
+            asked.append(path)
+            return "silent"
+        return ""
+
+    with s3.failing(silent), pytest.raises(StorageError, match="(?i)read timeout") as caught:
+        run_build(there, output, overrides=OVERRIDES)
+    assert "\n" not in str(caught.value)
+    assert asked.count(asked[0]) == tries
+    run_build(there, output, overrides=OVERRIDES)
+    assert remote_bytes(output) == data_bytes(here)
+
+
+def test_of_a_store_that_falls_silent_nothing_more_is_asked(there, s3, monkeypatch):
+    """But by the thread of the lock, for which nobody waits for long."""
+    now = {"retries": {"mode": "standard", "total_max_attempts": 1}, "read_timeout": 0.2}
+    monkeypatch.setitem(conf, "s3", {"config_kwargs": now})
+    monkeypatch.setattr(one_build, "_RELEASE_S", 0.0)
+    output, asked = s3.url("falls-silent"), []
+
+    def silent(method: str, path: str) -> str:
+        if asked or (method == "PUT" and "/split-" in path):
+            asked.append(path)
+            return "silent"
+        return ""
+
+    with s3.failing(silent):
+        with pytest.raises(StorageError, match="(?i)read timeout .*split-"):
+            run_build(there, output, overrides=OVERRIDES)
+        at_the_end = list(asked)
+        lock = next(each for each in threading.enumerate() if each.name == "lock")
+        lock.join()
+    assert all("/split-" in path or "lock" in path for path in at_the_end), at_the_end
 
 
 def test_an_expired_key_drops_no_image(there, s3):
