@@ -56,9 +56,8 @@ def _walk_google(fs: Any, base: str, where: str) -> Iterator[tuple[str, int, str
     token: dict[str, str] = {}
     while True:
         with one_line(where, of_bucket=True):
-            page = fs.call(
-                "GET", "b/{}/o", bucket, json_out=True, prefix=prefix or None, fields=_FIELDS, **token
-            )  # fmt: skip
+            asked = {"prefix": prefix or None, "fields": _FIELDS, **token}
+            page = fs.call("GET", "b/{}/o", bucket, json_out=True, **asked)
         for item in page.get("items", ()):
             if not item["name"].endswith("/"):
                 yield item["name"].removeprefix(prefix), int(item.get("size", 0)), stamp_of(item)
@@ -72,7 +71,8 @@ def _walk_azure(fs: Any, base: str, where: str) -> Iterator[tuple[str, int, str]
     token: str | None = None
     while True:
         with one_line(where, of_bucket=True):
-            page, token = sync(fs.loop, _page_of_azure, fs, container, prefix, token)
+            found: Any = sync(fs.loop, _page_of_azure, fs, container, prefix, token)
+            page, token = found
         for item in page:
             if not item.name.endswith("/") and not _is_azure_folder(item.metadata or {}):
                 # adlfs has the tag in quotes where it looks at one object

@@ -51,13 +51,13 @@ def settings(kind: str) -> dict[str, Any]:
 
 
 def _for_gs() -> dict[str, Any]:
-    """gcsfs tries again six times, but on its own never when a whole answer took five minutes."""
+    """gcsfs tries again six times, but on its own it waits for an answer for ever."""
     try:
         from aiohttp import ClientTimeout
     except ImportError:  # nor is gcsfs there, which will be said
         return {}
     timeout = ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENT_S)
-    return {"session_kwargs": {"timeout": timeout}}
+    return {"requests_timeout": timeout}
 
 
 def _merged(own: dict[str, Any], users: dict[str, Any]) -> dict[str, Any]:

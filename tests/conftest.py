@@ -161,6 +161,23 @@ def s3(s3_server, monkeypatch):
     return s3_server
 
 
+@pytest.fixture(scope="session")
+def google_server():
+    """Google's storage on loopback behind a proxy that fails on demand; see :mod:`faulty_google`."""
+    from faulty_google import faulty_google
+
+    with faulty_google() as running:
+        yield running
+
+
+@pytest.fixture
+def google(google_server):
+    """The same, with nothing behind it."""
+    google_server.faults.clear()
+    google_server.requests.clear()
+    return google_server
+
+
 @pytest.fixture
 def run_glit(monkeypatch, capsys):
     """Runs a command line in this process, errors made into exit codes as a user meets them."""

@@ -47,6 +47,11 @@ def test_what_is_set_reaches_the_client(monkeypatch, s3):
     assert found.retries["total_max_attempts"] == 4
 
 
+def test_no_answer_is_waited_for_for_ever():
+    timeout = settings("gcs")["requests_timeout"]
+    assert (timeout.total, timeout.sock_read) == (None, SILENT_S)
+
+
 def test_only_what_a_program_set_travels(monkeypatch, tmp_path):
     """Files and environment every machine reads for itself, and they may be others there."""
     file = {"s3": {"key": "of the file", "anon": False}, "gs": {"token": "/here.json"}}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from building import Counting, data_bytes, quiet, run_build
-from faulty_s3 import KEYS, times
+from faulty_proxy import times
+from faulty_s3 import KEYS
 from fsspec.config import conf
 
 from glit.build import one_build

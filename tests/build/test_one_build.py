@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ from datetime import timedelta
 
 import fsspec
 import pytest
+from faulty_proxy import times
+from fsspec.config import conf
 
 from glit.build import one_build
 from glit.build.one_build import BEAT_S, DEAD_AFTER_S, only_one_build, take
@@ -24,7 +27,8 @@ def work(request):
         yield Store(s3.url(f"{request.node.name}/out/work"))
         return
     yield Store("memory://locks/out/work")
-    fsspec.filesystem("memory").rm("/locks", recursive=True)
+    with contextlib.suppress(FileNotFoundError):
+        fsspec.filesystem("memory").rm("/locks", recursive=True)
 
 
 def said(work) -> dict[str, dict]:
@@ -57,6 +61,25 @@ def test_of_two_who_find_it_free_one_wins(work, monkeypatch):
     with pytest.raises(UserError, match="another glit is building here .pid"):
         take(work)
     assert said(work)[first.name]["token"] == first.said["token"]
+
+
+def test_a_lock_whose_answer_was_lost_is_held(s3, monkeypatch):
+    """The client asks again, and is told that there is one already: its own."""
+    now = {"retries": {"mode": "standard", "total_max_attempts": 2}, "read_timeout": 0.3}
+    monkeypatch.setitem(conf, "s3", {"config_kwargs": now})
+    work = Store(s3.url("lost-answer/out/work"))
+    with s3.failing(times("silent", 1, "PUT", within="/lock/00000001")):
+        held = take(work)
+    assert s3.faults == ["silent"]
+    assert said(work)["00000001"]["token"] == held.said["token"]
+
+
+def test_a_store_that_overwrites_where_it_is_to_create_is_refused(work, monkeypatch):
+    monkeypatch.setattr(Store, "create", Store.write)
+    refused = "out: this store overwrites an object .* build into a folder, and copy"
+    with pytest.raises(UserError, match=refused), only_one_build(work):
+        pass
+    assert said(work) == {}
 
 
 def test_a_dead_process_of_this_machine_is_no_holder(work):
@@ -98,5 +121,27 @@ def test_who_was_taken_for_dead_stops(work):
     assert work.read("lock/00000001") == before
 
 
+def test_who_finds_another_in_its_place_stops(work):
+    held = take(work)
+    work.write("lock/00000001", b'{"holder": "pid 7 on far", "token": "7"}')
+    held.beat()
+    with pytest.raises(RunError, match="another build took over"):
+        held.check()
+    assert said(work)["00000001"]["token"] == "7"
+
+
+def test_who_has_not_looked_for_long_looks_before_it_goes_on(work):
+    """As after a sleep, from which its main thread may wake up first."""
+    held = take(work)
+    held.seen_at -= one_build._LOOK_AGAIN_S + 1
+    held.check()
+    work.write("lock/00000002", b'{"holder": "pid 7 on far"}')
+    held.check()
+    held.seen_at -= one_build._LOOK_AGAIN_S + 1
+    with pytest.raises(RunError, match="another build took over"):
+        held.check()
+
+
 def test_a_holder_writes_often_enough():
     assert BEAT_S * 5 < DEAD_AFTER_S
+    assert BEAT_S * 2 < one_build._LOOK_AGAIN_S < DEAD_AFTER_S / 2
