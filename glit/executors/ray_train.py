@@ -9,6 +9,7 @@ import ray.train
 import ray.train.torch
 
 from glit.errors import GlitError, RunError
+from glit.remote_settings import set_by_program, set_here
 
 
 def run_processes(
@@ -31,8 +32,14 @@ def run_processes(
     Raises:
         RunError: a process failed; names the innermost reason.
     """
+    stores = set_by_program()
+
+    def prepared(settings: dict[str, Any]) -> None:
+        set_here(stores)
+        work(settings)
+
     trainer = ray.train.torch.TorchTrainer(
-        work,
+        prepared,
         train_loop_config=settings,
         torch_config=ray.train.torch.TorchConfig(backend="nccl" if use_gpu else "gloo"),
         scaling_config=ray.train.ScalingConfig(num_workers=num_workers, use_gpu=use_gpu),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from glit.ahead import map_ahead
 from glit.config import need, speed_only
 from glit.images import ImageError, decode, perceptual_hash
 from glit.records import Drop
@@ -64,7 +65,8 @@ def ingest(
 ) -> Iterator[dict[str, Any]]:
     """One row of the ingest table per entry, in order; files that cannot be used carry a drop."""
     with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
-        yield from pool.map(lambda entry: _row(entry, store, config), entries)
+        most = max(1, len(entries))
+        yield from map_ahead(pool, lambda entry: _row(entry, store, config), entries, most=most)
 
 
 def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
