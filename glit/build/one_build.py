@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 
 from glit.build.work import RETRY_MARK
-from glit.errors import RunError, StorageError, UserError
+from glit.errors import RunError, StorageError, UserError, first_line
 from glit.storage import Store, to_json
 
 FOLDER = "lock"
@@ -203,10 +203,13 @@ def _dataset(work: Store) -> str:
 
 
 def _said(work: Store, number: str) -> dict[str, Any]:
+    name = f"{FOLDER}/{number}"
     try:
-        found = json.loads(work.read(f"{FOLDER}/{number}"))
+        found = json.loads(work.read(name))
     except (FileNotFoundError, ValueError):
         return {}
+    except OSError as error:  # of one object, but without it nothing goes on
+        raise StorageError(work.address(name), first_line(error), keys=True) from error
     return found if isinstance(found, dict) else {}
 
 

@@ -16,7 +16,7 @@ from fsspec.config import conf
 
 from glit.build import one_build
 from glit.build.one_build import BEAT_S, DEAD_AFTER_S, only_one_build, take
-from glit.errors import RunError, UserError
+from glit.errors import RunError, StorageError, UserError
 from glit.storage import Store
 
 
@@ -72,6 +72,18 @@ def test_a_lock_whose_answer_was_lost_is_held(s3, monkeypatch):
         held = take(work)
     assert s3.faults == ["silent"]
     assert said(work)["00000001"]["token"] == held.said["token"]
+
+
+def test_a_lock_that_may_not_be_read_is_one_line(s3):
+    work = Store(s3.url("denied/out/work"))
+    held = take(work)
+    with (
+        s3.failing(lambda method, path: "denied" if method == "GET" and "/lock/0" in path else ""),
+        pytest.raises(StorageError, match="lock/00000001: Access Denied; renew or change the keys"),
+    ):
+        held.beat()
+    held.beat()
+    held.check()
 
 
 def test_a_store_that_overwrites_where_it_is_to_create_is_refused(work, monkeypatch):
