@@ -216,9 +216,10 @@ def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tm
         f"model={tiny_clip}", "batch_size=4", "epochs=1", "num_workers=0", "trackers=[]",
     ):  # fmt: skip
         words += ["--set", f"train.{setting}"]
+    ours = np.ones(3 << 29, np.uint8)  # the memory of whoever starts it is not its own
     cost = trained(folder, dataset, words)
     assert cost is not None and cost.parameters_added == 2
-    assert cost.seconds_a_step > 0 and cost.peak_memory_mb > 100
+    assert cost.seconds_a_step > 0 and 100 < cost.peak_memory_mb < len(ours) >> 20
     keep_model_alone(folder)
     assert not list(folder.rglob("optimizer.pt")) and (folder / "last/model.safetensors").is_file()
     assert trained(folder, dataset, ["nonsense"]) == cost

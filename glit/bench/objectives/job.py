@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import statistics
@@ -53,19 +52,20 @@ def trained(run: Path, dataset: Path, words: Sequence[str]) -> Cost | None:
         return Cost(**json.loads((run / COST).read_text(encoding="utf-8")))
     if (run / FAILED).is_file():
         return None
-    command = [sys.executable, "-m", "glit", "train", str(dataset), "-o", str(run)]
+    memory = run / "peak-mb.txt"
+    command = [sys.executable, "-m", "glit.bench.objectives.told_memory", str(memory)]
+    command += ["train", str(dataset), "-o", str(run)]
     command += ["--resume"] if (run / "last").exists() else list(words)
     run.mkdir(parents=True, exist_ok=True)
     with (run / "output.txt").open("a", encoding="utf-8") as output:
         # a session of its own: Ctrl-C comes here alone, is passed on once, and the run is saved
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         try:
-            _, status, usage = os.wait4(process.pid, 0)
+            code = process.wait()
         except BaseException:
             process.send_signal(signal.SIGINT)
             process.wait()
             raise
-    process.returncode = code = os.waitstatus_to_exitcode(status)
     said = (run / "output.txt").read_text(encoding="utf-8").strip().splitlines()
     last = said[-1] if said else ""
     if code == _FAILED_RUN and "became" in last:
@@ -76,7 +76,7 @@ def trained(run: Path, dataset: Path, words: Sequence[str]) -> Cost | None:
         raise RunError(f"{run}: glit train ended ({kind}): {last}; see {run / 'output.txt'}")
     cost = Cost(
         seconds_a_step=_seconds_a_step(run),
-        peak_memory_mb=usage.ru_maxrss / 1024,
+        peak_memory_mb=float(memory.read_text(encoding="utf-8")),
         parameters_added=_parameters(run / "last"),
     )
     (run / COST).write_text(json.dumps(asdict(cost)) + "\n", encoding="utf-8")
