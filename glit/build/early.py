@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow.parquet as pq
 
-from glit.build.listing import NOT_THERE
+from glit.build.listing import NOT_THERE, Chunk
 from glit.build.plan import sidecars
 from glit.build.work import Work
 from glit.errors import InputError, UserError
@@ -15,8 +17,13 @@ from glit.stages.pack import PackConfig
 _ROWS = 65_536
 
 
-def check_early(work: Work, progress: StageProgress) -> None:
+def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
     """Refuse a build that would fail after its captions; the listing must be there.
+
+    Args:
+        work: the build.
+        chunks: those whose images have not been looked at yet.
+        progress: whom to tell of what is doubtful.
 
     Raises:
         UserError: a server does not answer, or the disk is far too small for the dataset.
@@ -28,18 +35,20 @@ def check_early(work: Work, progress: StageProgress) -> None:
         if backend is not None and backend.reach is not None:
             backend.reach(config)
     kinds = list(sidecars(work.plan.recipe).items())
-    images, num_bytes, missing = _in_listing(work, len(kinds))
+    images, num_bytes, missing = _in_listing(work, chunks, len(kinds))
     for (step, suffix), without in zip(kinds, missing, strict=True):
         _check_beside(work, step, suffix, without, images, progress)
     _check_room(work, num_bytes, progress)
 
 
-def _in_listing(work: Work, num_kinds: int) -> tuple[int, int, list[int]]:
-    """Images, their bytes, and for each kind of file beside them how many have none."""
+def _in_listing(work: Work, chunks: Sequence[Chunk], num_kinds: int) -> tuple[int, int, list[int]]:
+    """Images of these chunks, their bytes, and for each kind of file beside them how many of them
+    have none."""
     images = num_bytes = 0
     missing = [0] * num_kinds
     with pq.ParquetFile(work.store.for_arrow("listing.parquet")) as file:
-        for batch in file.iter_batches(_ROWS, columns=["size", "beside"]):
+        groups = [chunk.index for chunk in chunks]
+        for batch in file.iter_batches(_ROWS, row_groups=groups, columns=["size", "beside"]):
             images += len(batch)
             sizes = batch.column("size").to_numpy()
             num_bytes += int(sizes[sizes > 0].sum())

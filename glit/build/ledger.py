@@ -103,10 +103,13 @@ class Ledger:
 
     sizes: list[np.ndarray]
     """Per chunk the encoded bytes of every shipped image, in order."""
+    num_dropped: list[int]
+    """Per chunk."""
     drops: pa.Table
     """Rows of ``drops.parquet``."""
-    content: str
-    """A hash of what is shipped, hex; names the folder of data files not yet published."""
+    contents: tuple[str, ...]
+    """Of every series a hash of what is shipped, hex; they name the folder of data files not yet
+    published."""
 
     @property
     def num_shipped(self) -> int:
@@ -127,17 +130,20 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
 
     sizes: list[np.ndarray] = []
     drops: list[pa.Table] = []
-    content = hashlib.sha256()
+    contents: list[Any] = []
     with ThreadPoolExecutor(_READERS) as pool:
         read = map_ahead(pool, one, chunks, most=4 * _READERS)
         for chunk, table in zip(chunks, read, strict=True):
             kept = table.filter(table["stage"].is_null())
             sizes.append(kept["num_bytes"].to_numpy())
             drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
-            content.update(work.table(_LAST, chunk).encode())
-            content.update("".join(kept["sample_id"].to_pylist()).encode())
+            if chunk.series == len(contents):
+                contents.append(hashlib.sha256())
+            contents[-1].update(work.table(_LAST, chunk).encode())
+            contents[-1].update("".join(kept["sample_id"].to_pylist()).encode())
     return Ledger(
         sizes=sizes,
+        num_dropped=[len(table) for table in drops],
         drops=pa.concat_tables(drops).cast(DROPS_SCHEMA),
-        content=content.hexdigest()[:12],
+        contents=tuple(content.hexdigest()[:12] for content in contents),
     )

@@ -1,16 +1,21 @@
-"""The images of a build as one sorted listing, a Parquet file whose row groups are the chunks.
+"""The images of a build as one listing, a Parquet file whose row groups are the chunks.
 
 Images and the files beside them come in any order, as a store lists them. DuckDB sorts them and
 brings them together; it spills to disk, so memory does not grow with their number.
+
+What was built together is a series, sorted by path. A build writes the first; every addition
+appends one (:mod:`glit.build.grown`). The file's metadata says how many chunks each has.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +39,16 @@ _FOUND = pa.schema(
         ("stem", pa.string()),
     ]
 )
-_SORTED = """
-    WITH found AS (SELECT * FROM read_parquet($file, hive_partitioning = false)),
+_NOW = """
+    CREATE VIEW now AS
+    WITH found AS (SELECT * FROM read_parquet('{file}', hive_partitioning = false)),
          beside AS (SELECT stem, role, any_value(size || ':' || stamp) AS stamp
                     FROM found WHERE role > 0 GROUP BY stem, role)
     SELECT path, size, found.stamp, {beside} AS beside
-    FROM found {joins} WHERE found.role = 0 ORDER BY path LIMIT $total
+    FROM found {joins} WHERE found.role = 0
 """
+_META_SERIES = "glit.series"
+"""In the metadata of a listing: the number of chunks of every series, joined by commas."""
 NOT_THERE = "-1:"
 """What a file beside an image says of itself when there is none."""
 
@@ -56,6 +64,8 @@ class Chunk:
     """For each kind of file beside the images that the recipe reads, a hash of their stamps."""
     skip: tuple[int, ...] = ()
     """Rows that are duplicates of earlier images."""
+    series: int = 0
+    """0 for what was built first, 1 for what the first addition brought, and so on."""
 
 
 def write_listing(
@@ -78,30 +88,59 @@ def write_listing(
         limit: only the first ones.
         num_beside: kinds of files beside the images that are wanted.
     """
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        unsorted = Path(folder) / "unsorted.parquet"
+    with gathered(found, target.parent, num_beside=num_beside) as now:
+        total = now.num_images if limit is None else min(now.num_images, limit)
+        found_sorted = now.images("SELECT * FROM now ORDER BY path LIMIT $total", total=total)
+        with listing_writer(target) as writer:
+            return write_chunks(found_sorted, writer, chunk_size=chunk_size, total=total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found, in a DuckDB with the view ``now``: path, size, stamp and beside, unsorted."""
+
+    connection: duckdb.DuckDBPyConnection
+    num_images: int
+
+    def images(self, sql: str, **values: Any) -> pa.RecordBatchReader:
+        """The rows of a SELECT, by batches."""
+        return self.connection.sql(sql, params=values).to_arrow_reader(_BATCH)
+
+
+@contextlib.contextmanager
+def gathered(found: Iterable[Entry], folder: Path | None, *, num_beside: int) -> Iterator[Found]:
+    """Images with the stamps of the files beside them.
+
+    Args:
+        found: images, and the files beside them by their roles.
+        folder: a disk with room for all of them; None for the machine's own place.
+        num_beside: kinds of files beside the images that are wanted.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as within, duckdb.connect() as connection:
+        unsorted = Path(within) / "unsorted.parquet"
         total = _write_batches(found, unsorted, stems=bool(num_beside))
-        total = total if limit is None else min(total, limit)
-        size = chunk_size or min(256, max(16, -(-total // 16)))
-        connection = duckdb.connect()
         connection.execute("SET enable_progress_bar = false")  # glit has its own
-        connection.execute(f"SET temp_directory = '{folder.replace(chr(39), chr(39) * 2)}'")
+        connection.execute(f"SET temp_directory = '{quoted(within)}'")
         connection.execute("SET memory_limit = '512MB'")
         connection.execute("SET preserve_insertion_order = true")
-        found_sorted = connection.sql(
-            _sorted(num_beside), params={"file": str(unsorted), "total": total}
-        )
-        return _write_chunks(found_sorted.to_arrow_reader(_BATCH), target, size)
+        connection.execute(_now(unsorted, num_beside))
+        yield Found(connection=connection, num_images=total)
 
 
-def _sorted(num_beside: int) -> str:
+def quoted(path: str | Path) -> str:
+    """A path within quotes of SQL."""
+    return str(path).replace("'", "''")
+
+
+def _now(file: Path, num_beside: int) -> str:
     kinds = range(1, num_beside + 1)
     stamps = (f"coalesce(beside_{n}.stamp, '{NOT_THERE}')" for n in kinds)
     joins = (
         f"LEFT JOIN beside AS beside_{n} ON beside_{n}.stem = found.stem AND beside_{n}.role = {n}"
         for n in kinds
     )
-    return _SORTED.format(beside=f"[{', '.join(stamps)}]::VARCHAR[]", joins=" ".join(joins))
+    beside = f"[{', '.join(stamps)}]::VARCHAR[]"
+    return _NOW.format(file=quoted(file), beside=beside, joins=" ".join(joins))
 
 
 def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
@@ -131,20 +170,52 @@ def _escaped(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _write_chunks(reader: pa.RecordBatchReader, target: Path, size: int) -> list[Chunk]:
-    chunks: list[Chunk] = []
-    with pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd") as writer:
-        for rows in _exactly(reader, size * max(1, _BATCH // size)):
-            writer.write_table(rows, row_group_size=size)
-            for start in range(0, rows.num_rows, size):
-                chunks.append(_chunk(len(chunks), rows.slice(start, size)))
+def listing_writer(target: Path) -> pq.ParquetWriter:
+    """Writes a listing."""
+    return pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd")
+
+
+def write_chunks(
+    reader: pa.RecordBatchReader,
+    writer: pq.ParquetWriter,
+    *,
+    chunk_size: int,
+    total: int,
+    before: Sequence[Chunk] = (),
+) -> list[Chunk]:
+    """Write images in row groups of one chunk each, as a series after those ``before``.
+
+    Args:
+        reader: the images, in order.
+        writer: of the listing, in which those before are written already.
+        chunk_size: images in a chunk; 0 decides by their number.
+        total: how many images there are.
+        before: chunks that the listing has.
+
+    Returns:
+        Those before and the new ones.
+    """
+    size = chunk_size or min(256, max(16, -(-total // 16)))
+    series = before[-1].series + 1 if before else 0
+    chunks = list(before)
+    for rows in _exactly(reader, size * max(1, _BATCH // size)):
+        writer.write_table(rows, row_group_size=size)
+        for start in range(0, rows.num_rows, size):
+            chunks.append(_chunk(len(chunks), rows.slice(start, size), series))
+    lengths = [len(each) for each in series_of(chunks)]
+    writer.add_key_value_metadata({_META_SERIES: ",".join(map(str, lengths))})
     return chunks
 
 
-def _chunk(index: int, rows: pa.Table) -> Chunk:
+def _chunk(index: int, rows: pa.Table, series: int = 0) -> Chunk:
     columns = [rows[name].to_pylist() for name in ("path", "size", "stamp")]
     kinds = zip(*rows["beside"].to_pylist(), strict=True)
-    return Chunk(index=index, key=_hash(*columns), beside=tuple(_hash(stamps) for stamps in kinds))
+    return Chunk(
+        index=index,
+        key=_hash(*columns),
+        beside=tuple(_hash(stamps) for stamps in kinds),
+        series=series,
+    )
 
 
 def _hash(*columns: Iterable[Any]) -> str:
@@ -157,7 +228,24 @@ def _hash(*columns: Iterable[Any]) -> str:
 def read_chunks(listing: Any) -> list[Chunk]:
     """The chunks of a listing written earlier, by its path or opened."""
     file = pq.ParquetFile(listing)
-    return [_chunk(index, file.read_row_group(index)) for index in range(file.num_row_groups)]
+    lengths = _lengths(file.metadata)
+    series = [number for number, length in enumerate(lengths) for _ in range(length)]
+    return [_chunk(index, file.read_row_group(index), each) for index, each in enumerate(series)]
+
+
+def series_lengths(listing: Any) -> list[int]:
+    """How many chunks every series of a listing has; the footer alone is read."""
+    return _lengths(pq.read_metadata(listing))
+
+
+def _lengths(metadata: pq.FileMetaData) -> list[int]:
+    said = (metadata.metadata or {}).get(_META_SERIES.encode(), b"").decode()
+    return [int(length) for length in said.split(",") if length] or [metadata.num_row_groups]
+
+
+def series_of(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+    """The chunks by their series."""
+    return [list(group) for _, group in groupby(chunks, key=lambda chunk: chunk.series)]
 
 
 def _exactly(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:

@@ -38,12 +38,10 @@ class PackTask:
 class PackUnit:
     """A data file and the chunks it draws from."""
 
+    index: int
+    """Among the files of all series."""
     file: DataFile
     chunks: tuple[Chunk, ...]
-
-    @property
-    def index(self) -> int:
-        return self.file.index
 
 
 class PackWorker:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 
 from glit.backends.tokenizer import tokenizer_hash
 from glit.build.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
-from glit.build.listing import Chunk
+from glit.build.listing import Chunk, series_of
 from glit.build.one_build import StillHeld
 from glit.build.pack_task import PackTask, PackUnit, descriptions
+from glit.build.published import note_published, published
 from glit.build.retries import retries
 from glit.build.stage_task import disk_error
 from glit.build.versions import earlier_versions, versions_of
@@ -23,8 +25,10 @@ from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import (
     MANIFEST,
     Counts,
+    SeriesCounts,
     describe_file,
     make_manifest,
+    read_manifest,
     sum_without_pair,
 )
 from glit.errors import RunError
@@ -38,9 +42,6 @@ from glit.stages.pack import DataFile, PackConfig, cut_files
 from glit.stages.plan import Plan
 from glit.storage import Store, to_json
 
-PUBLISHED = "published.sha256"
-"""In the work folder: which images the finished dataset was built from."""
-
 
 def publish(
     dataset: Store,
@@ -50,17 +51,29 @@ def publish(
     executor: Executor,
     progress: StageProgress,
     still_held: StillHeld,
+    *,
+    keep: int = 0,
 ) -> dict[str, Any]:
-    """Pack the finished samples and put the dataset in place, the manifest last."""
+    """Pack the finished samples and put the dataset in place, the manifest last.
+
+    Args:
+        dataset: where it goes.
+        work: the build.
+        chunks: all of them, their duplicates known.
+        duplicates: these.
+        executor: where to run.
+        progress: what to tell.
+        still_held: raises where another build has taken over.
+        keep: data files of so many series stay as they are where they are whole, and the manifest
+            of before stays valid until that of now takes its place; 0 packs everything.
+
+    Raises:
+        RunError: nothing was left to ship, the disk is full, or what is to be kept was made of
+            other tables than those that are there.
+    """
     ledger = _ledger(work, chunks, executor, progress)
-    ingested, _ = work.counts("ingest", chunks)
-    counts = Counts(
-        ingested=ingested,
-        shipped=ledger.num_shipped,
-        dropped=len(ledger.drops),
-        duplicates=len(duplicates),
-        drops=ledger.drops_by_reason(),
-    )
+    series = _count_series(work, chunks, ledger, duplicates)
+    counts = _sum(series, ledger)
     if not counts.shipped:
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
         raise RunError(
@@ -68,35 +81,111 @@ def publish(
             "glit retry tries them again"
         )
     tokenizer = _tokenizer(work.plan)
-    files = cut_files(ledger.sizes, work.plan.config(PackConfig))
-    folder = f"{work.plan.folder('pack')}-{ledger.content}"
-    described = _pack(work, folder, files, chunks, tokenizer, executor, progress)
+    files = _cut(work, chunks, ledger)
+    kept = _kept(dataset, work, ledger, files, keep) if keep else {}
+    todo = [file for file in files if file.name not in kept]
+    shipped = hashlib.sha256(" ".join(ledger.contents).encode()).hexdigest()[:12]
+    folder = f"{work.plan.folder('pack')}-{shipped}"
+    described = _pack(work, folder, todo, chunks, tokenizer, executor, progress)
     still_held()
     try:
-        listed = _put_in_place(dataset, folder, described, ledger.drops, duplicates)
+        if not keep:
+            dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
+            dataset.remove("data")
+        _put_in_place(dataset, folder, described, kept)
+        data = {file.name: (kept | described)[file.name] for file in files}
+        listed = {f"data/{name}": value for name, value in data.items()}
+        listed |= _write_left_out(dataset, ledger.drops, duplicates)
         manifest = make_manifest(
             recipe=work.plan.recipe.as_dict(),
             fingerprints=dict(work.plan.fingerprints),
             models={role: model.identity() for role, model in work.plan.models.items()},
             precision=_precisions(work.plan),
             tokenizer=tokenizer,
-            counts=dataclasses.replace(counts, without_pair=sum_without_pair(described)),
+            counts=dataclasses.replace(counts, without_pair=sum_without_pair(data)),
             files=listed,
-            calibration=None if (kept := work.plan.calibration) is None else kept.as_dict(),
+            calibration=None if (used := work.plan.calibration) is None else used.as_dict(),
             packages=versions_of(work.plan.recipe),
             packages_before=earlier_versions(work),
+            additions=series[1:],
             retries=retries(work),
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )
         dataset.write("README.md", dataset_card(manifest).encode())
         dataset.write(CROISSANT, croissant(manifest))
         still_held()
-        work.store.write(PUBLISHED, identity_of(chunks).encode())
+        note_published(work.store, chunks, ledger.contents)
         dataset.write(MANIFEST, to_json(manifest))
         work.store.remove(folder)
     except OSError as error:
         raise disk_error(error, dataset.root) from error
     return json.loads(json.dumps(manifest))
+
+
+def _count_series(
+    work: Work, chunks: list[Chunk], ledger: Ledger, duplicates: list[Duplicate]
+) -> list[SeriesCounts]:
+    """The balance of every series."""
+    repeats = Counter(duplicate.chunk for duplicate in duplicates)
+    return [
+        SeriesCounts(
+            ingested=work.counts("ingest", series)[0],
+            shipped=sum(len(ledger.sizes[chunk.index]) for chunk in series),
+            dropped=sum(ledger.num_dropped[chunk.index] for chunk in series),
+            duplicates=sum(repeats[chunk.index] for chunk in series),
+        )
+        for series in series_of(chunks)
+    ]
+
+
+def _sum(series: list[SeriesCounts], ledger: Ledger) -> Counts:
+    return Counts(
+        ingested=sum(each.ingested for each in series),
+        shipped=sum(each.shipped for each in series),
+        dropped=sum(each.dropped for each in series),
+        duplicates=sum(each.duplicates for each in series),
+        drops=ledger.drops_by_reason(),
+    )
+
+
+def _cut(work: Work, chunks: list[Chunk], ledger: Ledger) -> list[DataFile]:
+    """The data files of all series."""
+    config = work.plan.config(PackConfig)
+    return [
+        file
+        for number, series in enumerate(series_of(chunks))
+        for file in cut_files(
+            [ledger.sizes[chunk.index] for chunk in series],
+            config,
+            series=number,
+            first_chunk=series[0].index,
+        )
+    ]
+
+
+def _kept(
+    dataset: Store, work: Work, ledger: Ledger, files: list[DataFile], keep: int
+) -> dict[str, dict[str, Any]]:
+    """What the manifest says of those data files that stay, by name.
+
+    Raises:
+        RunError: the tables of their samples are others now.
+    """
+    before = [each.content for each in published(work.store) or ()]
+    if before[:keep] != list(ledger.contents[:keep]):
+        raise RunError(
+            f"{dataset.root}: some of its tables in the work folder were lost, and what is made of "
+            "their images now is not what the dataset holds; glit retry packs the dataset anew "
+            "from what is there, after that images can be added"
+        )
+    known = read_manifest(dataset)["files"]
+    return {
+        file.name: known[name]
+        for file in files
+        if file.series < keep
+        and (name := f"data/{file.name}") in known
+        and dataset.entry(name).size == known[name]["bytes"]
+    }
 
 
 def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress) -> Ledger:
@@ -142,8 +231,8 @@ def _pack(
     progress: StageProgress,
 ) -> dict[str, dict[str, Any]]:
     units = [
-        PackUnit(file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
-        for file in files
+        PackUnit(index=index, file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
+        for index, file in enumerate(files)
     ]
     total = sum(file.num_rows for file in files)
     job = Job(
@@ -161,15 +250,19 @@ def _put_in_place(
     dataset: Store,
     folder: str,
     described: dict[str, dict[str, Any]],
-    drops: pa.Table,
-    duplicates: list[Duplicate],
-) -> dict[str, dict[str, Any]]:
-    """Move the data files in, write drops and duplicates; the files of the manifest."""
-    dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
-    dataset.remove("data")
+    kept: dict[str, dict[str, Any]],
+) -> None:
+    """Move the data files in; what belongs neither to them nor to those that stay is removed."""
+    for name in dataset.names("data") - kept.keys():
+        dataset.remove(f"data/{name}")
     for name in described:
         dataset.move(f"work/{folder}/{name}", f"data/{name}")
-    listed = {f"data/{name}": value for name, value in described.items()}
+
+
+def _write_left_out(
+    dataset: Store, drops: pa.Table, duplicates: list[Duplicate]
+) -> dict[str, dict[str, Any]]:
+    """Write drops and duplicates; what the manifest says of these files."""
     rows = [
         {
             "sample_id": duplicate.sample_id,
@@ -180,14 +273,9 @@ def _put_in_place(
         for duplicate in duplicates
     ]
     repeated = pa.Table.from_pylist(rows, schema=DUPLICATES_SCHEMA)
+    described = {}
     for name, content in (("drops.parquet", drops), ("duplicates.parquet", repeated)):
         with dataset.atomic(name) as path:
             write_parquet(content, path)
-            listed[name] = describe_file(path, len(content))
-    return listed
-
-
-def identity_of(chunks: list[Chunk]) -> str:
-    """What images a dataset is built from: a hash over the keys of all chunks."""
-    keys = [key for chunk in chunks for key in (chunk.key, *chunk.beside)]
-    return hashlib.sha256(" ".join(keys).encode()).hexdigest()
+            described[name] = describe_file(path, len(content))
+    return described

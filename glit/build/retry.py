@@ -12,28 +12,32 @@ from functools import partial
 from typing import Any
 
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
+from glit.build.finished import (
+    complete,
+    finished_work,
+    lock_of,
+    num_series,
+    read_listing,
+    work_folder,
+)
 from glit.build.ledger import ledger_name
-from glit.build.listing import Chunk, read_chunks
-from glit.build.lock import Lock
+from glit.build.listing import Chunk, series_of
 from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan
 from glit.build.publish import publish
 from glit.build.retries import note_retry, retries
 from glit.build.retry_task import RetryTask, RetryUnit
 from glit.build.run import mending, run_stages
-from glit.build.status import STATE, other_version, read_state
 from glit.build.timeline import Timed
-from glit.build.user_captions import prepare
 from glit.build.versions import note_versions
 from glit.build.work import RETRY_MARK, Work
 from glit.dataset.manifest import MANIFEST, read_manifest
-from glit.errors import RecipeError, UserError
+from glit.errors import UserError
 from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
 from glit.progress import StageProgress
 from glit.recipe import overridden_tables, recipe_from_dict
 from glit.records import REASONS
-from glit.shards.files import ImageFiles
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
 from glit.storage import Store
@@ -71,15 +75,13 @@ def retry(
     if reason is not None and reason not in REASONS:
         raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
     dataset = Store(output_folder(output))
-    store = dataset.below("work")
-    if not store.exists(STATE):
-        read_manifest(dataset)  # nothing built here at all is the clearer thing to say
-        raise UserError(f"{output}: its work folder is gone (glit clean); build it anew instead")
+    store = work_folder(dataset)
     executor = Timed(executor, store)
     with only_one_build(store) as still_held:
-        finished = _finished_work(store, executor.device)
+        finished = finished_work(store, executor.device)
         changed = _changed(finished, settings, executor.device)
-        listed = _listed(store)
+        listed = read_listing(store, wanted_by="retry")
+        _refuse_an_addition(dataset, listed)
         retries(finished)  # damaged notes are told before the work, not after it
 
         note_versions(finished)
@@ -98,7 +100,7 @@ def retry(
         if dataset.exists(MANIFEST):
             again()  # nothing, unless a table was lost since
         else:
-            _complete(finished, listed)
+            complete(finished, listed, wanted_by="retry")
         return mending(finished, progress, retried, before=again)
 
 
@@ -114,7 +116,7 @@ def _retried(
     reason: str | None,
 ) -> tuple[list[Chunk], list[Duplicate]]:
     """The chunks with their tables merged, and the duplicates among them."""
-    before = _complete(finished, listed)
+    before = complete(finished, listed, wanted_by="retry")
     overlay = dataclasses.replace(changed, overlay=True)
     _again("ingest", overlay, [RetryUnit(now=c, before=c) for c in before], executor, progress,
            stage=stage, reason=reason)  # fmt: skip
@@ -127,50 +129,12 @@ def _retried(
     return now, duplicates
 
 
-def _listed(store: Store) -> list[Chunk]:
-    if not store.exists("listing.parquet"):
-        raise UserError(f"{store.root}: its listing is gone; run glit build again, then retry")
-    return read_chunks(store.for_arrow("listing.parquet"))
-
-
-def _complete(work: Work, listed: list[Chunk]) -> list[Chunk]:
-    """The chunks with their duplicates known, if every stage has done them all."""
-    if not work.missing("ingest", listed):
-        chunks, _ = leave_out_duplicates(work, listed)
-        if not any(work.missing(name, chunks) for name in TABLES):
-            return chunks
-    raise UserError(
-        f"{work.store.root}: the build is not finished; run glit build again first, then retry"
-    )
-
-
-def _finished_work(store: Store, device: str) -> Work:
-    state = read_state(store)
-    if set(state["folders"]) != set(TABLES):
-        raise UserError(other_version(store))
-    try:
-        recipe = recipe_from_dict(state["recipe"])
-    except (RecipeError, KeyError) as error:  # its recipe had other keys
-        raise UserError(f"{other_version(store)} ({error})") from error
-    brought, digest = None, ""
-    if state["captions"] is not None:
-        brought, digest = prepare(state["captions"], image_root=state["images"], work=store)
-    plan = make_plan(
-        recipe, device=device, brought=brought, captions_sha256=digest, lock=_lock(store)
-    )
-    changed = [name for name in TABLES if plan.folder(name) != state["folders"][name]]
-    if changed:
+def _refuse_an_addition(dataset: Store, listed: list[Chunk]) -> None:
+    """Refuse while images are listed that the dataset does not have yet."""
+    if dataset.exists(MANIFEST) and len(series_of(listed)) > num_series(read_manifest(dataset)):
         raise UserError(
-            f"{store.root}: models, captions or glit changed since the build (stage {changed[0]}); "
-            "run glit build again instead"
+            f"{dataset.root}: an addition is not finished; run glit add again first, then retry"
         )
-    return Work(store=store, images=ImageFiles(state["images"], index=store.root), plan=plan)
-
-
-def _lock(store: Store) -> Lock | None:
-    """What the build was locked to."""
-    locked = read_state(store).get("lock")  # an earlier glit wrote none
-    return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
 
 
 def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
@@ -194,7 +158,7 @@ def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
         device=device,
         brought=work.plan.brought,
         captions_sha256=work.plan.captions_sha256,
-        lock=_lock(work.store),
+        lock=lock_of(work.store),
     )
     before = {role: model.identity() for role, model in work.plan.models.items()}
     if {role: model.identity() for role, model in plan.models.items()} != before:

@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
+from glit.build.earlier import EarlierListing, finished_already
 from glit.build.early import check_early
-from glit.build.listing import Chunk, write_listing
+from glit.build.listing import Chunk, series_of, write_listing
 from glit.build.lock import Lock
 from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan, sidecars, upstream
-from glit.build.publish import PUBLISHED, identity_of, publish
+from glit.build.publish import publish
 from glit.build.source import Source, entries, find_source
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
@@ -22,7 +23,6 @@ from glit.build.timeline import Timed
 from glit.build.user_captions import prepare
 from glit.build.versions import note_versions
 from glit.build.work import Work
-from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import DamagedTableError, InputError, UserError
 from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
@@ -82,7 +82,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
             return finished
         dataset.sweep_folders("", "data")
         if work.missing("ingest", chunks):
-            check_early(work, progress)
+            check_early(work, chunks, progress)
 
         def built() -> dict[str, Any]:
             whole, duplicates = run_stages(work, chunks, executor, progress, still_held)
@@ -135,7 +135,8 @@ def _list(
 ) -> tuple[list[Chunk], dict[str, Any] | None]:
     """The chunks, and the manifest if they are a finished dataset already.
 
-    A build that is refused leaves the listing of the finished one as it was.
+    A listing with additions stays as it is where its images are those that were found. A build
+    that is refused leaves the listing of the finished one as it was.
     """
     beside = tuple(sidecars(work.plan.recipe).values())
     try:
@@ -152,7 +153,10 @@ def _list(
                     f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP "
                     "and GIF files in the folder and below it, then in .tar and .parquet files)"
                 )
-            return chunks, _finished(dataset, work, chunks, replace=request.replace)
+            earlier = EarlierListing(work.store, target)
+            if earlier.is_added_to and not earlier.difference:
+                chunks = earlier.keep()
+            return chunks, finished_already(dataset, work, chunks, earlier, replace=request.replace)
     except OSError as error:
         raise disk_error(error, work.store.root) from error
 
@@ -164,47 +168,12 @@ def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list
         "captions": None if request.captions is None else absolute(request.captions),
         "recipe": work.plan.recipe.as_dict(),
         "lock": None if request.lock is None else request.lock.models,
+        "source": {"pattern": source.pattern, "list_file": source.list_file},
         "folders": {name: work.plan.folder(name) for name in TABLES},
         "num_chunks": len(chunks),
+        "additions": len(series_of(chunks)) - 1,
     }
     work.store.write(STATE, to_json(state))
-
-
-def _finished(
-    dataset: Store, work: Work, chunks: list[Chunk], *, replace: bool
-) -> dict[str, Any] | None:
-    """The manifest if the dataset is there already, whole, and built from the same things.
-
-    Raises:
-        UserError: the folder holds a finished dataset built otherwise.
-    """
-    if not dataset.exists(MANIFEST):
-        return None
-    manifest = read_manifest(dataset)
-    same = manifest["fingerprints"] == dict(work.plan.fingerprints)
-    images = work.store.read(PUBLISHED).decode() if work.store.exists(PUBLISHED) else None
-    if same and images == identity_of(chunks):
-        return manifest if _is_whole(dataset, manifest) else None
-    if replace:
-        return None
-    if same and images is None:
-        raise UserError(
-            f"{dataset.root}: holds a finished dataset, but its work folder was cleaned, so "
-            "whether it is of these images cannot be told; add --replace to build it anew"
-        )
-    what = "recipe or models" if not same else "images"
-    raise UserError(
-        f"{dataset.root}: holds a finished dataset of other {what} "
-        f"(recipe {manifest['recipe']['name']!r}); choose another folder with -o, or add "
-        "--replace to rebuild it here, reusing what has not changed"
-    )
-
-
-def _is_whole(dataset: Store, manifest: dict[str, Any]) -> bool:
-    """Whether every file of the manifest is there with its size; ``glit verify`` reads them."""
-    return all(
-        dataset.entry(name).size == found["bytes"] for name, found in manifest["files"].items()
-    )
 
 
 def run_stages(

@@ -50,6 +50,16 @@ class Counts:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesCounts:
+    """The balance of what was built first, or of an addition."""
+
+    ingested: int
+    shipped: int
+    dropped: int
+    duplicates: int
+
+
 def make_manifest(
     *,
     recipe: dict[str, Any],
@@ -63,6 +73,7 @@ def make_manifest(
     packages_before: dict[str, list[str]] | None = None,
     calibration: dict[str, Any] | None = None,
     prompt: str = "",
+    additions: Sequence[SeriesCounts] = (),
     retries: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Everything that says how the dataset came to be; no clock, no path of the machine."""
@@ -81,6 +92,7 @@ def make_manifest(
         "files": files,
         "packages": packages,
         **({"packages_before": packages_before} if packages_before else {}),
+        **({"additions": [asdict(each) for each in additions]} if additions else {}),
         **({"retries": list(retries)} if retries else {}),
     }
 
@@ -153,6 +165,12 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
     ):
         if not _all_of(parts, kind):
             return f"'{key}'"
+    additions = manifest.get("additions", [])
+    wanted = {field.name for field in fields(SeriesCounts)}
+    if type(additions) is not list or any(
+        not _all_of(each, int) or each.keys() != wanted for each in additions
+    ):
+        return "'additions'"
     tokenizer = manifest["tokenizer"]
     if type(tokenizer.get("context")) is not int or not _all_of(
         {key: tokenizer.get(key) for key in ("name", "sha256")}, str

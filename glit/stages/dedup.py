@@ -47,10 +47,10 @@ _COLUMNS = ", ".join(_SCHEMA.names)
 _EXACT = """
     WITH ranked AS (
         SELECT *, row_number() OVER same AS place, first_value(source_path) OVER same AS kept
-        FROM live WINDOW same AS (PARTITION BY sample_id ORDER BY source_path)
+        FROM live WINDOW same AS (PARTITION BY sample_id ORDER BY chunk, row)
     )
     SELECT chunk, row, sample_id, source_path, kept FROM ranked
-    WHERE place > 1 ORDER BY source_path
+    WHERE place > 1 ORDER BY chunk, row
 """
 
 
@@ -85,14 +85,14 @@ def find_duplicates(
         if near_bits < 0:
             return exact
         repeats = {(duplicate.chunk, duplicate.row) for duplicate in exact}
-        live = connection.execute(f"SELECT {_COLUMNS} FROM live ORDER BY source_path")
+        live = connection.execute(f"SELECT {_COLUMNS} FROM live ORDER BY chunk, row")
         images = (
             Seen(chunk=chunk, row=row, sample_id=sample_id, source_path=path, perceptual_hash=value)
             for chunk, row, sample_id, path, value in iter(live.fetchone, None)
             if (chunk, row) not in repeats
         )
         near = near_duplicates(images, max_bits=near_bits)
-    return sorted([*exact, *near], key=lambda duplicate: duplicate.source_path)
+    return sorted([*exact, *near], key=lambda duplicate: (duplicate.chunk, duplicate.row))
 
 
 def _live(item: tuple[int, pa.Table]) -> pa.Table:

@@ -87,27 +87,36 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file of the dataset: its place among all, and what goes into it."""
+    """One file of the dataset: its place among those of its series, and what goes into it."""
 
     index: int
     total: int
+    """Of its series."""
     pieces: tuple[Piece, ...]
+    series: int = 0
 
     @property
     def name(self) -> str:
-        return f"train-{self.index:05d}-of-{self.total:05d}.parquet"
+        """Sorted by name, the files of an addition come after those before it."""
+        added = f"a{self.series:04d}-" if self.series else ""
+        return f"train-{added}{self.index:05d}-of-{self.total:05d}.parquet"
 
     @property
     def num_rows(self) -> int:
         return sum(piece.stop - piece.start for piece in self.pieces)
 
 
-def cut_files(sizes: Sequence[np.ndarray], config: PackConfig) -> list[DataFile]:
-    """Which samples go into which file: consecutive, near equal in bytes, none empty.
+def cut_files(
+    sizes: Sequence[np.ndarray], config: PackConfig, *, series: int = 0, first_chunk: int = 0
+) -> list[DataFile]:
+    """Which samples of a series go into which file: consecutive, near equal in bytes, none empty.
 
     Args:
         sizes: per chunk the encoded bytes of its shipped samples, in order.
-        config: limits on files.
+        config: limits on files. An addition has no least number of them: the first series sees to
+            it that training workers have enough.
+        series: the first, or an addition.
+        first_chunk: number of the series' first chunk among all.
     """
     stored = [
         (each if config.image_store == "bytes" else each * 0) + _ROW_OVERHEAD_BYTES
@@ -121,11 +130,17 @@ def cut_files(sizes: Sequence[np.ndarray], config: PackConfig) -> list[DataFile]
     before = np.cumsum(weights) - weights
     total_bytes = int(weights.sum())
     most = config.max_file_mb << 20
-    number = min(total_rows, max(config.min_files, -(-total_bytes // most)))
+    least = 1 if series else config.min_files
+    number = min(total_rows, max(least, -(-total_bytes // most)))
     cuts = _first_rows(weights, before * number // total_bytes, most)
     starts = np.concatenate([[0], np.cumsum(counts)])
     return [
-        DataFile(index=index, total=len(cuts) - 1, pieces=tuple(_pieces(starts, first, last)))
+        DataFile(
+            index=index,
+            total=len(cuts) - 1,
+            pieces=tuple(_pieces(starts, first, last, first_chunk)),
+            series=series,
+        )
         for index, (first, last) in enumerate(itertools.pairwise(cuts))
     ]
 
@@ -142,13 +157,13 @@ def _first_rows(weights: np.ndarray, share: np.ndarray, most: int) -> list[int]:
     return starts
 
 
-def _pieces(starts: np.ndarray, first: int, last: int) -> Iterator[Piece]:
+def _pieces(starts: np.ndarray, first: int, last: int, first_chunk: int) -> Iterator[Piece]:
     chunk = int(np.searchsorted(starts, first, side="right")) - 1
     while first < last:
         stop = min(last, int(starts[chunk + 1]))
         if first < stop:
             base = int(starts[chunk])
-            yield Piece(chunk=chunk, start=first - base, stop=stop - base)
+            yield Piece(chunk=first_chunk + chunk, start=first - base, stop=stop - base)
         first = max(first, stop)
         chunk += 1
 

@@ -1,0 +1,201 @@
+"""``glit add``: images that came since the build, at the cost of these images.
+
+They are listed as chunks after those that are there, so every table that is there stays, and their
+samples go into data files of their own. The dataset of before is whole and readable until its
+manifest is replaced, which is done last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glit.build.earlier import is_whole
+from glit.build.early import check_early
+from glit.build.finished import (
+    complete,
+    finished_work,
+    not_finished,
+    num_series,
+    read_listing,
+    work_folder,
+)
+from glit.build.grown import Difference, difference, write_grown
+from glit.build.listing import Chunk, gathered, series_of
+from glit.build.one_build import only_one_build
+from glit.build.plan import sidecars
+from glit.build.publish import publish
+from glit.build.published import identities, published
+from glit.build.retries import retries
+from glit.build.run import mending, run_stages
+from glit.build.source import Source, entries
+from glit.build.stage_task import disk_error
+from glit.build.status import STATE, other_version, read_state
+from glit.build.timeline import Timed
+from glit.build.work import Work
+from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.errors import InputError, UserError
+from glit.executors.protocols import Executor
+from glit.outputs import output_folder
+from glit.progress import StageProgress
+from glit.stages.ingest import IngestConfig
+from glit.storage import Store, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What came of it."""
+
+    manifest: dict[str, Any]
+    images: int
+    """How many were new."""
+
+
+def add(
+    output: str, executor: Executor, progress: StageProgress, *, limit: int | None = None
+) -> Added:
+    """Add the images to a dataset that came into its folder since.
+
+    Images of the dataset that have changed or are gone keep their samples as they were made.
+    Calling it again after it was stopped goes on where that was.
+
+    Args:
+        output: a finished dataset whose ``work/`` is still there.
+        executor: where to run.
+        progress: what to tell.
+        limit: only the first new images by their paths; None takes all.
+
+    Raises:
+        UserError: models or glit changed since the build, or there is nothing finished to add to.
+        InputError: the folder of images is gone.
+        RunError: see :func:`glit.build.publish.publish`.
+    """
+    if limit is not None and limit < 1:
+        raise UserError(f"limit {limit}: want 1 or more images, or None for all")
+    dataset = Store(output_folder(output))
+    store = work_folder(dataset)
+    executor = Timed(executor, store)
+    with only_one_build(store) as still_held:
+        work = finished_work(store, executor.device)
+        source = _source(store)
+        listed = read_listing(store, wanted_by="add")
+        before = _in_dataset(dataset, work, listed)
+        retries(work)  # damaged notes are told before the work, not after it
+        found, chunks = _list(work, source, before, len(listed), limit)
+        _tell(found, progress)
+        if len(chunks) == len(before) == len(listed) and _is_untouched(dataset):
+            return Added(manifest=read_manifest(dataset), images=0)
+        _write_state(store, chunks)
+        dataset.sweep_folders("", "data")
+        if len(chunks) > len(before):
+            check_early(work, chunks[len(before) :], progress)
+        keep = num_series(read_manifest(dataset)) if dataset.exists(MANIFEST) else 0
+
+        def added() -> dict[str, Any]:
+            whole, duplicates = run_stages(work, chunks, executor, progress, still_held)
+            return publish(
+                dataset, work, whole, duplicates, executor, progress, still_held, keep=keep
+            )
+
+        manifest = mending(work, progress, added)
+        return Added(
+            manifest=manifest, images=found.new if limit is None else min(found.new, limit)
+        )
+
+
+def _source(store: Store) -> Source:
+    """Where the build found its images.
+
+    Raises:
+        UserError: it did not say.
+        InputError: the folder is gone.
+    """
+    state = read_state(store)
+    if not isinstance(state.get("source"), dict):
+        raise UserError(other_version(store))
+    source = Source(root=state["images"], **state["source"])
+    if "://" not in source.root and not os.path.isdir(source.root):
+        raise InputError(
+            f"{source.root}: no such folder; the dataset was built from it, so put it there again"
+        )
+    return source
+
+
+def _in_dataset(dataset: Store, work: Work, listed: list[Chunk]) -> list[Chunk]:
+    """The chunks that the dataset is made of; an addition that was stopped has listed more.
+
+    Raises:
+        UserError: the work folder is not that of the finished dataset.
+    """
+    if not dataset.exists(MANIFEST):  # every table may be there, as after a stopped retry
+        complete(work, listed, wanted_by="add")
+        return listed
+    manifest = read_manifest(dataset)
+    before = [chunk for chunk in listed if chunk.series < num_series(manifest)]
+    noted = published(work.store)
+    if noted is None:
+        raise UserError(
+            f"{work.store.root}: does not tell what the dataset was made of (published.sha256 is "
+            "gone or damaged); run glit retry, which writes it anew, then add"
+        )
+    same = manifest["fingerprints"] == dict(work.plan.fingerprints)
+    made_of = [each.images for each in noted[: num_series(manifest)]]
+    if not same or made_of != identities(before):
+        raise not_finished(work.store, wanted_by="add")
+    return before
+
+
+def _list(
+    work: Work, source: Source, before: Sequence[Chunk], num_listed: int, limit: int | None
+) -> tuple[Difference, list[Chunk]]:
+    """How the folder has grown, and all chunks; the listing is written where it is another."""
+    store = work.store
+    beside = tuple(sidecars(work.plan.recipe).values())
+    room = Path(store.full("")) if store.is_local else None
+    try:
+        with (
+            store.local_copy("listing.parquet") as listing,
+            gathered(
+                entries(source, sidecars=beside, index=store.root), room, num_beside=len(beside)
+            ) as now,
+        ):
+            found = difference(now, listing, before)
+            new = _num_taken(found, limit)
+            if not new and num_listed == len(before):
+                return found, list(before)
+            with store.atomic("listing.parquet") as target:
+                size = work.plan.config(IngestConfig).chunk_size
+                return found, write_grown(now, listing, target, before, new=new, chunk_size=size)
+    except OSError as error:
+        raise disk_error(error, store.root) from error
+
+
+def _num_taken(found: Difference, limit: int | None) -> int:
+    return found.new if limit is None else min(found.new, limit)
+
+
+def _tell(found: Difference, progress: StageProgress) -> None:
+    """Of images whose samples are no longer those of the folder."""
+    if found.changed or found.gone:
+        progress.note(
+            f"of the images in the dataset {found.changed} changed since they were built and "
+            f"{found.gone} are gone; their samples stay as they were made"
+        )
+
+
+def _is_untouched(dataset: Store) -> bool:
+    """Whether all files are those of the manifest, and no stopped addition left others beside."""
+    if not dataset.exists(MANIFEST):
+        return False
+    manifest = read_manifest(dataset)
+    named = {name.removeprefix("data/") for name in manifest["files"]}
+    return is_whole(dataset, manifest) and dataset.names("data") <= named
+
+
+def _write_state(store: Store, chunks: Sequence[Chunk]) -> None:
+    additions = len(series_of(chunks)) - 1
+    state = read_state(store) | {"num_chunks": len(chunks), "additions": additions}
+    store.write(STATE, to_json(state))

@@ -1,0 +1,137 @@
+"""What a build finds in its folder: an earlier listing, and perhaps a finished dataset."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from glit.build.finished import num_series
+from glit.build.grown import Difference, difference_of_listings
+from glit.build.listing import Chunk, read_chunks, series_lengths
+from glit.build.published import identities, published
+from glit.build.work import Work
+from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.errors import UserError
+from glit.storage import Store
+
+
+class EarlierListing:
+    """The listing in the work folder, beside one that is to take its place.
+
+    Args:
+        work: the work folder.
+        now: the new listing.
+    """
+
+    def __init__(self, work: Store, now: Path) -> None:
+        self._work, self._now = work, now
+        try:
+            self.num_series = len(series_lengths(work.for_arrow("listing.parquet")))
+            """0 where there is no listing, or a damaged one."""
+        except (OSError, ValueError, pa.ArrowException):
+            self.num_series = 0
+
+    @property
+    def is_added_to(self) -> bool:
+        """Whether it says in which order images came, which a new one cannot."""
+        return self.num_series > 1
+
+    @cached_property
+    def chunks(self) -> list[Chunk]:
+        return read_chunks(self._work.for_arrow("listing.parquet"))
+
+    @cached_property
+    def difference(self) -> Difference:
+        """How the new one differs from it."""
+        with self._work.local_copy("listing.parquet") as path:
+            return difference_of_listings(self._now, path)
+
+    def keep(self) -> list[Chunk]:
+        """Put it into the new one's place; its chunks."""
+        self._now.write_bytes(self._work.read("listing.parquet"))
+        return self.chunks
+
+
+def finished_already(
+    dataset: Store, work: Work, chunks: list[Chunk], earlier: EarlierListing, *, replace: bool
+) -> dict[str, Any] | None:
+    """The manifest if the dataset is there already, whole, and built from the same things.
+
+    Args:
+        dataset: where it would be.
+        work: the build.
+        chunks: what it is to be built from.
+        earlier: the listing that the work folder has.
+        replace: whether a dataset built otherwise may be replaced.
+
+    Raises:
+        UserError: the folder holds a dataset built otherwise.
+    """
+    if not dataset.exists(MANIFEST):
+        if not replace:
+            _refuse_to_begin_anew(dataset, earlier)
+        return None
+    manifest = read_manifest(dataset)
+    same = manifest["fingerprints"] == dict(work.plan.fingerprints)
+    noted = published(work.store)
+    made_of = [each.images for each in noted or ()]
+    if same and made_of == identities(chunks) and len(made_of) == num_series(manifest):
+        return manifest if is_whole(dataset, manifest) else None
+    if replace:
+        return None
+    if same and noted is None:
+        raise UserError(
+            f"{dataset.root}: holds a finished dataset, but its work folder was cleaned, so "
+            "whether it is of these images cannot be told; add --replace to build it anew"
+        )
+    what = "recipe or models" if not same else "images"
+    how = _how_it_grew(dataset, manifest, made_of, earlier) if same else ""
+    raise UserError(
+        f"{dataset.root}: holds a finished dataset of other {what} "
+        f"(recipe {manifest['recipe']['name']!r}); {how}choose another folder with -o, or add "
+        "--replace to rebuild it here, reusing what has not changed"
+    )
+
+
+def _refuse_to_begin_anew(dataset: Store, earlier: EarlierListing) -> None:
+    """A dataset that was added to is not made anew because a folder has changed.
+
+    Raises:
+        UserError: that would happen.
+    """
+    if earlier.is_added_to and earlier.difference:
+        raise UserError(
+            f"{dataset.root}: images were added to this dataset, and its files were being replaced "
+            f"when that was stopped; {earlier.difference}. Run glit retry, which finishes it as it "
+            "was, or add --replace to make everything anew"
+        )
+
+
+def _how_it_grew(
+    dataset: Store, manifest: dict[str, Any], made_of: list[str], earlier: EarlierListing
+) -> str:
+    """What to do about a folder that differs from that of the dataset; empty where its listing is
+    not there.
+
+    Raises:
+        UserError: an addition has begun, and is to be finished first.
+    """
+    told = num_series(manifest)
+    if earlier.num_series < told or identities(earlier.chunks)[:told] != made_of[:told]:
+        return ""
+    if earlier.num_series > told:
+        raise UserError(
+            f"{dataset.root}: images are being added to this dataset; run glit add again, which "
+            "goes on where it stopped"
+        )
+    return f"{earlier.difference}: glit add takes in the new ones; or "
+
+
+def is_whole(dataset: Store, manifest: dict[str, Any]) -> bool:
+    """Whether every file of the manifest is there with its size; ``glit verify`` reads them."""
+    return all(
+        dataset.entry(name).size == found["bytes"] for name, found in manifest["files"].items()
+    )

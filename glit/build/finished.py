@@ -1,0 +1,106 @@
+"""The work folder of a finished dataset: what ``glit retry`` and ``glit add`` begin with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glit.build.duplicates import leave_out_duplicates
+from glit.build.listing import Chunk, read_chunks
+from glit.build.lock import Lock
+from glit.build.plan import make_plan
+from glit.build.status import STATE, other_version, read_state
+from glit.build.user_captions import prepare
+from glit.build.work import Work
+from glit.dataset.manifest import read_manifest
+from glit.errors import RecipeError, UserError
+from glit.recipe import recipe_from_dict
+from glit.shards.files import ImageFiles
+from glit.stages import TABLES
+from glit.storage import Store
+
+
+def work_folder(dataset: Store) -> Store:
+    """The work folder of a dataset.
+
+    Raises:
+        UserError: there is none, or no dataset either.
+    """
+    work = dataset.below("work")
+    if not work.exists(STATE):
+        read_manifest(dataset)  # nothing built here at all is the clearer thing to say
+        raise UserError(
+            f"{dataset.root}: its work folder is gone (glit clean); build it anew instead"
+        )
+    return work
+
+
+def finished_work(store: Store, device: str) -> Work:
+    """The work that the folder's state tells of.
+
+    Raises:
+        UserError: models, captions or glit are no longer those of the build.
+    """
+    state = read_state(store)
+    if set(state["folders"]) != set(TABLES):
+        raise UserError(other_version(store))
+    try:
+        recipe = recipe_from_dict(state["recipe"])
+    except (RecipeError, KeyError) as error:  # its recipe had other keys
+        raise UserError(f"{other_version(store)} ({error})") from error
+    brought, digest = None, ""
+    if state["captions"] is not None:
+        brought, digest = prepare(state["captions"], image_root=state["images"], work=store)
+    plan = make_plan(
+        recipe, device=device, brought=brought, captions_sha256=digest, lock=lock_of(store)
+    )
+    changed = [name for name in TABLES if plan.folder(name) != state["folders"][name]]
+    if changed:
+        raise UserError(
+            f"{store.root}: models, captions or glit changed since the build (stage {changed[0]}); "
+            "run glit build again instead"
+        )
+    return Work(store=store, images=ImageFiles(state["images"], index=store.root), plan=plan)
+
+
+def lock_of(store: Store) -> Lock | None:
+    """What the build was locked to."""
+    locked = read_state(store).get("lock")  # an earlier glit wrote none
+    return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
+
+
+def read_listing(store: Store, *, wanted_by: str) -> list[Chunk]:
+    """The chunks of a listing.
+
+    Raises:
+        UserError: it is gone.
+    """
+    if not store.exists("listing.parquet"):
+        raise UserError(
+            f"{store.root}: its listing is gone; run glit build again, then {wanted_by}"
+        )
+    return read_chunks(store.for_arrow("listing.parquet"))
+
+
+def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
+    """The chunks with their duplicates known, if every stage has done them all.
+
+    Raises:
+        UserError: some stage has not.
+    """
+    if not work.missing("ingest", listed):
+        chunks, _ = leave_out_duplicates(work, listed)
+        if not any(work.missing(name, chunks) for name in TABLES):
+            return chunks
+    raise not_finished(work.store, wanted_by=wanted_by)
+
+
+def not_finished(work: Store, *, wanted_by: str) -> UserError:
+    """What is said where a finished dataset is wanted."""
+    return UserError(
+        f"{work.root}: the build is not finished; run glit build again first, then {wanted_by}"
+    )
+
+
+def num_series(manifest: dict[str, Any]) -> int:
+    """Of how many series a dataset is: the first build and every addition."""
+    return 1 + len(manifest.get("additions", ()))
