@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 for _folder in ("build", "evaluate", "export", "train"):
     importlib.import_module(f"glit.{_folder}")
 
+add = api.add
 build = api.build
 evaluate = api.evaluate
 export = api.export
@@ -58,6 +59,7 @@ __all__ = [
     "Region",
     "Row",
     "Sentence",
+    "add",
     "build",
     "evaluate",
     "export",

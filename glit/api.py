@@ -86,6 +86,36 @@ def build(
     return open_dataset(output)
 
 
+def add(
+    dataset: PathLike,
+    *,
+    executor: ExecutorName = "ray",
+    limit: int | None = None,
+    quiet: bool = False,
+) -> Dataset:
+    """Add to a finished dataset the images that came into its folder since; what is there stays.
+
+    Args:
+        dataset: folder or address of a dataset whose work folder is still there.
+        executor: ``ray``, or ``local`` for everything in this process.
+        limit: only the first new images by their paths.
+        quiet: no progress on standard error.
+
+    Raises:
+        GlitError: see the one line it carries; the dataset is as it was, and what is done stays.
+    """
+    from rich.console import Console
+
+    from glit.build.add import add as run
+    from glit.executors import open_executor
+    from glit.progress import StageProgress
+
+    console = Console(stderr=True, highlight=False)
+    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
+        run(os.fspath(dataset), runner, progress, limit=limit)
+    return open_dataset(dataset)
+
+
 def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
     """Open a finished dataset: ``len``, rows by number, iteration, Arrow tables.
 

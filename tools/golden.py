@@ -119,9 +119,7 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
                 mock.patch("glit.build.plan.resolve", at_hand),
                 mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
             ):
-                plan = make_plan(
-                    load_recipe(name), device=device, brought=brought, captions_sha256="golden"
-                )
+                plan = make_plan(load_recipe(name), device=device, brought=brought)
             found.setdefault(name, {})[device] = dict(plan.fingerprints)
     return found
 

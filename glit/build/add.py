@@ -35,6 +35,7 @@ from glit.build.source import Source, entries
 from glit.build.stage_task import disk_error
 from glit.build.status import STATE, other_version, read_state
 from glit.build.timeline import Timed
+from glit.build.user_captions import brought_table
 from glit.build.work import Work
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, UserError
@@ -50,8 +51,10 @@ class Added:
     """What came of it."""
 
     manifest: dict[str, Any]
-    images: int
-    """How many were new."""
+    images: str
+    """The folder that was looked at."""
+    balance: dict[str, int] | None
+    """Of the addition: ingested, shipped, dropped and duplicates; None where nothing was new."""
 
 
 def add(
@@ -87,7 +90,7 @@ def add(
         found, chunks = _list(work, source, before, len(listed), limit)
         _tell(found, progress)
         if len(chunks) == len(before) == len(listed) and _is_untouched(dataset):
-            return Added(manifest=read_manifest(dataset), images=0)
+            return Added(manifest=read_manifest(dataset), images=source.root, balance=None)
         _write_state(store, chunks)
         dataset.sweep_folders("", "data")
         if len(chunks) > len(before):
@@ -101,9 +104,8 @@ def add(
             )
 
         manifest = mending(work, progress, added)
-        return Added(
-            manifest=manifest, images=found.new if limit is None else min(found.new, limit)
-        )
+        balance = manifest["additions"][-1] if len(chunks) > len(before) else None
+        return Added(manifest=manifest, images=source.root, balance=balance)
 
 
 def _source(store: Store) -> Source:
@@ -158,8 +160,12 @@ def _list(
     try:
         with (
             store.local_copy("listing.parquet") as listing,
+            brought_table(work.plan.brought) as captions,
             gathered(
-                entries(source, sidecars=beside, index=store.root), room, num_beside=len(beside)
+                entries(source, sidecars=beside, index=store.root),
+                room,
+                num_beside=len(beside),
+                captions=captions,
             ) as now,
         ):
             found = difference(now, listing, before)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow.parquet as pq
 
 from glit.build.listing import NOT_THERE, Chunk
-from glit.build.plan import sidecars
+from glit.build.plan import read_beside, sidecars
 from glit.build.work import Work
 from glit.errors import InputError, UserError
 from glit.progress import StageProgress
@@ -35,15 +35,19 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         if backend is not None and backend.reach is not None:
             backend.reach(config)
     kinds = list(sidecars(work.plan.recipe).items())
-    images, num_bytes, missing = _in_listing(work, chunks, len(kinds))
+    images, num_bytes, missing = _in_listing(
+        work, chunks, len(kinds), of=len(read_beside(work.plan.recipe))
+    )
     for (step, suffix), without in zip(kinds, missing, strict=True):
         _check_beside(work, step, suffix, without, images, progress)
     _check_room(work, num_bytes, progress)
 
 
-def _in_listing(work: Work, chunks: Sequence[Chunk], num_kinds: int) -> tuple[int, int, list[int]]:
-    """Images of these chunks, their bytes, and for each kind of file beside them how many of them
-    have none."""
+def _in_listing(
+    work: Work, chunks: Sequence[Chunk], num_kinds: int, *, of: int
+) -> tuple[int, int, list[int]]:
+    """Images of these chunks, their bytes, and for each of the first kinds of what is read beside
+    them how many of them have none."""
     images = num_bytes = 0
     missing = [0] * num_kinds
     with pq.ParquetFile(work.store.for_arrow("listing.parquet")) as file:
@@ -54,7 +58,7 @@ def _in_listing(work: Work, chunks: Sequence[Chunk], num_kinds: int) -> tuple[in
             num_bytes += int(sizes[sizes > 0].sum())
             stamps = batch.column("beside").flatten().to_numpy(zero_copy_only=False)
             for kind in range(num_kinds):
-                missing[kind] += int((stamps[kind::num_kinds] == NOT_THERE).sum())
+                missing[kind] += int((stamps[kind::of] == NOT_THERE).sum())
     return images, num_bytes, missing
 
 

@@ -38,7 +38,7 @@ def finished_work(store: Store, device: str) -> Work:
     """The work that the folder's state tells of.
 
     Raises:
-        UserError: models, captions or glit are no longer those of the build.
+        UserError: models, prompt or glit are no longer those of the build.
     """
     state = read_state(store)
     if set(state["folders"]) != set(TABLES):
@@ -47,16 +47,14 @@ def finished_work(store: Store, device: str) -> Work:
         recipe = recipe_from_dict(state["recipe"])
     except (RecipeError, KeyError) as error:  # its recipe had other keys
         raise UserError(f"{other_version(store)} ({error})") from error
-    brought, digest = None, ""
+    brought = None
     if state["captions"] is not None:
-        brought, digest = prepare(state["captions"], image_root=state["images"], work=store)
-    plan = make_plan(
-        recipe, device=device, brought=brought, captions_sha256=digest, lock=lock_of(store)
-    )
+        brought = prepare(state["captions"], image_root=state["images"], work=store)
+    plan = make_plan(recipe, device=device, brought=brought, lock=lock_of(store))
     changed = [name for name in TABLES if plan.folder(name) != state["folders"][name]]
     if changed:
         raise UserError(
-            f"{store.root}: models, captions or glit changed since the build (stage {changed[0]}); "
+            f"{store.root}: models, prompt or glit changed since the build (stage {changed[0]}); "
             "run glit build again instead"
         )
     return Work(store=store, images=ImageFiles(state["images"], index=store.root), plan=plan)

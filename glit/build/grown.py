@@ -42,14 +42,17 @@ class Difference:
     new: int
     """Found, but not listed before."""
     changed: int
-    """Of another size or modification time, or what lies beside them is."""
+    """Of another size or modification time, or what is read besides them is another."""
     gone: int
 
     def __bool__(self) -> bool:
         return bool(self.new or self.changed or self.gone)
 
     def __str__(self) -> str:
-        return f"{self.new} images are new, {self.changed} changed and {self.gone} are gone"
+        return (
+            f"{self.new} images are new, {self.changed} changed (they, or their captions or masks) "
+            f"and {self.gone} are gone"
+        )
 
 
 def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Difference:
@@ -72,9 +75,8 @@ def difference_of_listings(now: Path, before: Path) -> Difference:
 
 
 def _difference(connection: duckdb.DuckDBPyConnection) -> Difference:
-    row = connection.execute(_DIFFERENCE).fetchone()
-    assert row is not None
-    return Difference(new=row[0], changed=row[1], gone=row[2])
+    ((new, changed, gone),) = connection.execute(_DIFFERENCE).fetchall()
+    return Difference(new=new, changed=changed, gone=gone)
 
 
 def write_grown(

@@ -44,8 +44,14 @@ _NOW = """
     WITH found AS (SELECT * FROM read_parquet('{file}', hive_partitioning = false)),
          beside AS (SELECT stem, role, any_value(size || ':' || stamp) AS stamp
                     FROM found WHERE role > 0 GROUP BY stem, role)
-    SELECT path, size, found.stamp, {beside} AS beside
+    SELECT found.path, size, found.stamp, {beside} AS beside
     FROM found {joins} WHERE found.role = 0
+"""
+_TEXTS = """
+    SELECT path, bit_xor(caption)::VARCHAR AS stamp FROM (
+        SELECT DISTINCT path, md5_number(caption) AS caption
+        FROM read_parquet('{file}', hive_partitioning = false)
+    ) GROUP BY path
 """
 _META_SERIES = "glit.series"
 """In the metadata of a listing: the number of chunks of every series, joined by commas."""
@@ -61,7 +67,8 @@ class Chunk:
     key: str
     """Hash of the chunk's paths, sizes and stamps."""
     beside: tuple[str, ...] = ()
-    """For each kind of file beside the images that the recipe reads, a hash of their stamps."""
+    """For each kind of file beside the images that the recipe reads, a hash of their stamps; then
+    of their captions in the user's file, if there is one."""
     skip: tuple[int, ...] = ()
     """Rows that are duplicates of earlier images."""
     series: int = 0
@@ -75,6 +82,7 @@ def write_listing(
     chunk_size: int,
     limit: int | None,
     num_beside: int = 0,
+    captions: Path | None = None,
 ) -> list[Chunk]:
     """Sort the images by path, write them in row groups of one chunk each, return the chunks.
 
@@ -87,8 +95,9 @@ def write_listing(
         chunk_size: images in a chunk; 0 decides by their number.
         limit: only the first ones.
         num_beside: kinds of files beside the images that are wanted.
+        captions: table of the user's captions, if they are read.
     """
-    with gathered(found, target.parent, num_beside=num_beside) as now:
+    with gathered(found, target.parent, num_beside=num_beside, captions=captions) as now:
         total = now.num_images if limit is None else min(now.num_images, limit)
         found_sorted = now.images("SELECT * FROM now ORDER BY path LIMIT $total", total=total)
         with listing_writer(target) as writer:
@@ -108,13 +117,20 @@ class Found:
 
 
 @contextlib.contextmanager
-def gathered(found: Iterable[Entry], folder: Path | None, *, num_beside: int) -> Iterator[Found]:
+def gathered(
+    found: Iterable[Entry],
+    folder: Path | None,
+    *,
+    num_beside: int,
+    captions: Path | None = None,
+) -> Iterator[Found]:
     """Images with the stamps of the files beside them.
 
     Args:
         found: images, and the files beside them by their roles.
         folder: a disk with room for all of them; None for the machine's own place.
         num_beside: kinds of files beside the images that are wanted.
+        captions: table of the user's captions, if they are read.
     """
     with tempfile.TemporaryDirectory(dir=folder) as within, duckdb.connect() as connection:
         unsorted = Path(within) / "unsorted.parquet"
@@ -123,7 +139,7 @@ def gathered(found: Iterable[Entry], folder: Path | None, *, num_beside: int) ->
         connection.execute(f"SET temp_directory = '{quoted(within)}'")
         connection.execute("SET memory_limit = '512MB'")
         connection.execute("SET preserve_insertion_order = true")
-        connection.execute(_now(unsorted, num_beside))
+        connection.execute(_now(unsorted, num_beside, captions))
         yield Found(connection=connection, num_images=total)
 
 
@@ -132,13 +148,17 @@ def quoted(path: str | Path) -> str:
     return str(path).replace("'", "''")
 
 
-def _now(file: Path, num_beside: int) -> str:
+def _now(file: Path, num_beside: int, captions: Path | None) -> str:
     kinds = range(1, num_beside + 1)
-    stamps = (f"coalesce(beside_{n}.stamp, '{NOT_THERE}')" for n in kinds)
-    joins = (
+    stamps = [f"coalesce(beside_{n}.stamp, '{NOT_THERE}')" for n in kinds]
+    joins = [
         f"LEFT JOIN beside AS beside_{n} ON beside_{n}.stem = found.stem AND beside_{n}.role = {n}"
         for n in kinds
-    )
+    ]
+    if captions is not None:
+        stamps.append(f"coalesce(texts.stamp, '{NOT_THERE}')")
+        texts = _TEXTS.format(file=quoted(captions))
+        joins.append(f"LEFT JOIN ({texts}) AS texts ON texts.path = found.path")
     beside = f"[{', '.join(stamps)}]::VARCHAR[]"
     return _NOW.format(file=quoted(file), beside=beside, joins=" ".join(joins))
 

@@ -33,7 +33,6 @@ def make_plan(
     *,
     device: str,
     brought: BroughtCaptions | None = None,
-    captions_sha256: str = "",
     lock: Lock | None = None,
 ) -> Plan:
     """Decide everything that a build needs to have decided before its first image is read.
@@ -42,7 +41,6 @@ def make_plan(
         recipe: as the user wrote it.
         device: the best one that the executor's workers have: ``cuda``, ``mps`` or ``cpu``.
         brought: the user's captions.
-        captions_sha256: of the table they were sorted into.
         lock: the models to build with; their commits are taken from it.
 
     Raises:
@@ -70,7 +68,6 @@ def make_plan(
         prompt=_read_prompt(recipe.caption.prompt),
         calibration=find_calibration(recipe.pair.calibration),
         brought=brought,
-        captions_sha256=captions_sha256,
     )
     for step in FLOW:
         step.check(plan)
@@ -95,6 +92,13 @@ def sidecars(recipe: Recipe) -> dict[str, str]:
     """Suffixes of the files beside the images that a recipe reads, by the step that does."""
     backends = {step.name: step.backend(recipe.tables[step.name]) for step in FLOW}
     return {name: each.beside for name, each in backends.items() if each and each.beside}
+
+
+def read_beside(recipe: Recipe) -> tuple[str, ...]:
+    """The steps that read something besides the image, in the order of ``Chunk.beside``: files
+    beside it, then its captions in the user's file."""
+    brought = ("caption",) if recipe.caption.backend == "provided" else ()
+    return (*sidecars(recipe), *brought)
 
 
 def upstream(step: str) -> tuple[str, ...]:

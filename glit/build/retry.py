@@ -157,7 +157,6 @@ def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
         recipe_from_dict(values),
         device=device,
         brought=work.plan.brought,
-        captions_sha256=work.plan.captions_sha256,
         lock=lock_of(work.store),
     )
     before = {role: model.identity() for role, model in work.plan.models.items()}

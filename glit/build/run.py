@@ -20,7 +20,7 @@ from glit.build.source import Source, entries, find_source
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.timeline import Timed
-from glit.build.user_captions import prepare
+from glit.build.user_captions import brought_table, prepare
 from glit.build.versions import note_versions
 from glit.build.work import Work
 from glit.errors import DamagedTableError, InputError, UserError
@@ -124,10 +124,8 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
             f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
             f"{recipe.caption.backend!r}; add --set caption.backend=provided"
         )
-    brought, digest = prepare(request.captions, image_root=source.root, work=work)
-    return make_plan(
-        recipe, device=device, brought=brought, captions_sha256=digest, lock=request.lock
-    )
+    brought = prepare(request.captions, image_root=source.root, work=work)
+    return make_plan(recipe, device=device, brought=brought, lock=request.lock)
 
 
 def _list(
@@ -140,11 +138,15 @@ def _list(
     """
     beside = tuple(sidecars(work.plan.recipe).values())
     try:
-        with work.store.atomic("listing.parquet") as target:
+        with (
+            brought_table(work.plan.brought) as captions,
+            work.store.atomic("listing.parquet") as target,
+        ):
             chunks = write_listing(
                 entries(source, sidecars=beside, index=work.store.root),
                 target,
                 num_beside=len(beside),
+                captions=captions,
                 chunk_size=work.plan.config(IngestConfig).chunk_size,
                 limit=request.limit,
             )

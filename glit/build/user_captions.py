@@ -28,8 +28,8 @@ _BATCH = 16_384
 _DIGITS = 12
 
 
-def prepare(captions: str, *, image_root: str, work: Store) -> tuple[BroughtCaptions, str]:
-    """Read a caption file into a sorted table in ``work``; also the table's SHA-256 (hex).
+def prepare(captions: str, *, image_root: str, work: Store) -> BroughtCaptions:
+    """Read a caption file into a sorted table in ``work``.
 
     Paths in the file may be relative to the image folder or to the caption file, or absolute; the
     file may lie at an address, and so may the images. Nothing is done when the table for the same
@@ -46,9 +46,19 @@ def prepare(captions: str, *, image_root: str, work: Store) -> tuple[BroughtCapt
         before = _written_before(work, f"captions-{key}-")
         if before is None:
             before = _write_sorted(read_captions(file, image_root, where=where), work, key)
-    name, found = before
-    table = work.full(name) if work.is_local else work.address(name)
-    return BroughtCaptions(name=file.name, table=table), found
+    table = work.full(before) if work.is_local else work.address(before)
+    return BroughtCaptions(name=file.name, table=table)
+
+
+@contextlib.contextmanager
+def brought_table(brought: BroughtCaptions | None) -> Iterator[Path | None]:
+    """The table at hand on this machine; None for no captions."""
+    if brought is None:
+        yield None
+        return
+    folder, _, name = brought.table.rpartition("/")
+    with Store(folder or "/").local_copy(name) as path:
+        yield path
 
 
 def _is_address(path: str) -> bool:
@@ -71,20 +81,20 @@ def _at_hand(captions: str) -> Iterator[Path]:
         raise InputError(f"--captions {captions}: no such file") from error
 
 
-def _written_before(work: Store, start: str) -> tuple[str, str] | None:
-    """A table of such a name and its digest, if it is what it was."""
+def _written_before(work: Store, start: str) -> str | None:
+    """A table of such a name, if it is what it was."""
     for name in sorted(work.names()):
         if name.startswith(start) and name.endswith(".parquet"):
             with work.local_copy(name) as path:
                 found = _sha256(path)
             if name.removesuffix(".parquet").endswith(found[:_DIGITS]):
-                return name, found
+                return name
             work.remove(name)
     return None
 
 
-def _write_sorted(rows: Iterator[tuple[str, str, int]], work: Store, key: str) -> tuple[str, str]:
-    """The table's name and digest."""
+def _write_sorted(rows: Iterator[tuple[str, str, int]], work: Store, key: str) -> str:
+    """The table's name."""
     if work.is_local:
         os.makedirs(work.full(""), exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work.full("") if work.is_local else None) as folder:
@@ -100,7 +110,7 @@ def _write_sorted(rows: Iterator[tuple[str, str, int]], work: Store, key: str) -
         name = f"captions-{key}-{found[:_DIGITS]}.parquet"
         with work.atomic(name) as path:
             os.replace(finished, path)
-    return name, found
+    return name
 
 
 def _sha256(file: Path) -> str:

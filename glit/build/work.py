@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, read_chunk
-from glit.build.plan import sidecars, upstream
+from glit.build.plan import read_beside, upstream
 from glit.build.tables import read_table, stage_table, sum_counts
 from glit.records import Sample
 from glit.seal import write_sealed
@@ -50,8 +50,8 @@ class Work:
         return name
 
     def _beside(self, stage: str, chunk: Chunk) -> list[str]:
-        """Hashes of the files beside the images that reach a stage's table."""
-        reading = dict(zip(sidecars(self.plan.recipe), chunk.beside, strict=True))
+        """Hashes of what is read besides the images and reaches a stage's table."""
+        reading = dict(zip(read_beside(self.plan.recipe), chunk.beside, strict=True))
         return [reading[name] for name in (*upstream(stage), stage) if name in reading]
 
     def missing(self, stage: str, chunks: list[Chunk]) -> list[Chunk]:

@@ -1,4 +1,4 @@
-"""``glit build``, ``glit retry`` and ``glit lock``."""
+"""``glit build``, ``glit add``, ``glit retry`` and ``glit lock``."""
 
 from __future__ import annotations
 
@@ -85,6 +85,39 @@ def build_command(
     _report(manifest, folder, console, as_json=as_json)
 
 
+def add_command(
+    dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first N new images.")
+    ] = None,
+    executor: ExecutorOption = "ray",
+    ray_address: RayAddressOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the images that came into its folder since a dataset was built; run again to continue."""
+    from glit.build.add import add
+    from glit.progress import StageProgress
+
+    folder = output_folder(dataset)
+    console = Console(stderr=as_json, highlight=False)
+    own_process(executor)
+    with (
+        open_executor(executor, address=ray_address) as runner,
+        StageProgress(console, quiet=quiet) as progress,
+    ):
+        added = add(folder, runner, progress, limit=limit)
+    counts, new = added.manifest["counts"], added.balance
+    if as_json:
+        print(json.dumps({"dataset": folder, "counts": counts, "added": new}))
+        return
+    if new is None:
+        console.print(f"{folder}: no new images in {added.images}", soft_wrap=True)
+        return
+    _report(added.manifest, folder, console, as_json=False)
+    console.print(f"added: {_balance(new)}", soft_wrap=True)
+
+
 def retry_command(
     dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
     stage: Annotated[str | None, typer.Option("--stage", help="Only drops of this stage.")] = None,
@@ -162,13 +195,19 @@ def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json
         print(json.dumps({"dataset": dataset, "counts": counts}))
         return
     console.print(
-        f"{dataset}: {counts['ingested']} images = {counts['shipped']} shipped + "
-        f"{counts['dropped']} dropped + {counts['duplicates']} duplicates"
+        f"{dataset}: {_balance(counts)}"
         + (f" ({counts['without_pair']} without a pair)" if counts["without_pair"] else ""),
         soft_wrap=True,
     )
     for key, number in counts["drops"].items():
         console.print(f"  {number:>6} {key}")
+
+
+def _balance(counts: dict[str, Any]) -> str:
+    return (
+        f"{counts['ingested']} images = {counts['shipped']} shipped + "
+        f"{counts['dropped']} dropped + {counts['duplicates']} duplicates"
+    )
 
 
 def import_command(

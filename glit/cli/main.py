@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor_command)
 app.command("build")(build.build_command)
 app.command("status")(inspect.status_command)
+app.command("add")(build.add_command)
 app.command("retry")(build.retry_command)
 app.command("lock")(build.lock_command)
 app.command("verify")(inspect.verify_command)

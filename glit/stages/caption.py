@@ -94,13 +94,16 @@ class CaptionStage(Stage):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """See :class:`Step`. Captions that the token limit cut are trimmed by the splitter."""
+        """See :class:`Step`. Captions that the token limit cut are trimmed by the splitter.
+
+        Captions of a file are no part of it: the listing tells of them image by image.
+        """
         model = plan.models.get("captioner")
         return {
             "model": model.identity() if model else {},
             "prompt": plan.prompt,
             "splitter": [plan.recipe.split.splitter, plan.recipe.split.language],
-            "brought": plan.captions_sha256,
+            "brought": "",  # once their digest; without the key no table of then would be found
         }
 
     @classmethod

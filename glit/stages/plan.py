@@ -58,8 +58,6 @@ class Plan:
     """The user's captions."""
     calibration: Calibration | None = None
     """What gives pairs their probability."""
-    captions_sha256: str = ""
-    """Of the table they were sorted into."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By step: a hash of all that decides its results."""
 
