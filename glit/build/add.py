@@ -19,7 +19,6 @@ from glit.build.finished import (
     complete,
     finished_work,
     not_finished,
-    num_series,
     read_listing,
     work_folder,
 )
@@ -37,7 +36,7 @@ from glit.build.status import STATE, other_version, read_state
 from glit.build.timeline import Timed
 from glit.build.user_captions import brought_table
 from glit.build.work import Work
-from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.errors import InputError, UserError
 from glit.executors.protocols import Executor
 from glit.outputs import output_folder
@@ -95,12 +94,11 @@ def add(
         dataset.sweep_folders("", "data")
         if len(chunks) > len(before):
             check_early(work, chunks[len(before) :], progress)
-        keep = num_series(read_manifest(dataset)) if dataset.exists(MANIFEST) else 0
 
         def added() -> dict[str, Any]:
             whole, duplicates = run_stages(work, chunks, executor, progress, still_held)
             return publish(
-                dataset, work, whole, duplicates, executor, progress, still_held, keep=keep
+                dataset, work, whole, duplicates, executor, progress, still_held, appending=True
             )
 
         manifest = mending(work, progress, added)
@@ -187,8 +185,8 @@ def _tell(found: Difference, progress: StageProgress) -> None:
     """Of images whose samples are no longer those of the folder."""
     if found.changed or found.gone:
         progress.note(
-            f"of the images in the dataset {found.changed} changed since they were built and "
-            f"{found.gone} are gone; their samples stay as they were made"
+            f"of the dataset's images {found.changed} changed since the build, or their captions "
+            f"or masks did, and {found.gone} went; their samples stay as they were made"
         )
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.build.finished import num_series
 from glit.build.grown import Difference, difference_of_listings
 from glit.build.listing import Chunk, read_chunks, series_lengths
 from glit.build.published import identities, published
 from glit.build.work import Work
-from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.errors import UserError
 from glit.storage import Store
 
@@ -127,7 +126,7 @@ def _how_it_grew(
             f"{dataset.root}: images are being added to this dataset; run glit add again, which "
             "goes on where it stopped"
         )
-    return f"{earlier.difference}: glit add takes in the new ones; or "
+    return f"{earlier.difference}. glit add takes in the new ones; or "
 
 
 def is_whole(dataset: Store, manifest: dict[str, Any]) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from glit.build.duplicates import leave_out_duplicates
 from glit.build.listing import Chunk, read_chunks
 from glit.build.lock import Lock
@@ -97,8 +95,3 @@ def not_finished(work: Store, *, wanted_by: str) -> UserError:
     return UserError(
         f"{work.root}: the build is not finished; run glit build again first, then {wanted_by}"
     )
-
-
-def num_series(manifest: dict[str, Any]) -> int:
-    """Of how many series a dataset is: the first build and every addition."""
-    return 1 + len(manifest.get("additions", ()))

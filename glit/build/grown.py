@@ -50,8 +50,8 @@ class Difference:
 
     def __str__(self) -> str:
         return (
-            f"{self.new} images are new, {self.changed} changed (they, or their captions or masks) "
-            f"and {self.gone} are gone"
+            f"images that are new: {self.new}, that changed, or their captions or masks: "
+            f"{self.changed}, gone: {self.gone}"
         )
 
 

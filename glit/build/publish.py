@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 
 from glit.backends.tokenizer import tokenizer_hash
 from glit.build.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
-from glit.build.listing import Chunk, series_of
+from glit.build.listing import Chunk
 from glit.build.one_build import StillHeld
 from glit.build.pack_task import PackTask, PackUnit, descriptions
-from glit.build.published import note_published, published
+from glit.build.published import note_published
 from glit.build.retries import retries
+from glit.build.series import count_series, cut_series, kept_files, same_series
 from glit.build.stage_task import disk_error
 from glit.build.versions import earlier_versions, versions_of
 from glit.build.work import Work
@@ -28,7 +28,8 @@ from glit.dataset.manifest import (
     SeriesCounts,
     describe_file,
     make_manifest,
-    read_manifest,
+    manifest_before,
+    num_series,
     sum_without_pair,
 )
 from glit.errors import RunError
@@ -38,7 +39,7 @@ from glit.progress import StageProgress
 from glit.schema import DUPLICATES_SCHEMA
 from glit.stages import FLOW
 from glit.stages.dedup import Duplicate
-from glit.stages.pack import DataFile, PackConfig, cut_files
+from glit.stages.pack import DataFile
 from glit.stages.plan import Plan
 from glit.storage import Store, to_json
 
@@ -52,9 +53,12 @@ def publish(
     progress: StageProgress,
     still_held: StillHeld,
     *,
-    keep: int = 0,
+    appending: bool = False,
 ) -> dict[str, Any]:
     """Pack the finished samples and put the dataset in place, the manifest last.
+
+    Data files of a series of which the same samples were shipped before stay as they are. While all
+    do that the dataset has, its manifest stays valid until that of now takes its place.
 
     Args:
         dataset: where it goes.
@@ -64,15 +68,14 @@ def publish(
         executor: where to run.
         progress: what to tell.
         still_held: raises where another build has taken over.
-        keep: data files of so many series stay as they are where they are whole, and the manifest
-            of before stays valid until that of now takes its place; 0 packs everything.
+        appending: refuse to change what the dataset has.
 
     Raises:
-        RunError: nothing was left to ship, the disk is full, or what is to be kept was made of
-            other tables than those that are there.
+        RunError: nothing was left to ship, the disk is full, or what the dataset has would change
+            when it must not.
     """
     ledger = _ledger(work, chunks, executor, progress)
-    series = _count_series(work, chunks, ledger, duplicates)
+    series = count_series(work, chunks, ledger, duplicates)
     counts = _sum(series, ledger)
     if not counts.shipped:
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
@@ -81,17 +84,24 @@ def publish(
             "glit retry tries them again"
         )
     tokenizer = _tokenizer(work.plan)
-    files = _cut(work, chunks, ledger)
-    kept = _kept(dataset, work, ledger, files, keep) if keep else {}
+    files = cut_series(work, chunks, ledger)
+    before = manifest_before(dataset)
+    same = same_series(work, ledger, before)
+    if appending and before is not None and len(same) < num_series(before):
+        raise RunError(
+            f"{dataset.root}: some of its tables in the work folder were lost, and what is made of "
+            "its images now is not what the dataset holds; glit retry packs the dataset anew "
+            "from what is there, after that images can be added"
+        )
+    kept = {} if before is None else kept_files(dataset, before, files, same)
     todo = [file for file in files if file.name not in kept]
     shipped = hashlib.sha256(" ".join(ledger.contents).encode()).hexdigest()[:12]
     folder = f"{work.plan.folder('pack')}-{shipped}"
     described = _pack(work, folder, todo, chunks, tokenizer, executor, progress)
     still_held()
     try:
-        if not keep:
+        if before is None or _data_files(before) - kept.keys():
             dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
-            dataset.remove("data")
         _put_in_place(dataset, folder, described, kept)
         data = {file.name: (kept | described)[file.name] for file in files}
         listed = {f"data/{name}": value for name, value in data.items()}
@@ -122,22 +132,6 @@ def publish(
     return json.loads(json.dumps(manifest))
 
 
-def _count_series(
-    work: Work, chunks: list[Chunk], ledger: Ledger, duplicates: list[Duplicate]
-) -> list[SeriesCounts]:
-    """The balance of every series."""
-    repeats = Counter(duplicate.chunk for duplicate in duplicates)
-    return [
-        SeriesCounts(
-            ingested=work.counts("ingest", series)[0],
-            shipped=sum(len(ledger.sizes[chunk.index]) for chunk in series),
-            dropped=sum(ledger.num_dropped[chunk.index] for chunk in series),
-            duplicates=sum(repeats[chunk.index] for chunk in series),
-        )
-        for series in series_of(chunks)
-    ]
-
-
 def _sum(series: list[SeriesCounts], ledger: Ledger) -> Counts:
     return Counts(
         ingested=sum(each.ingested for each in series),
@@ -148,44 +142,9 @@ def _sum(series: list[SeriesCounts], ledger: Ledger) -> Counts:
     )
 
 
-def _cut(work: Work, chunks: list[Chunk], ledger: Ledger) -> list[DataFile]:
-    """The data files of all series."""
-    config = work.plan.config(PackConfig)
-    return [
-        file
-        for number, series in enumerate(series_of(chunks))
-        for file in cut_files(
-            [ledger.sizes[chunk.index] for chunk in series],
-            config,
-            series=number,
-            first_chunk=series[0].index,
-        )
-    ]
-
-
-def _kept(
-    dataset: Store, work: Work, ledger: Ledger, files: list[DataFile], keep: int
-) -> dict[str, dict[str, Any]]:
-    """What the manifest says of those data files that stay, by name.
-
-    Raises:
-        RunError: the tables of their samples are others now.
-    """
-    before = [each.content for each in published(work.store) or ()]
-    if before[:keep] != list(ledger.contents[:keep]):
-        raise RunError(
-            f"{dataset.root}: some of its tables in the work folder were lost, and what is made of "
-            "their images now is not what the dataset holds; glit retry packs the dataset anew "
-            "from what is there, after that images can be added"
-        )
-    known = read_manifest(dataset)["files"]
-    return {
-        file.name: known[name]
-        for file in files
-        if file.series < keep
-        and (name := f"data/{file.name}") in known
-        and dataset.entry(name).size == known[name]["bytes"]
-    }
+def _data_files(manifest: dict[str, Any]) -> set[str]:
+    names = {name for name in manifest["files"] if name.startswith("data/")}
+    return {name.removeprefix("data/") for name in names}
 
 
 def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress) -> Ledger:
@@ -253,6 +212,8 @@ def _put_in_place(
     kept: dict[str, dict[str, Any]],
 ) -> None:
     """Move the data files in; what belongs neither to them nor to those that stay is removed."""
+    if not kept:
+        dataset.remove("data")
     for name in dataset.names("data") - kept.keys():
         dataset.remove(f"data/{name}")
     for name in described:

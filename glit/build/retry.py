@@ -16,7 +16,6 @@ from glit.build.finished import (
     complete,
     finished_work,
     lock_of,
-    num_series,
     read_listing,
     work_folder,
 )
@@ -31,7 +30,7 @@ from glit.build.run import mending, run_stages
 from glit.build.timeline import Timed
 from glit.build.versions import note_versions
 from glit.build.work import RETRY_MARK, Work
-from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.dataset.manifest import MANIFEST, manifest_before, num_series
 from glit.errors import UserError
 from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
@@ -131,7 +130,8 @@ def _retried(
 
 def _refuse_an_addition(dataset: Store, listed: list[Chunk]) -> None:
     """Refuse while images are listed that the dataset does not have yet."""
-    if dataset.exists(MANIFEST) and len(series_of(listed)) > num_series(read_manifest(dataset)):
+    manifest = manifest_before(dataset)
+    if manifest is not None and len(series_of(listed)) > num_series(manifest):
         raise UserError(
             f"{dataset.root}: an addition is not finished; run glit add again first, then retry"
         )

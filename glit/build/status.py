@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glit.build.tables import sum_counts
-from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.errors import UserError
 from glit.stages import TABLES
 from glit.storage import Store
@@ -32,6 +32,8 @@ class StageStatus:
 def status(output: str) -> dict[str, Any]:
     """What is done, pending and dropped, per stage; plain values.
 
+    ``adding`` says that an addition to a complete dataset is not finished.
+
     Args:
         output: a dataset, or a build in progress.
 
@@ -40,13 +42,20 @@ def status(output: str) -> dict[str, Any]:
     """
     dataset = Store(output)
     complete = dataset.exists(MANIFEST)
-    result: dict[str, Any] = {"dataset": output, "complete": complete, "stages": []}
+    result: dict[str, Any] = {
+        "dataset": output,
+        "complete": complete,
+        "adding": False,
+        "stages": [],
+    }
+    manifest = read_manifest(dataset) if complete else {}
     if complete:
-        result["counts"] = read_manifest(dataset)["counts"]
+        result["counts"] = manifest["counts"]
     if dataset.exists(f"work/{STATE}"):
         work = dataset.below("work")
         state = read_state(work)
         result["recipe"] = state["recipe"]["name"]
+        result["adding"] = complete and state.get("additions", 0) >= num_series(manifest)
         result["stages"] = [
             asdict(_stage(work, stage, folder, state["num_chunks"]))
             for stage, folder in sorted(state["folders"].items(), key=_in_flow_order)
@@ -89,7 +98,7 @@ def _in_flow_order(item: tuple[str, str]) -> int:
 
 def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:
     names = sorted(name for name in work.names(folder) if _TABLE.fullmatch(name))
-    newest = {int(name[:6]): name for name in names}
+    newest = {number: name for name in names if (number := int(name[:6])) < total}
     rows, drops = sum_counts(work, [f"{folder}/{name}" for name in newest.values()])
     return StageStatus(
         stage=stage, chunks_done=len(newest), chunks_total=total, rows=rows, drops=drops

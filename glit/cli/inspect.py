@@ -45,10 +45,10 @@ def status_command(
         print(json.dumps({**found, **told}))
         return
     console = Console(highlight=False)
-    console.print(
-        f"{dataset}: {'complete' if found['complete'] else 'not finished; build again to go on'}",
-        soft_wrap=True,
-    )
+    how = "complete" if found["complete"] else "not finished; build again to go on"
+    if found["adding"]:
+        how = "complete; images are being added, glit add goes on with it"
+    console.print(f"{dataset}: {how}", soft_wrap=True)
     if found["stages"]:
         table = Table("stage", "chunks", "rows", "dropped")
         for stage in found["stages"]:

@@ -70,7 +70,7 @@ tags:
         paragraph(
             f"{counts['shipped']} images, each with a long caption, its sentences, candidate "
             "regions, and the best region of every sentence. Built by glit "
-            f"{manifest['glit_version']} with the recipe `{recipe['name']}`."
+            f"{manifest['glit_version']} with the recipe `{recipe['name']}`{_added(manifest)}."
         )
     }
 
@@ -117,6 +117,16 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 {LIMITS}
 """
+
+
+def _added(manifest: dict[str, Any]) -> str:
+    """What came after the build, if anything."""
+    additions = manifest.get("additions", [])
+    if not additions:
+        return ""
+    number = sum(each["shipped"] for each in additions)
+    how_often = "once" if len(additions) == 1 else f"{len(additions)} times"
+    return f"; images were added {how_often} since, {number} of those here"
 
 
 def paragraph(text: str) -> str:

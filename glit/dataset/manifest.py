@@ -143,6 +143,14 @@ def read_manifest(store: Store) -> dict[str, Any]:
     return manifest
 
 
+def manifest_before(store: Store) -> dict[str, Any] | None:
+    """The manifest of the dataset that is there; None for none, or one that cannot be used."""
+    try:
+        return read_manifest(store) if store.exists(MANIFEST) else None
+    except DatasetError:
+        return None
+
+
 def _damaged_part(manifest: dict[str, Any]) -> str:
     """A key whose value does not have its shape; empty where all have."""
     counts = dict(manifest["counts"])
@@ -181,6 +189,11 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
 
 def _all_of(values: Any, kind: type) -> bool:
     return isinstance(values, dict) and all(type(value) is kind for value in values.values())
+
+
+def num_series(manifest: dict[str, Any]) -> int:
+    """Of how many series a dataset is: what was built first, and every addition."""
+    return 1 + len(manifest.get("additions", ()))
 
 
 def pairing_of(manifest: dict[str, Any]) -> Pairing:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit import rows
+from glit.data_files import series_of_file
 from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
     Counts,
@@ -94,6 +96,26 @@ def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
         yield "manifest.json: samples without a pair do not add up to the number of all files"
     if rows != counts["shipped"]:
         yield f"manifest.json: {counts['shipped']} shipped, but its data files hold {rows} rows"
+    yield from _check_additions(manifest)
+
+
+def _check_additions(manifest: dict[str, Any]) -> Iterator[str]:
+    """Of every addition the balance, and its rows in the files that are named after it."""
+    rows: Counter[int | None] = Counter()
+    for name, found in manifest["files"].items():
+        rows[series_of_file(name)] += found["rows"]
+    additions = manifest.get("additions", [])
+    for number, each in enumerate(additions, start=1):
+        if each["ingested"] != each["shipped"] + each["dropped"] + each["duplicates"]:
+            yield f"manifest.json: the balance of addition {number} does not hold"
+        if rows[number] != each["shipped"]:
+            yield (
+                f"manifest.json: addition {number} shipped {each['shipped']}, but its data files "
+                f"hold {rows[number]} rows"
+            )
+    unknown = max((number or 0 for number in rows), default=0) - len(additions)
+    if unknown > 0:
+        yield f"manifest.json: data files of {unknown} additions that it does not tell of"
 
 
 def _check_files(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.config import need
+from glit.data_files import file_name
 from glit.errors import RunError
 from glit.images import decode, encode_smaller
 from glit.parquet import PINNED
@@ -97,9 +98,7 @@ class DataFile:
 
     @property
     def name(self) -> str:
-        """Sorted by name, the files of an addition come after those before it."""
-        added = f"a{self.series:04d}-" if self.series else ""
-        return f"train-{added}{self.index:05d}-of-{self.total:05d}.parquet"
+        return file_name(self.index, self.total, series=self.series)
 
     @property
     def num_rows(self) -> int:
@@ -253,13 +252,13 @@ def _image_bytes(sample: Sample, images: Store) -> bytes:
         data = images.read(sample.source_path)
     except OSError as error:
         raise RunError(
-            f"{sample.source_path}: gone since ingest ({error.strerror or error}); "
-            "run the same command again to take the folder as it is now"
+            f"{sample.source_path}: gone since ingest ({error.strerror or error}); put it back, "
+            "or run glit build again to take the folder as it is now"
         ) from error
     if hashlib.sha256(data).hexdigest() != sample.sample_id:
         raise RunError(
-            f"{sample.source_path}: changed since ingest; run the same command again to take "
-            "the folder as it is now"
+            f"{sample.source_path}: changed since ingest; put it back, or run glit build again to "
+            "take the folder as it is now"
         )
     return data
 

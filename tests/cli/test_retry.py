@@ -129,11 +129,11 @@ def test_a_state_that_is_damaged(built_copy, run_glit, command):
         (lambda state: state["recipe"]["score"].update(oldest=1), ANOTHER),
         (
             lambda state: state["folders"].update(score="score-0123456789ab"),
-            "models, captions or glit changed since the build (stage score); run glit build again",
+            "models, prompt or glit changed since the build (stage score); run glit build again",
         ),
         (
             lambda state: state["recipe"]["propose"].update(max_regions=5),
-            "models, captions or glit changed since the build (stage propose); run glit build",
+            "models, prompt or glit changed since the build (stage propose); run glit build",
         ),
     ],
 )
