@@ -22,6 +22,7 @@ WRITING = {
 }
 READING = {
     "build there": ["build", "{images}", "-o", ADDRESS, "-r", "mini", "--executor", "local"],
+    "add": ["add", ADDRESS, "--executor", "local"],
     "retry": ["retry", ADDRESS, "--executor", "local"],
     "clean": ["clean", ADDRESS],
     "build": ["build", ADDRESS, "-o", "out", "-r", "mini", "--executor", "local"],

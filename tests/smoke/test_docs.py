@@ -80,7 +80,7 @@ def run_page(page: Path, folder: Path) -> None:
             script = []
         for line in lines_of(block):
             command = line.replace("glit ", f"{glit} ", 1)
-            if " build " in command or " retry " in command:
+            if re.search(r" (add|build|retry) ", command):
                 command += " --executor local"
             run(["sh", "-c", command], folder)
 

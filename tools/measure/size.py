@@ -9,6 +9,9 @@ resident size:
 ``plan``        reading all ledgers and cutting the data files
 ``resume``      ``glit build`` again, from the command to the first unit handed to a worker
 ``duplicates``  the same where the search for duplicates has not been done either
+``add``         ``glit add`` of twenty scenes to the finished dataset, to its end; the data files of
+                before are as long as they should be, with nothing in them
+``nothing``     ``glit add`` once more, with nothing new
 
 The tables of later stages are one table many times over: nothing but their footers is read here.
 """
@@ -21,6 +24,7 @@ import multiprocessing
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +32,24 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
+from glit.build.add import add
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
 from glit.build.ledger import ledger_name, read_ledgers
 from glit.build.listing import Chunk, read_chunks, write_listing
 from glit.build.plan import make_plan
+from glit.build.published import note_published
 from glit.build.run import BuildRequest, build
+from glit.build.series import count_series, cut_series
 from glit.build.source import entries, find_source
 from glit.build.status import STATE, status
 from glit.build.tables import stage_table
 from glit.build.work import Work
+from glit.dataset.manifest import MANIFEST, Counts, make_manifest
+from glit.executors.local import LocalExecutor
 from glit.executors.protocols import Job
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
+from glit.scenes import write_scenes
 from glit.schema import DROPS_SCHEMA
 from glit.seal import write_sealed
 from glit.stages import FLOW, TABLES
@@ -47,7 +57,8 @@ from glit.stages.pack import PackConfig, cut_files
 from glit.stages.plan import Recipe
 from glit.storage import Store, to_json
 
-PARTS = ("status", "plan", "resume", "duplicates")
+PARTS = ("status", "plan", "resume", "duplicates", "add", "nothing")
+_NUM_ADDED = 20
 _IMAGE_BYTES = 200_000
 _LEDGER = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
 
@@ -88,12 +99,18 @@ def _measure(part: str, folder: Path, answer: Any) -> None:
     recipe = _recipe()
     work = _work(folder, recipe)
     chunks = read_chunks(work.store.full("listing.parquet")) if part == "plan" else []
+    if part == "add":
+        finish(work, folder)
     started, used = time.perf_counter(), time.process_time()
     if part == "status":
         status(str(folder / "out"))
     elif part == "plan":
         sizes = read_ledgers(work, chunks).sizes
         cut_files(sizes, work.plan.config(PackConfig))
+    elif part in ("add", "nothing"):
+        progress = StageProgress(Console(quiet=True), quiet=True)
+        balance = add(str(folder / "out"), LocalExecutor(), progress).balance
+        assert (balance is None) == (part == "nothing"), balance
     else:
         if part == "duplicates":
             forget_duplicates(work)
@@ -162,12 +179,48 @@ def fill(folder: Path, num_samples: int) -> None:
     leave_out_duplicates(work, chunks)
     state = {
         "images": source.root,
+        "source": {"pattern": source.pattern, "list_file": source.list_file},
         "captions": None,
         "recipe": recipe.as_dict(),
         "folders": {stage: work.plan.folder(stage) for stage in TABLES},
         "num_chunks": len(chunks),
     }
     work.store.write(STATE, to_json(state))
+
+
+def finish(work: Work, folder: Path) -> None:
+    """Make a finished dataset of it, and name some scenes in its list of images besides."""
+    chunks, duplicates = leave_out_duplicates(work, read_chunks(work.store.full("listing.parquet")))
+    _write_ingest(work, chunks[-1], [row["sample_id"] for row in work.ingest_rows(chunks[-1])])
+    path = Path(work.store.full(work.table(TABLES[-1], chunks[-1])))
+    path.write_bytes(_table_bytes(TABLES[-1], work.store))
+    ledger = read_ledgers(work, chunks)
+    (counts,) = count_series(work, chunks, ledger, duplicates)
+    known = {"bytes": 1 << 28, "sha256": "", "without_pair": 0}
+    files = {
+        f"data/{file.name}": {"rows": file.num_rows, **known}
+        for file in cut_series(work, chunks, ledger)
+    }
+    for name, found in files.items():
+        path = folder / "out" / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open("wb") as file:
+            file.truncate(found["bytes"])
+    manifest = make_manifest(
+        recipe=work.plan.recipe.as_dict(),
+        fingerprints=dict(work.plan.fingerprints),
+        models={role: model.identity() for role, model in work.plan.models.items()},
+        precision={},
+        tokenizer={"name": "", "sha256": "", "context": 248},
+        counts=Counts(**asdict(counts), drops=ledger.drops_by_reason()),
+        files=files,
+        packages={},
+    )
+    note_published(work.store, chunks, ledger.contents)
+    Store(folder / "out").write(MANIFEST, to_json(manifest))
+    write_scenes(folder / "scenes", num=_NUM_ADDED, seed=0)
+    with (folder / "list.txt").open("a") as names:
+        names.writelines(f"scenes/images/{number:06d}.png\n" for number in range(_NUM_ADDED))
 
 
 def _write_tables(work: Work, chunks: list[Chunk], num_samples: int) -> None:
