@@ -18,6 +18,7 @@ from glit.build.early import check_early
 from glit.build.finished import (
     complete,
     finished_work,
+    in_dataset,
     not_finished,
     read_listing,
     work_folder,
@@ -84,7 +85,8 @@ def add(
         work = finished_work(store, executor.device)
         source = _source(store)
         listed = read_listing(store, wanted_by="add")
-        before = _in_dataset(dataset, work, listed)
+        before = in_dataset(dataset, store, listed)
+        _check_finished(dataset, work, before)
         retries(work)  # damaged notes are told before the work, not after it
         found, chunks = _list(work, source, before, len(listed), limit)
         _tell(found, progress)
@@ -114,9 +116,10 @@ def _source(store: Store) -> Source:
         InputError: the folder is gone.
     """
     state = read_state(store)
-    if not isinstance(state.get("source"), dict):
+    told = state.get("source")
+    if not isinstance(told, dict) or told.keys() != {"pattern", "list_file"}:
         raise UserError(other_version(store))
-    source = Source(root=state["images"], **state["source"])
+    source = Source(root=state["images"], **told)
     if "://" not in source.root and not os.path.isdir(source.root):
         raise InputError(
             f"{source.root}: no such folder; the dataset was built from it, so put it there again"
@@ -124,17 +127,16 @@ def _source(store: Store) -> Source:
     return source
 
 
-def _in_dataset(dataset: Store, work: Work, listed: list[Chunk]) -> list[Chunk]:
-    """The chunks that the dataset is made of; an addition that was stopped has listed more.
+def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
+    """See that the work folder is that of the finished dataset, made of these chunks.
 
     Raises:
-        UserError: the work folder is not that of the finished dataset.
+        UserError: it is not.
     """
     if not dataset.exists(MANIFEST):  # every table may be there, as after a stopped retry
-        complete(work, listed, wanted_by="add")
-        return listed
+        complete(work, before, wanted_by="add")
+        return
     manifest = read_manifest(dataset)
-    before = [chunk for chunk in listed if chunk.series < num_series(manifest)]
     noted = published(work.store)
     if noted is None:
         raise UserError(
@@ -145,7 +147,6 @@ def _in_dataset(dataset: Store, work: Work, listed: list[Chunk]) -> list[Chunk]:
     made_of = [each.images for each in noted[: num_series(manifest)]]
     if not same or made_of != identities(before):
         raise not_finished(work.store, wanted_by="add")
-    return before
 
 
 def _list(

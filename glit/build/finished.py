@@ -6,10 +6,11 @@ from glit.build.duplicates import leave_out_duplicates
 from glit.build.listing import Chunk, read_chunks
 from glit.build.lock import Lock
 from glit.build.plan import make_plan
+from glit.build.published import published
 from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
 from glit.build.work import Work
-from glit.dataset.manifest import read_manifest
+from glit.dataset.manifest import manifest_before, num_series, read_manifest
 from glit.errors import RecipeError, UserError
 from glit.recipe import recipe_from_dict
 from glit.shards.files import ImageFiles
@@ -75,6 +76,19 @@ def read_listing(store: Store, *, wanted_by: str) -> list[Chunk]:
             f"{store.root}: its listing is gone; run glit build again, then {wanted_by}"
         )
     return read_chunks(store.for_arrow("listing.parquet"))
+
+
+def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:
+    """The chunks that a dataset is made of; an addition that was stopped has listed more.
+
+    Where the manifest is gone, as after a retry that was stopped, they are those of the last one.
+    """
+    manifest = manifest_before(dataset)
+    noted = published(work)
+    if manifest is None and not noted:
+        return listed
+    number = num_series(manifest) if manifest is not None else len(noted or ())
+    return [chunk for chunk in listed if chunk.series < number]
 
 
 def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:

@@ -89,9 +89,9 @@ def publish(
     same = same_series(work, ledger, before)
     if appending and before is not None and len(same) < num_series(before):
         raise RunError(
-            f"{dataset.root}: some of its tables in the work folder were lost, and what is made of "
-            "its images now is not what the dataset holds; glit retry packs the dataset anew "
-            "from what is there, after that images can be added"
+            f"{dataset.root}: tables in its work folder are no longer those that it was made of (a "
+            "retry was stopped, or some were lost and their images changed); run glit retry, which "
+            "packs the dataset anew from what is there, then glit add again"
         )
     kept = {} if before is None else kept_files(dataset, before, files, same)
     todo = [file for file in files if file.name not in kept]

@@ -15,12 +15,13 @@ from glit.build.duplicates import forget_duplicates, leave_out_duplicates
 from glit.build.finished import (
     complete,
     finished_work,
+    in_dataset,
     lock_of,
     read_listing,
     work_folder,
 )
 from glit.build.ledger import ledger_name
-from glit.build.listing import Chunk, series_of
+from glit.build.listing import Chunk
 from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan
 from glit.build.publish import publish
@@ -30,7 +31,7 @@ from glit.build.run import mending, run_stages
 from glit.build.timeline import Timed
 from glit.build.versions import note_versions
 from glit.build.work import RETRY_MARK, Work
-from glit.dataset.manifest import MANIFEST, manifest_before, num_series
+from glit.dataset.manifest import MANIFEST
 from glit.errors import UserError
 from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
@@ -79,8 +80,7 @@ def retry(
     with only_one_build(store) as still_held:
         finished = finished_work(store, executor.device)
         changed = _changed(finished, settings, executor.device)
-        listed = read_listing(store, wanted_by="retry")
-        _refuse_an_addition(dataset, listed)
+        listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
         retries(finished)  # damaged notes are told before the work, not after it
 
         note_versions(finished)
@@ -126,15 +126,6 @@ def _retried(
     still_held()
     _put_in_place(finished, overlay, units)
     return now, duplicates
-
-
-def _refuse_an_addition(dataset: Store, listed: list[Chunk]) -> None:
-    """Refuse while images are listed that the dataset does not have yet."""
-    manifest = manifest_before(dataset)
-    if manifest is not None and len(series_of(listed)) > num_series(manifest):
-        raise UserError(
-            f"{dataset.root}: an addition is not finished; run glit add again first, then retry"
-        )
 
 
 def _changed(work: Work, settings: Sequence[str], device: str) -> Work:

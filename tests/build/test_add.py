@@ -243,9 +243,11 @@ def test_a_stopped_addition_whose_images_are_taken_away_again(old, grown):
     with pytest.raises(KeyboardInterrupt):
         run_add(grown, executor=Counting(stop_after=5))
     assert status(str(grown / "out"))["adding"]
-    for command in (retry, lambda *a: run_build(grown / "in", a[0], overrides=OVERRIDES)):
-        with pytest.raises(UserError, match="run glit add again"):
-            command(str(grown / "out"), LocalExecutor(), quiet())
+    with pytest.raises(UserError, match="run glit add again"):
+        run_build(grown / "in", grown / "out", overrides=OVERRIDES)
+    before = everything(old / "out")
+    retry(str(grown / "out"), LocalExecutor(), quiet())  # it is about the dataset of before
+    assert everything(grown / "out") == before
     for path in (grown / "in").iterdir():
         if path.with_suffix(".png").name not in OLD:
             path.unlink()
@@ -347,9 +349,13 @@ def test_lost_tables_are_made_anew_unless_the_dataset_would_change(added, tmp_pa
     min((world / "out" / "work").glob("ingest-*/000000-*.parquet")).unlink()
     (world / "in" / "000002.png").unlink()
     before = everything(world / "out")
-    with pytest.raises(RunError, match="tables in the work folder were lost.*glit retry"):
+    with pytest.raises(RunError, match="some were lost and their images changed.; run glit retry"):
         run_add(world)
     assert everything(world / "out") == before
+    assert list(verify(str(world / "out"))) == []
+    retried = retry(str(world / "out"), LocalExecutor(), quiet())
+    assert counts(retried) == (14, 11, 2, 1)
+    assert counts(run_add(world).manifest) == (15, 12, 2, 1)
     assert list(verify(str(world / "out"))) == []
 
 
@@ -417,6 +423,27 @@ def test_after_a_retry_that_was_stopped_while_it_packed(scenes, added, tmp_path,
     with pytest.raises(UserError, match="are new: 1.*Run glit retry"):
         run_build(world / "in", world / "out", overrides=OVERRIDES)
     assert counts(run_add(world).manifest) == (14, 12, 1, 1)
+    assert list(verify(str(world / "out"))) == []
+
+
+def test_after_a_retry_that_was_stopped_when_its_tables_were_in_place(scenes, added, tmp_path):
+    world = moved(added, tmp_path / "world")
+    put(scenes, world / "in", "000011.png", "000012.png")
+    for suffix in (".png", ".txt"):
+        os.replace(world / "in" / f"000011{suffix}", world / "in" / f"bad{suffix}")
+
+    class StopsInPack(LocalExecutor):
+        def run_job(self, job):
+            if job.task.name == "pack":
+                raise KeyboardInterrupt
+            super().run_job(job)
+
+    with pytest.raises(KeyboardInterrupt):
+        retry(str(world / "out"), StopsInPack(), quiet())
+    with pytest.raises(RunError, match="a retry was stopped.*run glit retry"):
+        run_add(world)
+    assert counts(retry(str(world / "out"), LocalExecutor(), quiet())) == (13, 12, 0, 1)
+    assert counts(run_add(world).manifest) == (14, 13, 0, 1)
     assert list(verify(str(world / "out"))) == []
 
 

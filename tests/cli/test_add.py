@@ -61,10 +61,6 @@ def test_an_addition_that_was_stopped_is_told(grown, run_glit, monkeypatch):
     done = run_glit("status", out)
     assert done.output.startswith(f"{out}: complete; images are being added, glit add goes on with")
     assert json.loads(run_glit("status", out, "--json").output)["adding"]
-    done = run_glit("retry", out, "--executor", "local")
-    assert done.code == 2 and done.errors == (
-        f"glit: {out}: an addition is not finished; run glit add again first, then retry\n"
-    )
     assert run_glit("add", out, "--executor", "local", "--quiet").code == 0
     assert not json.loads(run_glit("status", out, "--json").output)["adding"]
 
