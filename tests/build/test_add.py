@@ -2,123 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
-import shutil
 import tarfile
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from adding import (
+    FIRST,
+    NEW,
+    OLD,
+    OVERRIDES,
+    Notes,
+    moved,
+    put,
+    rows,
+    run_add,
+)
 from building import Counting, counts, data_bytes, quiet, run_build
-from rich.console import Console
 
 from glit.build.add import add
 from glit.build.clean import clean
 from glit.build.pair_again import pair_again
 from glit.build.retry import retry
-from glit.build.status import status
 from glit.dataset.manifest import read_manifest
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
-from glit.errors import InputError, RunError, UserError
+from glit.errors import InputError, UserError
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
 from glit.storage import Store
-
-OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=3", "propose.backend=grid"]
-OLD = [f"{number:06d}.png" for number in range(2, 9)]
-NEW = ["000000.png", "000001.png", "000009.png", "000010.png"]
-FIRST = "train-a0001-00000-of-00001.parquet"
-"""What the first addition of a few images writes."""
-
-
-def put(scenes: Path, folder: Path, *names: str) -> None:
-    """Scenes with their captions beside."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in (scenes / "captions.jsonl").read_text().splitlines()]
-    captions = {Path(row["path"]).name: row["caption"] for row in rows}
-    for name in names:
-        shutil.copy2(scenes / "images" / name, folder)
-        (folder / name).with_suffix(".txt").write_text(captions[name])
-
-
-def put_more(scenes: Path, folder: Path) -> None:
-    """Scenes before and after the old ones, a copy of an old one, and a file that is no image."""
-    put(scenes, folder, *NEW)
-    for suffix in (".png", ".txt"):
-        shutil.copy2(folder / f"000003{suffix}", folder / f"000000-copy{suffix}")
-    (folder / "bad.png").write_bytes(b"no image")
-
-
-@pytest.fixture(scope="module")
-def old(scenes, tmp_path_factory) -> Path:
-    """A folder with images and their dataset; not to be written into."""
-    folder = tmp_path_factory.mktemp("old")
-    put(scenes, folder / "in", *OLD)
-    run_build(folder / "in", folder / "out", overrides=OVERRIDES)
-    return folder
-
-
-def moved(folder: Path, target: Path) -> Path:
-    """A copy that works as if it had been built there."""
-    shutil.copytree(folder, target)
-    state = target / "out" / "work" / "state.json"
-    told = json.loads(state.read_text())
-    state.write_text(json.dumps(told | {"images": str(target / "in")}))
-    return target
-
-
-@pytest.fixture
-def world(old, tmp_path) -> Path:
-    """A copy of the same to work on."""
-    return moved(old, tmp_path / "world")
-
-
-@pytest.fixture
-def grown(scenes, world) -> Path:
-    """The same with more images in the folder."""
-    put_more(scenes, world / "in")
-    return world
-
-
-@pytest.fixture(scope="module")
-def added(scenes, old, tmp_path_factory) -> Path:
-    """The same with these added, undisturbed; not to be written into."""
-    folder = moved(old, tmp_path_factory.mktemp("added") / "world")
-    put_more(scenes, folder / "in")
-    run_add(folder)
-    return folder
-
-
-def run_add(world: Path, *, executor=None, progress=None, **options):
-    return add(str(world / "out"), executor or LocalExecutor(), progress or quiet(), **options)
-
-
-def rows(dataset: Path, *left_out: str) -> dict[str, dict]:
-    """By sample, everything that the dataset says of it."""
-    table = Dataset(dataset).table()
-    return {row["sample_id"]: row for row in table.drop_columns(list(left_out)).to_pylist()}
-
-
-def everything(dataset: Path) -> dict[str, bytes]:
-    """The dataset's files, but not its work folder."""
-    return {
-        str(path.relative_to(dataset)): path.read_bytes()
-        for path in sorted(dataset.rglob("*"))
-        if path.is_file() and path.relative_to(dataset).parts[0] != "work"
-    }
-
-
-class Notes(StageProgress):
-    def __init__(self):
-        super().__init__(Console(quiet=True), quiet=True)
-        self.told: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.told.append(text)
 
 
 def test_what_is_added_is_what_one_build_of_all_would_hold(old, added, tmp_path):
@@ -168,98 +80,6 @@ def test_nothing_new_leaves_everything_untouched(world):
     assert executor.done == {} and stamps() == before
 
 
-class Killed(BaseException):
-    """Nobody catches it."""
-
-
-class Steps:
-    """Counts the steps of files into their places, or out of them, and lets none happen from one
-    of these on, so that nothing of what runs on the way out changes a file.
-
-    Args:
-        last: number of the step; 0 never comes.
-    """
-
-    def __init__(self, last: int = 0) -> None:
-        self.last, self.passed = last, 0
-
-    def _step(self) -> None:
-        self.passed += 1
-        if self.last and self.passed >= self.last:
-            raise Killed
-
-    def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in ("move", "remove"):
-            patch.setattr(Store, name, self._around(getattr(Store, name)))
-        atomic = Store.atomic
-
-        @contextlib.contextmanager
-        def counted(store, path):
-            with atomic(store, path) as temporary:
-                yield temporary
-                self._step()
-            self._step()
-
-        patch.setattr(Store, "atomic", counted)
-
-    def _around(self, method):
-        def wrapped(store, *arguments):
-            self._step()
-            method(store, *arguments)
-            self._step()
-
-        return wrapped
-
-
-def test_killed_at_steps_of_files_and_run_again(old, added, grown, tmp_path, monkeypatch):
-    """At every step while the dataset is put in place, and at some before."""
-    wanted, before = everything(added / "out"), rows(old / "out")
-    whole = everything(grown / "out")
-    kept = {name: data for name, data in whole.items() if name.startswith("data/")}
-
-    def killed(step: int) -> tuple[int, Path]:
-        target, steps = moved(grown, tmp_path / f"at-{step}"), Steps(step)
-        with monkeypatch.context() as patch, contextlib.suppress(Killed):
-            steps.install(patch)
-            run_add(target)
-        return steps.passed, target
-
-    total, target = killed(0)
-    assert everything(target / "out") == wanted
-    for step in (*range(1, total - 24, 9), *range(total - 24, total + 1)):
-        passed, target = killed(step)
-        assert passed >= step
-        now = everything(target / "out")
-        assert now.items() >= kept.items()
-        assert now["manifest.json"] in (whole["manifest.json"], wanted["manifest.json"])
-        if now["manifest.json"] == whole["manifest.json"]:
-            assert rows(target / "out") == before
-        run_add(target)
-        assert everything(target / "out") == wanted, step
-        shutil.rmtree(target)
-
-
-def test_a_stopped_addition_whose_images_are_taken_away_again(old, grown):
-    with pytest.raises(KeyboardInterrupt):
-        run_add(grown, executor=Counting(stop_after=5))
-    assert status(str(grown / "out"))["adding"]
-    with pytest.raises(UserError, match="run glit add again"):
-        run_build(grown / "in", grown / "out", overrides=OVERRIDES)
-    before = everything(old / "out")
-    retry(str(grown / "out"), LocalExecutor(), quiet())  # it is about the dataset of before
-    assert everything(grown / "out") == before
-    for path in (grown / "in").iterdir():
-        if path.with_suffix(".png").name not in OLD:
-            path.unlink()
-    done = run_add(grown)
-    assert done.balance is None
-    assert everything(grown / "out") == everything(old / "out")
-    found = status(str(grown / "out"))
-    assert not found["adding"]
-    assert {stage["chunks_done"] for stage in found["stages"]} == {3}
-    run_build(grown / "in", grown / "out", overrides=OVERRIDES)
-
-
 def test_again_and_again_with_a_limit(scenes, world, tmp_path):
     put(scenes, world / "in", *NEW)
     first = run_add(world, limit=3)
@@ -278,85 +98,12 @@ def test_again_and_again_with_a_limit(scenes, world, tmp_path):
     assert rows(world / "out") == rows(tmp_path / "one")
 
 
-def test_a_build_after_it_does_nothing_or_says_what_to_do(scenes, added, tmp_path):
-    world = moved(added, tmp_path / "world")
-    executor = Counting()
-    manifest = run_build(world / "in", world / "out", overrides=OVERRIDES, executor=executor)
-    assert executor.done == {} and manifest == read_manifest(Store(added / "out"))
-    put(scenes, world / "in", "000011.png")
-    (world / "in" / "000004.png").unlink()
-    os.utime(world / "in" / "000005.png")
-    told = "are new: 1, that changed, .*: 1, gone: 1. glit add takes in the new ones"
-    with pytest.raises(UserError, match=told):
-        run_build(world / "in", world / "out", overrides=OVERRIDES)
-    notes = Notes()
-    after = run_add(world, progress=notes).manifest
-    assert counts(after) == (14, 12, 1, 1)
-    assert notes.told == [
-        "of the dataset's images 1 changed since the build, or their captions or masks did, and 1 "
-        "went; their samples stay as they were made"
-    ]
-    assert list(verify(str(world / "out"))) == []
-
-
-def test_other_settings_with_replace_keep_what_they_do_not_touch(added, tmp_path):
-    world = moved(added, tmp_path / "world")
-    executor = Counting()
-    other = run_build(
-        world / "in", world / "out", executor=executor, replace=True,
-        overrides=[*OVERRIDES, "pair.rule=centred", "pair.logit_scale=40"],
-    )  # fmt: skip
-    assert executor.stages == {"pair": 5}  # three chunks of the build, two of the addition
-    assert len(other["additions"]) == 1 and FIRST in data_bytes(world / "out")
-    assert list(verify(str(world / "out"))) == []
-    assert run_add(world).balance is None
-
-
-def test_a_retry_after_it_packs_only_what_changes(scenes, added, tmp_path):
-    world = moved(added, tmp_path / "world")
-    (world / "in" / "000002.png").unlink()  # of which nothing is asked
-    put(scenes, world / "in", "000011.png")
-    os.replace(world / "in" / "000011.png", world / "in" / "bad.png")
-    (world / "in" / "bad.txt").write_text("A red circle. A blue square.")
-    before, executor = data_bytes(world / "out"), Counting()
-    after = retry(str(world / "out"), executor, quiet())
-    assert counts(after) == (13, 12, 0, 1) and executor.done["pack"] == 1
-    assert after["additions"] == [{"ingested": 6, "shipped": 5, "dropped": 0, "duplicates": 1}]
-    now = data_bytes(world / "out")
-    assert now.keys() == before.keys()
-    assert {name for name in now if now[name] != before[name]} == {FIRST}
-    assert list(verify(str(world / "out"))) == []
-    assert run_add(world).balance is None
-
-
 def test_a_damaged_data_file_is_packed_anew(old, grown):
     first = min((grown / "out" / "data").iterdir())
     first.write_bytes(first.read_bytes()[:-1])
     run_add(grown)
     assert first.read_bytes() == data_bytes(old / "out")[first.name]
     assert list(verify(str(grown / "out"))) == []
-
-
-def test_lost_tables_are_made_anew_unless_the_dataset_would_change(added, tmp_path, scenes):
-    world = moved(added, tmp_path / "world")
-    put(scenes, world / "in", "000011.png")
-    lost = min((world / "out" / "work").glob("propose-*/000000-*.parquet"))
-    content = lost.read_bytes()
-    lost.unlink()
-    run_add(world)
-    assert lost.read_bytes() == content
-    put(scenes, world / "in", "000012.png")
-    min((world / "out" / "work").glob("ingest-*/000000-*.parquet")).unlink()
-    (world / "in" / "000002.png").unlink()
-    before = everything(world / "out")
-    with pytest.raises(RunError, match="some were lost and their images changed.; run glit retry"):
-        run_add(world)
-    assert everything(world / "out") == before
-    assert list(verify(str(world / "out"))) == []
-    retried = retry(str(world / "out"), LocalExecutor(), quiet())
-    assert counts(retried) == (14, 11, 2, 1)
-    assert counts(run_add(world).manifest) == (15, 12, 2, 1)
-    assert list(verify(str(world / "out"))) == []
 
 
 def test_nothing_usable_among_the_new_is_told_and_no_file_is_written(world):
@@ -413,38 +160,6 @@ def test_an_unfinished_build_is_refused(scenes, world, tmp_path):
         )  # fmt: skip
     with pytest.raises(UserError, match="not finished; run glit build again first, then add"):
         run_add(world)
-
-
-def test_after_a_retry_that_was_stopped_while_it_packed(scenes, added, tmp_path, monkeypatch):
-    """The manifest is gone, but every table is there."""
-    world = moved(added, tmp_path / "world")
-    put(scenes, world / "in", "000011.png")
-    (world / "out" / "manifest.json").unlink()
-    with pytest.raises(UserError, match="are new: 1.*Run glit retry"):
-        run_build(world / "in", world / "out", overrides=OVERRIDES)
-    assert counts(run_add(world).manifest) == (14, 12, 1, 1)
-    assert list(verify(str(world / "out"))) == []
-
-
-def test_after_a_retry_that_was_stopped_when_its_tables_were_in_place(scenes, added, tmp_path):
-    world = moved(added, tmp_path / "world")
-    put(scenes, world / "in", "000011.png", "000012.png")
-    for suffix in (".png", ".txt"):
-        os.replace(world / "in" / f"000011{suffix}", world / "in" / f"bad{suffix}")
-
-    class StopsInPack(LocalExecutor):
-        def run_job(self, job):
-            if job.task.name == "pack":
-                raise KeyboardInterrupt
-            super().run_job(job)
-
-    with pytest.raises(KeyboardInterrupt):
-        retry(str(world / "out"), StopsInPack(), quiet())
-    with pytest.raises(RunError, match="a retry was stopped.*run glit retry"):
-        run_add(world)
-    assert counts(retry(str(world / "out"), LocalExecutor(), quiet())) == (13, 12, 0, 1)
-    assert counts(run_add(world).manifest) == (14, 13, 0, 1)
-    assert list(verify(str(world / "out"))) == []
 
 
 def test_captions_of_a_file_that_has_grown(scenes, tmp_path):
