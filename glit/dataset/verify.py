@@ -27,6 +27,7 @@ from glit.dataset.manifest import (
     read_manifest,
     sum_without_pair,
 )
+from glit.dataset.repeats import Repeats
 from glit.errors import DatasetError, RecipeError, first_line
 from glit.images import ImageError, decode
 from glit.progress import StageProgress, untold
@@ -66,13 +67,15 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     except DatasetError as error:
         yield str(error)
         return
-    seen: dict[str, str] = {}
     told.begin("rows", total=manifest["counts"]["shipped"], done=0, drops=False)
-    for name in sorted(manifest["files"]):
-        if name.startswith("data/") and dataset.exists(name):
-            with dataset.local_copy(name) as path:
-                found = _check_data_file(name, path, manifest, pairing, seen, told)
-                yield from _as_far_as_it_goes(name, found) if name in damaged else found
+    with Repeats() as repeats:
+        for name in sorted(manifest["files"]):
+            if name.startswith("data/") and dataset.exists(name):
+                with dataset.local_copy(name) as path:
+                    found = _check_data_file(name, path, manifest, pairing, repeats, told)
+                    yield from _as_far_as_it_goes(name, found) if name in damaged else found
+        for name, path, first in repeats.found():
+            yield f"{name}: {path}: the same sample as {first}"
 
 
 def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:
@@ -163,7 +166,7 @@ def _check_data_file(
     path: Path,
     manifest: dict[str, Any],
     pairing: Pairing,
-    seen: dict[str, str],
+    repeats: Repeats,
     told: StageProgress,
 ) -> Iterator[str]:
     try:
@@ -191,9 +194,9 @@ def _check_data_file(
         size = file.metadata.row_group(index).total_byte_size
         if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:
             yield f"{name}: row group {index} has {size} bytes, groups stay under 100 MB"
-        yield from _check_rows(
-            name, file.read_row_group(index).to_pylist(), manifest, pairing, seen
-        )
+        found = file.read_row_group(index).to_pylist()
+        repeats.add(name, [(row["sample_id"], row["source_path"]) for row in found])
+        yield from _check_rows(name, found, manifest, pairing)
         told.advance(file.metadata.row_group(index).num_rows)
 
 
@@ -202,16 +205,12 @@ def _check_rows(
     found: list[dict[str, Any]],
     manifest: dict[str, Any],
     pairing: Pairing,
-    seen: dict[str, str],
 ) -> Iterator[str]:
     own_bytes = not manifest["recipe"].get("pack", {}).get("max_side")  # else encoded anew
     with ThreadPoolExecutor(2) as pool:
         sizes = list(pool.map(_image_size, found))
     for row, size in zip(found, sizes, strict=True):
         where = f"{name}: {row['source_path']}"
-        if row["sample_id"] in seen:
-            yield f"{where}: the same sample as {seen[row['sample_id']]}"
-        seen[row["sample_id"]] = row["source_path"]
         if isinstance(size, str):
             yield f"{where}: {size}"
         elif own_bytes and row["image"]["bytes"] is not None and not _is_own(row):

@@ -1,0 +1,77 @@
+"""Samples that a dataset has more than once, found by DuckDB, which spills to disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+import duckdb
+import pyarrow as pa
+
+_SCHEMA = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("file", pa.string()),
+        ("sample_id", pa.string()),
+        ("source_path", pa.string()),
+    ]
+)
+_BATCH = 65_536
+_REPEATED = """
+    WITH ranked AS (
+        SELECT *, row_number() OVER same AS place, first_value(source_path) OVER same AS first
+        FROM seen WINDOW same AS (PARTITION BY sample_id ORDER BY number)
+    )
+    SELECT file, source_path, first FROM ranked WHERE place > 1 ORDER BY number
+"""
+
+
+class Repeats:
+    """What was seen of a dataset; its memory does not grow with it."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._connection = duckdb.connect(
+            config={"memory_limit": "512MB", "temp_directory": self._folder.name}
+        )
+        self._connection.execute("SET enable_progress_bar = false")  # glit has its own
+        self._connection.register("batch", _SCHEMA.empty_table())
+        self._connection.execute("CREATE TABLE seen AS SELECT * FROM batch")
+        self._waiting: list[tuple[int, str, str, str]] = []
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+        self._folder.cleanup()
+
+    def add(self, file: str, samples: Sequence[tuple[str, str]]) -> None:
+        """Samples of a file, by their ids and source paths."""
+        for sample_id, path in samples:
+            self._waiting.append((self._number, file, sample_id, path))
+            self._number += 1
+        if len(self._waiting) >= _BATCH:
+            self._insert()
+
+    def found(self) -> Iterator[tuple[str, str, str]]:
+        """File and path of every sample that came before, and the path it had the first time."""
+        self._insert()
+        query = self._connection.execute(_REPEATED)
+        while rows := query.fetchmany(_BATCH):
+            yield from rows
+
+    def _insert(self) -> None:
+        columns = list(zip(*self._waiting, strict=True)) or [()] * len(_SCHEMA)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]
+        self._connection.register("batch", pa.table(arrays, schema=_SCHEMA))
+        self._connection.execute("INSERT INTO seen SELECT * FROM batch")
+        self._waiting.clear()
