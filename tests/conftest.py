@@ -23,6 +23,7 @@ from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 from glit.cli import main as command_line
 from glit.scenes import write_scenes
 
+HERE = Path(__file__).parent
 TEST_SEED = 2_000_000
 MakeDataset = Callable[..., Path]
 
@@ -33,6 +34,27 @@ class Done(NamedTuple):
     code: int
     output: str
     errors: str
+
+
+LONGEST = (
+    "smoke/test_docs.py",
+    "executors/test_on_ray.py",
+    "build/test_on_s3.py",
+    "backends/test_captioners.py",
+    "train/test_launch.py",
+    "executors/test_cluster.py",
+    "build/test_add_and_go_on.py",
+    "build/test_run.py",
+    "bench/test_pairs.py",
+    "executors/test_ray_on_s3.py",
+)
+"""Files of tests that take half a minute and more, to be begun first: a process has a whole file,
+and one that is begun last keeps all others waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first = {HERE / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: first.get(item.path, len(first)))
 
 
 @pytest.fixture(scope="session", autouse=True)
