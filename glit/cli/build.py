@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +17,10 @@ from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 from glit.importers import IMPORTERS
 from glit.outputs import local_file, output_folder
+
+if TYPE_CHECKING:
+    from glit.executors.protocols import Executor
+    from glit.progress import StageProgress
 
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
@@ -53,7 +59,6 @@ def build_command(
     """Build a dataset from images; run again to continue."""
     from glit.build.lock import lock_path, read_lock
     from glit.build.run import BuildRequest, build
-    from glit.progress import StageProgress
     from glit.recipe import load_recipe
 
     folder = output_folder(output)
@@ -76,11 +81,7 @@ def build_command(
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,
     )
-    own_process(executor)
-    with (
-        open_executor(executor, address=ray_address) as runner,
-        StageProgress(console, quiet=quiet) as progress,
-    ):
+    with _at_work(executor, ray_address, console, quiet=quiet) as (runner, progress):
         manifest = build(request, runner, progress)
     _report(manifest, folder, console, as_json=as_json)
 
@@ -97,15 +98,10 @@ def add_command(
 ) -> None:
     """Add the images that came into its folder since a dataset was built; run again to continue."""
     from glit.build.add import add
-    from glit.progress import StageProgress
 
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
-    own_process(executor)
-    with (
-        open_executor(executor, address=ray_address) as runner,
-        StageProgress(console, quiet=quiet) as progress,
-    ):
+    with _at_work(executor, ray_address, console, quiet=quiet) as (runner, progress):
         added = add(folder, runner, progress, limit=limit)
     counts, new = added.manifest["counts"], added.balance
     if as_json:
@@ -130,19 +126,29 @@ def retry_command(
 ) -> None:
     """Try dropped samples once more and merge what succeeds."""
     from glit.build.retry import retry
-    from glit.progress import StageProgress
 
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
+    with _at_work(executor, ray_address, console, quiet=quiet) as (runner, progress):
+        manifest = retry(
+            folder, runner, progress, stage=stage, reason=reason, settings=overrides or ()
+        )
+    _report(manifest, folder, console, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _at_work(
+    executor: ExecutorName, ray_address: str | None, console: Console, *, quiet: bool
+) -> Iterator[tuple[Executor, StageProgress]]:
+    """Where a command's stages run, and what tells of them."""
+    from glit.progress import StageProgress
+
     own_process(executor)
     with (
         open_executor(executor, address=ray_address) as runner,
         StageProgress(console, quiet=quiet) as progress,
     ):
-        manifest = retry(
-            folder, runner, progress, stage=stage, reason=reason, settings=overrides or ()
-        )
-    _report(manifest, folder, console, as_json=as_json)
+        yield runner, progress
 
 
 def own_process(executor: ExecutorName) -> None:

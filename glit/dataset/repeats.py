@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Self
 
 import duckdb
 import pyarrow as pa
+
+from glit.errors import RunError, first_line
 
 _SCHEMA = pa.schema(
     [
@@ -29,7 +29,10 @@ _REPEATED = """
 
 
 class Repeats:
-    """What was seen of a dataset; its memory does not grow with it."""
+    """What was seen of a dataset; its memory does not grow with it. To be closed.
+
+    What is more than 512 MB goes to the folder for temporary files.
+    """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -42,20 +45,17 @@ class Repeats:
         self._waiting: list[tuple[int, str, str, str]] = []
         self._number = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Forget everything, on the disk too."""
         self._connection.close()
         self._folder.cleanup()
 
     def add(self, file: str, samples: Sequence[tuple[str, str]]) -> None:
-        """Samples of a file, by their ids and source paths."""
+        """Samples of a file, by their ids and source paths.
+
+        Raises:
+            RunError: there is no room for them.
+        """
         for sample_id, path in samples:
             self._waiting.append((self._number, file, sample_id, path))
             self._number += 1
@@ -63,15 +63,31 @@ class Repeats:
             self._insert()
 
     def found(self) -> Iterator[tuple[str, str, str]]:
-        """File and path of every sample that came before, and the path it had the first time."""
+        """File and path of every sample that came before, and the path it had the first time.
+
+        Raises:
+            RunError: there is no room to sort them.
+        """
         self._insert()
-        query = self._connection.execute(_REPEATED)
-        while rows := query.fetchmany(_BATCH):
-            yield from rows
+        try:
+            query = self._connection.execute(_REPEATED)
+            while rows := query.fetchmany(_BATCH):
+                yield from rows
+        except duckdb.Error as error:
+            raise self._no_room(error) from error
 
     def _insert(self) -> None:
         columns = list(zip(*self._waiting, strict=True)) or [()] * len(_SCHEMA)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]
         self._connection.register("batch", pa.table(arrays, schema=_SCHEMA))
-        self._connection.execute("INSERT INTO seen SELECT * FROM batch")
+        try:
+            self._connection.execute("INSERT INTO seen SELECT * FROM batch")
+        except duckdb.Error as error:
+            raise self._no_room(error) from error
         self._waiting.clear()
+
+    def _no_room(self, error: duckdb.Error) -> RunError:
+        return RunError(
+            f"{self._folder.name}: whether samples are repeated cannot be told there "
+            f"({first_line(error)}); set TMPDIR to a folder with more room"
+        )

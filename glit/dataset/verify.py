@@ -5,6 +5,7 @@ Rows are read as plain values: the reader refuses what is to be reported here.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
@@ -51,6 +52,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     Raises:
         UserError: there is no finished dataset.
         DatasetError: the manifest cannot be read at all.
+        RunError: there is no room for temporary files.
     """
     told = progress or untold()
     dataset = Store(output)
@@ -68,7 +70,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
         yield str(error)
         return
     told.begin("rows", total=manifest["counts"]["shipped"], done=0, drops=False)
-    with Repeats() as repeats:
+    with contextlib.closing(Repeats()) as repeats:
         for name in sorted(manifest["files"]):
             if name.startswith("data/") and dataset.exists(name):
                 with dataset.local_copy(name) as path:
