@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -12,8 +15,14 @@ from glit.backends.matchers import crops
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import CropSpec, cut_crops, whole_pixel_boxes
 from glit.backends.weights import resolve
+from glit.bench.random_clip import VIT_B_16, write_random_clip
 from glit.images import decode
 from glit.stages.score import ScoreConfig
+
+SENTENCE = (
+    "In the background a long sentence tells of a red heart and a green star, of a small dotted "
+    "square that lies on the left, of two striped circles above it and of what is behind them all."
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +93,34 @@ def test_embeddings_are_the_librarys_own(matcher):
     assert np.abs(matcher.embed_sentences(texts) - wanted).max() < 1e-5
 
 
-def test_an_embedding_does_not_know_its_batch(matcher, photos):
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory) -> Path:
+    """As wide as ViT-B/16: small products are not computed as large ones are."""
+    shape = replace(VIT_B_16, image_size=64, vision_layers=2, text_layers=2)
+    return write_random_clip(tmp_path_factory.mktemp("wide"), shape, seed=0, corpus=[SENTENCE])
+
+
+@pytest.mark.parametrize("model", ["mini-matcher", "wide"])
+def test_an_embedding_does_not_know_its_batch(model, request, photos):
+    name = str(request.getfixturevalue("wide")) if model == "wide" else model
+    many, few, one = (
+        ClipMatcher(ScoreConfig(batch_size=size, device="cpu"), resolve(name))
+        for size in (128, 5, 1)
+    )
     boxes = [boxes_for(image) for image in photos]
-    together = matcher.embed_regions(photos, boxes)
-    for image, box, own in zip(photos, boxes, together, strict=True):
-        alone = np.concatenate([matcher.embed_regions([image], [b[None]])[0] for b in box])
-        assert np.abs(alone - own).max() < 1e-5
-    texts = ["a cat", "a long sentence about a red heart and a green star", "a cat", "x"]
-    joined = matcher.embed_sentences(texts)
-    assert np.array_equal(joined[0], joined[2])
-    for text, own in zip(texts, joined, strict=True):
-        assert np.abs(matcher.embed_sentences([text])[0] - own).max() < 1e-5
+    together = many.embed_regions(photos, boxes)
+    words = SENTENCE.split()
+    texts = [" ".join(words[start:stop]) for start in range(3) for stop in range(start + 1, 30)]
+    joined = many.embed_sentences([*texts, texts[0]])
+    assert np.array_equal(joined[0], joined[-1])
+    for matcher in (few, one):
+        for own, theirs in zip(matcher.embed_regions(photos, boxes), together, strict=True):
+            assert np.array_equal(own, theirs)
+        assert np.array_equal(matcher.embed_sentences(texts), joined[:-1])
+    for image, box, theirs in zip(photos, boxes, together, strict=True):
+        assert np.array_equal(many.embed_regions([image], [box])[0], theirs)
+    alone = np.concatenate([many.embed_sentences([text]) for text in texts])
+    assert np.array_equal(alone, joined[:-1])
 
 
 def test_a_sentence_longer_than_the_context_is_cut_not_refused(matcher):

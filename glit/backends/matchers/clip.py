@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from glit.ahead import batched
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.matchers.crops import CropSpec, cut_crops
@@ -25,8 +26,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_LENGTH_STEP = 8
+"""Sentences are padded to a multiple of this many tokens."""
+_FEWEST_SENTENCES = 8
+"""A batch of fewer is filled up."""
+
+
 class ClipMatcher:
-    """A ``CLIPModel`` of any size. Embeddings are projected, L2-normalised and float32."""
+    """A ``CLIPModel`` of any size. Embeddings are projected, L2-normalised and float32.
+
+    On a CPU, what a crop or a sentence becomes does not depend on what shares its batch
+    (docs/decisions/alike-in-any-batch.md).
+    """
 
     def __init__(self, config: MatcherConfig, model: Resolved) -> None:
         config = CLIP.settled(config)
@@ -67,30 +78,32 @@ class ClipMatcher:
                 for image, each in zip(images, boxes, strict=True)
             ]
         )
-        parts = [
-            self.embed_inputs(crops[start : start + self._batch_size])
-            for start in range(0, len(crops), self._batch_size)
-        ]
+        batches = self._torch.tensor_split(crops, self._num_batches(len(crops)))
+        parts = [self.embed_inputs(batch) for batch in batches]
         joined = self._torch.cat(parts).cpu().numpy()  # waited for once, with all at work
         return np.split(joined, np.cumsum(counts)[:-1])
 
     def embed_inputs(self, pixels: Any) -> Tensor:
         """Embeddings [N, D] of normalised pixels [N, 3, S, S], on the device."""
+        count = len(pixels)
+        if count == 1:  # one would be multiplied as a vector, which rounds otherwise
+            pixels = pixels.expand(2, -1, -1, -1)
         with self._torch.inference_mode():
             pooled = self.model.vision_model(pixel_values=pixels.to(self.dtype)).pooler_output
-            return self._normalised(self.model.visual_projection(pooled))
+            return self._normalised(self.model.visual_projection(pooled))[:count]
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
         """See :class:`glit.backends.protocols.Matcher`. Equal sentences are encoded once.
 
-        Batches are of sentences of similar length, for little padding.
+        Batches are of sentences that are padded to the same length.
         """
         distinct = sorted(set(sentences))
         ids = self.tokenizer.encode_closed(distinct, context=self.context)
         order = sorted(range(len(distinct)), key=lambda index: (len(ids[index]), index))
         parts = [
             self.embed_ids([ids[index] for index in batch])
-            for batch in batched(order, self._batch_size)
+            for _, alike in groupby(order, key=lambda index: self._padded(len(ids[index])))
+            for batch in self._evenly(list(alike))
         ]
         embedded = self._torch.cat(parts).cpu().numpy()
         place = {distinct[index]: row for row, index in enumerate(order)}
@@ -101,17 +114,29 @@ class ClipMatcher:
         from glit.backends.transfer import upload
 
         torch = self._torch
-        longest = max(map(len, ids))
-        tokens = torch.full((len(ids), longest), self.tokenizer.end_id, dtype=torch.long)
+        shape = max(len(ids), _FEWEST_SENTENCES), self._padded(max(map(len, ids)))
+        tokens = torch.full(shape, self.tokenizer.end_id, dtype=torch.long)
         for row, each in enumerate(ids):
             tokens[row, : len(each)] = torch.tensor(each)
-        last = upload(torch.tensor([len(each) - 1 for each in ids]), self._device)
+        last = torch.zeros(len(tokens), dtype=torch.long)
+        last[: len(ids)] = torch.tensor([len(each) - 1 for each in ids])
+        last = upload(last, self._device)
         with torch.inference_mode():
             # attention is causal: the end token does not attend to padding, so no mask is needed
             tokens = upload(tokens, self._device)
             hidden = self.model.text_model(input_ids=tokens).last_hidden_state
-            pooled = hidden[torch.arange(len(ids), device=self._device), last]
-            return self._normalised(self.model.text_projection(pooled))
+            pooled = hidden[torch.arange(len(last), device=self._device), last]
+            return self._normalised(self.model.text_projection(pooled))[: len(ids)]
+
+    def _padded(self, length: int) -> int:
+        return min(math.ceil(length / _LENGTH_STEP) * _LENGTH_STEP, self.context)
+
+    def _num_batches(self, count: int) -> int:
+        return math.ceil(count / self._batch_size)
+
+    def _evenly(self, items: list[int]) -> list[list[int]]:
+        parts = np.array_split(items, self._num_batches(len(items)))
+        return [part.tolist() for part in parts]
 
     def _normalised(self, projected: Tensor) -> Tensor:
         return self._torch.nn.functional.normalize(projected.float(), dim=-1)
