@@ -6,10 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from glit.build.grown import Difference, difference_of_listings
-from glit.build.listing import Chunk, read_chunks, series_lengths
+from glit.build.listing import DAMAGED, Chunk, read_chunks, series_lengths
 from glit.build.published import identities, published
 from glit.build.work import Work
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
@@ -29,18 +27,22 @@ class EarlierListing:
         self._work, self._now = work, now
         try:
             self.num_series = len(series_lengths(work.for_arrow("listing.parquet")))
-            """0 where there is no listing, or a damaged one."""
-        except (OSError, ValueError, pa.ArrowException):
+            """0 where there is no listing, or its footer is damaged."""
+        except DAMAGED:
             self.num_series = 0
 
     @property
     def is_added_to(self) -> bool:
         """Whether it says in which order images came, which a new one cannot."""
-        return self.num_series > 1
+        return self.num_series > 1 and bool(self.chunks)
 
     @cached_property
     def chunks(self) -> list[Chunk]:
-        return read_chunks(self._work.for_arrow("listing.parquet"))
+        """None where it is damaged."""
+        try:
+            return read_chunks(self._work.for_arrow("listing.parquet"))
+        except DAMAGED:
+            return []
 
     @cached_property
     def difference(self) -> Difference:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glit.build.duplicates import leave_out_duplicates
-from glit.build.listing import Chunk, read_chunks
+from glit.build.listing import DAMAGED, Chunk, read_chunks
 from glit.build.lock import Lock
 from glit.build.plan import make_plan
 from glit.build.published import published
@@ -11,7 +11,7 @@ from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
 from glit.build.work import Work
 from glit.dataset.manifest import manifest_before, num_series, read_manifest
-from glit.errors import RecipeError, UserError
+from glit.errors import RecipeError, UserError, first_line
 from glit.recipe import recipe_from_dict
 from glit.shards.files import ImageFiles
 from glit.stages import TABLES
@@ -27,6 +27,11 @@ def work_folder(dataset: Store) -> Store:
     work = dataset.below("work")
     if not work.exists(STATE):
         read_manifest(dataset)  # nothing built here at all is the clearer thing to say
+        if work.exists("listing.parquet"):
+            raise UserError(
+                f"{work.root}/{STATE}: it is gone; run glit build again, which writes it anew and "
+                "reuses the tables"
+            )
         raise UserError(
             f"{dataset.root}: its work folder is gone (glit clean); build it anew instead"
         )
@@ -69,13 +74,17 @@ def read_listing(store: Store, *, wanted_by: str) -> list[Chunk]:
     """The chunks of a listing.
 
     Raises:
-        UserError: it is gone.
+        UserError: it is gone, or damaged.
     """
+    then = f"run glit build again, then {wanted_by}"
     if not store.exists("listing.parquet"):
+        raise UserError(f"{store.root}: its listing is gone; {then}")
+    try:
+        return read_chunks(store.for_arrow("listing.parquet"))
+    except DAMAGED as error:
         raise UserError(
-            f"{store.root}: its listing is gone; run glit build again, then {wanted_by}"
-        )
-    return read_chunks(store.for_arrow("listing.parquet"))
+            f"{store.root}: its listing is damaged ({first_line(error)}); {then}"
+        ) from error
 
 
 def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:

@@ -24,11 +24,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.ahead import batched
-from glit.errors import RunError
+from glit.errors import RunError, first_line
 from glit.schema import LISTING_SCHEMA
 from glit.shards import BAD_NAME, is_utf8, stem
 from glit.storage import Entry
 
+DAMAGED = (OSError, ValueError, pa.ArrowException)
+"""What reading a damaged listing raises."""
 _BATCH = 65_536
 _FOUND = pa.schema(
     [
@@ -191,8 +193,13 @@ def _escaped(path: str) -> str:
 
 
 def listing_writer(target: Path) -> pq.ParquetWriter:
-    """Writes a listing."""
-    return pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd")
+    """Writes a listing, with checksums that :func:`open_listing` looks at."""
+    return pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd", write_page_checksum=True)
+
+
+def open_listing(listing: Any) -> pq.ParquetFile:
+    """A listing by its path, or opened; damage raises one of :data:`DAMAGED`, or reading does."""
+    return pq.ParquetFile(listing, page_checksum_verification=True)
 
 
 def write_chunks(
@@ -246,9 +253,11 @@ def _hash(*columns: Iterable[Any]) -> str:
 
 
 def read_chunks(listing: Any) -> list[Chunk]:
-    """The chunks of a listing written earlier, by its path or opened."""
-    file = pq.ParquetFile(listing)
+    """The chunks of a listing written earlier; damage raises one of :data:`DAMAGED`."""
+    file = open_listing(listing)
     lengths = _lengths(file.metadata)
+    if sum(lengths) != file.num_row_groups:
+        raise ValueError(f"{file.num_row_groups} chunks, but its series have {sum(lengths)}")
     series = [number for number, length in enumerate(lengths) for _ in range(length)]
     return [_chunk(index, file.read_row_group(index), each) for index, each in enumerate(series)]
 
@@ -286,11 +295,14 @@ def read_chunk(file: pq.ParquetFile, chunk: Chunk) -> list[Entry]:
     Raises:
         RunError: they are not those that the chunk was made of.
     """
-    table = file.read_row_group(chunk.index)
-    if _chunk(chunk.index, table).key != chunk.key:
+    try:
+        table = file.read_row_group(chunk.index)
+        if _chunk(chunk.index, table).key != chunk.key:
+            raise ValueError("a chunk is another than it was")
+    except DAMAGED as error:
         raise RunError(
-            "listing.parquet in the work folder is damaged; glit build writes it anew, run the "
-            "same command again"
-        )
+            f"listing.parquet in the work folder is damaged ({first_line(error)}); glit build "
+            "writes it anew, run the same command again"
+        ) from error
     rows = table.to_pylist()
     return [Entry(path=row["path"], size=row["size"], stamp=row["stamp"]) for row in rows]

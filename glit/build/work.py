@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from glit.build.listing import Chunk, read_chunk
+from glit.build.listing import Chunk, open_listing, read_chunk
 from glit.build.plan import read_beside, upstream
 from glit.build.tables import read_table, stage_table, sum_counts
 from glit.records import Sample
@@ -152,5 +152,5 @@ def _listing(store: Store) -> pq.ParquetFile:
     key = (store.root, store.entry("listing.parquet").stamp)
     if key not in _open_listings:
         _open_listings.clear()
-        _open_listings[key] = pq.ParquetFile(store.for_arrow("listing.parquet"))
+        _open_listings[key] = open_listing(store.for_arrow("listing.parquet"))
     return _open_listings[key]

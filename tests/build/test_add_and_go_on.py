@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from adding import (
     everything,
     moved,
     put,
+    put_more,
     rows,
     run_add,
 )
@@ -225,3 +227,44 @@ def test_after_a_retry_that_was_stopped_when_its_tables_were_in_place(scenes, ad
     assert counts(retry(str(world / "out"), LocalExecutor(), quiet())) == (13, 12, 0, 1)
     assert counts(run_add(world).manifest) == (14, 13, 0, 1)
     assert list(verify(str(world / "out"))) == []
+
+
+def test_without_its_state_it_is_told_what_writes_it(old, world):
+    state = world / "out" / "work" / "state.json"
+    wanted = json.loads(state.read_text())
+    state.unlink()
+    with pytest.raises(UserError, match=r"state.json: it is gone; run glit build again"):
+        run_add(world)
+    run_build(world / "in", world / "out", overrides=OVERRIDES)
+    assert json.loads(state.read_text()) == wanted
+    assert run_add(world).balance is None
+
+
+@pytest.mark.parametrize("place", ["data", "end"])
+def test_a_damaged_listing_is_told_and_written_anew(added, old, scenes, world, place):
+    listing = world / "out" / "work" / "listing.parquet"
+    data = bytearray(listing.read_bytes())
+    data[{"data": len(data) // 4, "end": -1}[place]] ^= 1
+    listing.write_bytes(data)
+    with pytest.raises(UserError, match=r"listing is damaged .* again, then add"):
+        run_add(world)
+    with pytest.raises(UserError, match=r"listing is damaged .* again, then retry"):
+        retry(str(world / "out"), LocalExecutor(), quiet())
+    run_build(world / "in", world / "out", overrides=OVERRIDES)
+    assert everything(world / "out") == everything(old / "out")
+    put_more(scenes, world / "in")
+    run_add(world)
+    assert everything(world / "out") == everything(added / "out")
+
+
+def test_a_build_over_a_damaged_listing_with_additions_asks_before_it_makes_all_anew(
+    added, tmp_path
+):
+    world = moved(added, tmp_path / "world")
+    listing = world / "out" / "work" / "listing.parquet"
+    data = bytearray(listing.read_bytes())
+    data[len(data) // 4] ^= 1
+    listing.write_bytes(data)
+    with pytest.raises(UserError, match="add --replace"):
+        run_build(world / "in", world / "out", overrides=OVERRIDES)
+    assert everything(world / "out") == everything(added / "out")

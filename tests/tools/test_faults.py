@@ -7,20 +7,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tools.faults.run import KINDS
 
 ROOT = Path(__file__).parents[2]
+FLIPPED = KINDS.index("a flipped bit")
 
 
-def test_disturbed_builds_end_as_the_undisturbed_one(tmp_path):
+@pytest.mark.parametrize(
+    ("first", "runs"),
+    [(FLIPPED, len(KINDS) - FLIPPED + 1), (2 * len(KINDS) + FLIPPED, 2)],
+    ids=["builds", "additions"],
+)
+def test_what_is_disturbed_ends_as_undisturbed(tmp_path, first, runs):
     """In a process of its own, which is forked: one of every damage, and a kill."""
-    first = KINDS.index("a flipped bit")
     done = subprocess.run(
-        [sys.executable, "-m", "tools.faults", tmp_path, "--runs", str(len(KINDS) - first + 1),
+        [sys.executable, "-m", "tools.faults", tmp_path, "--runs", str(runs),
          "--seed", str(first), "--scenes", "6"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    runs = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
-    assert len(runs) == 5 and all(run["right"] for run in runs)
-    assert all(run["attempts"] > 1 for run in runs), "a fault that nothing noticed"
+    told = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert len(told) == runs and all(run["right"] for run in told)
+    assert all(run["attempts"] > 1 for run in told), "a fault that nothing noticed"

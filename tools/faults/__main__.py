@@ -24,7 +24,7 @@ def main() -> int:
     scenes = words.output / "scenes"
     if not scenes.is_dir():
         write_scenes(scenes, num=words.scenes, seed=7)
-    world = World(images=scenes / "images", captions=scenes / "captions.jsonl")
+    world = World(folder=words.output, images=scenes / "images", captions=scenes / "captions.jsonl")
     file = words.output / "runs.jsonl"
     done = (
         {json.loads(line)["seed"] for line in file.read_text().splitlines()}
@@ -35,7 +35,7 @@ def main() -> int:
         for seed in range(words.seed, words.seed + words.runs):
             if seed in done:
                 continue
-            outcome = disturbed(world, words.output, seed)
+            outcome = disturbed(world, seed)
             lines.write(json.dumps(asdict(outcome)) + "\n")
             lines.flush()
             if not outcome.right:

@@ -1,4 +1,4 @@
-"""One disturbed build after the other, each from a seed, each compared with the undisturbed one."""
+"""Disturbed builds and additions, each from a seed, each compared with the undisturbed one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
+from glit.build.add import add
 from glit.build.retry import retry
 from glit.build.run import BuildRequest, build
 from glit.dataset.manifest import MANIFEST, read_manifest
@@ -48,16 +49,50 @@ INSIDE: dict[str, tuple[str, Callable[[], Any], int]] = {
 KINDS = (*INSIDE, *DAMAGES)
 
 
+Command = Literal["build", "build --replace", "add"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is disturbed."""
+
+    backend: str
+    """Of the captions."""
+    adds: bool
+    """``glit add`` to a dataset of the first images, not ``glit build`` of all."""
+
+    @property
+    def name(self) -> str:
+        return f"{'added' if self.adds else 'whole'}-{self.backend}"
+
+    @property
+    def command(self) -> Command:
+        return "add" if self.adds else "build"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undisturbed:
+    """What a case is when nothing happens to it."""
+
+    digests: dict[str, str]
+    """SHA-256 of the dataset's files."""
+    events: dict[str, int]
+    """How many of each kind it passes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Images, and what their undisturbed build is."""
+    """Images, a folder for what is made of them, and what is known by now."""
 
+    folder: Path
     images: Path
     captions: Path
-    digests: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By caption backend, SHA-256 of the dataset's files."""
-    events: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By caption backend, how many of each kind an undisturbed build passes."""
+    known: dict[Case, Undisturbed] = field(default_factory=dict)
+
+    @property
+    def num_first(self) -> int:
+        """Images that a dataset holds before the others are added."""
+        return sum(1 for _ in self.images.iterdir()) * 3 // 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,56 +108,80 @@ class Outcome:
     """Whether the dataset is the undisturbed one, byte for byte."""
 
 
-def know(world: World, folder: Path, backend: str) -> None:
-    """Build undisturbed, once, and count what there is to disturb.
+def know(world: World, case: Case) -> Undisturbed:
+    """Build or add undisturbed, once, and count what there is to disturb.
 
     A first build is done in this process, so that what it imports need not be by those that are
     forked; torch has one thread, as a pool of them does not survive a fork.
     """
     import torch
 
-    if backend in world.digests:
-        return
+    if case in world.known:
+        return world.known[case]
     torch.set_num_threads(1)
-    out, tally = folder / f"whole-{backend}", folder / "tally.json"
+    out, tally = world.folder / case.name, world.folder / "tally.json"
+    if case.adds:
+        first = _before_additions(world, case)
+        shutil.rmtree(first, ignore_errors=True)
+        assert (said := _in_child(world, first, case, "build")) == "done", said
+    _begin(world, out, case)
+    assert (said := _in_child(world, out, case, case.command)) == "done", said
+    _begin(world, out, case)
+    wire = Tripwire("file", 0, tripwire.fail)
+    assert (said := attempt(world, out, case, wire, tally=tally)) == "done", said
+    world.known[case] = Undisturbed(
+        digests=digests(out), events=json.loads(tally.read_text(encoding="utf-8"))
+    )
+    return world.known[case]
+
+
+def _before_additions(world: World, case: Case) -> Path:
+    return world.folder / f"first-{case.backend}"
+
+
+def _begin(world: World, out: Path, case: Case) -> None:
+    """Nothing, or the dataset that is added to."""
     shutil.rmtree(out, ignore_errors=True)
-    assert (said := _in_child(world, out, backend, None, None, False)) == "done", said
-    shutil.rmtree(out)
-    said = attempt(world, out, backend, Tripwire("file", 0, tripwire.fail), tally=tally)
-    assert said == "done", said
-    world.digests[backend] = digests(out)
-    world.events[backend] = json.loads(tally.read_text(encoding="utf-8"))
+    if case.adds:
+        shutil.copytree(_before_additions(world, case), out)
 
 
-def disturbed(world: World, folder: Path, seed: int) -> Outcome:
-    """A build that meets one to three faults and then goes on undisturbed until it is done."""
+def disturbed(world: World, seed: int) -> Outcome:
+    """A build that meets one to three faults and then goes on undisturbed until it is done.
+
+    A third of the seeds adds to a dataset instead.
+    """
     rng = random.Random(seed)
-    out = folder / f"run-{seed}"
-    shutil.rmtree(out, ignore_errors=True)
+    out = world.folder / f"run-{seed}"
     first = KINDS[seed % len(KINDS)]
     kinds = [first, *rng.choices(KINDS, k=rng.randrange(3))]
     of_captions = any(INSIDE[kind][0] == "caption" for kind in kinds if kind in INSIDE)
-    backend = "transformers" if of_captions else "provided"
-    know(world, folder, backend)
+    case = Case(
+        backend="transformers" if of_captions else "provided", adds=seed // len(KINDS) % 3 == 2
+    )
+    undisturbed = know(world, case)
+    _begin(world, out, case)
     faults, said = [], []
     for kind in kinds:
         if kind in DAMAGES:
             if not (out / "work").is_dir():  # something has to be there
-                at = rng.randint(1, world.events[backend]["file"])
-                said.append(attempt(world, out, backend, Tripwire("file", at, tripwire.kill)))
+                at = rng.randint(1, undisturbed.events["file"])
+                said.append(attempt(world, out, case, Tripwire("file", at, tripwire.kill)))
             if (out / "work").is_dir():
                 faults.append(f"{kind}: {harm(out / 'work', DAMAGES[kind], rng)}")
             continue
         event, act, times = INSIDE[kind]
-        at = rng.randint(1, max(1, world.events[backend][event]))
+        at = rng.randint(1, max(1, undisturbed.events[event]))
         faults.append(f"{kind}: {event} {at}")
-        said.append(attempt(world, out, backend, Tripwire(event, at, act, times=times)))
+        said.append(attempt(world, out, case, Tripwire(event, at, act, times=times)))
     for _ in range(_MOST_ATTEMPTS):
-        replace = bool(said) and "--replace" in said[-1]  # as its message told the user
-        said.append(attempt(world, out, backend, None, replace=replace))
-        if said[-1] == "done" or said[-1].startswith("crash"):
+        command = _advised(case, said)
+        said.append(attempt(world, out, case, None, command=command))
+        if said[-1].startswith("crash") or (
+            said[-1] == "done" and command.startswith(case.command)
+        ):
             break
-    right = said[-1] == "done" and digests(out) == world.digests[backend]
+    right = said[-1] == "done" and digests(out) == undisturbed.digests
     if right:
         shutil.rmtree(out)
     return Outcome(
@@ -130,21 +189,30 @@ def disturbed(world: World, folder: Path, seed: int) -> Outcome:
     )
 
 
+def _advised(case: Case, said: list[str]) -> Command:
+    """What the last message told the user to run; else the case's own command."""
+    last = said[-1] if said else ""
+    if "--replace" in last:
+        return "build --replace"
+    return "build" if "run glit build" in last else case.command
+
+
 def attempt(
     world: World,
     out: Path,
-    backend: str,
+    case: Case,
     wire: Tripwire | None,
     *,
     tally: Path | None = None,
-    replace: bool = False,
+    command: Command | None = None,
 ) -> str:
-    """Build in a process of its own; ``done``, ``killed``, ``hung``, or what it said."""
+    """Run in a process of its own; ``done``, ``killed``, ``hung``, or what it said."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         os.close(read)
-        os.write(write, _in_child(world, out, backend, wire, tally, replace).encode()[:4000])
+        said = _in_child(world, out, case, command or case.command, wire, tally)
+        os.write(write, said.encode()[:4000])
         os._exit(0)
     os.close(write)
     hangs = wire is not None and wire.act is tripwire.hang
@@ -163,27 +231,20 @@ def attempt(
 def _in_child(
     world: World,
     out: Path,
-    backend: str,
-    wire: Tripwire | None,
-    tally: Path | None,
-    replace: bool,
+    case: Case,
+    command: Command,
+    wire: Tripwire | None = None,
+    tally: Path | None = None,
 ) -> str:
     progress = StageProgress(Console(quiet=True), quiet=True)
     try:
         if wire is not None:
             wire.install()
-        request = BuildRequest(
-            images=str(world.images),
-            output=str(out),
-            recipe=load_recipe(
-                "mini", overrides=[f"caption.backend={backend}", "ingest.chunk_size=4",
-                                   "caption.batch_size=2", "caption.max_tokens=60"]
-            ),
-            captions=str(world.captions) if backend == "provided" else None,
-            replace=replace,
-        )  # fmt: skip
         try:
-            build(request, LocalExecutor(), progress)
+            if command == "add":
+                add(str(out), LocalExecutor(), progress)
+            else:
+                build(_request(world, out, case, command), LocalExecutor(), progress)
         except RunError as error:
             if wire is not None or "glit retry" not in str(error):
                 raise
@@ -199,6 +260,20 @@ def _in_child(
     except BaseException:  # noqa: BLE001 - a user would see its stack trace, so it is the result
         return f"crash: {traceback.format_exc()[-3000:]}"
     return "done"
+
+
+def _request(world: World, out: Path, case: Case, command: Command) -> BuildRequest:
+    return BuildRequest(
+        images=str(world.images),
+        output=str(out),
+        recipe=load_recipe(
+            "mini", overrides=[f"caption.backend={case.backend}", "ingest.chunk_size=4",
+                               "caption.batch_size=2", "caption.max_tokens=60"]
+        ),
+        captions=str(world.captions) if case.backend == "provided" else None,
+        limit=world.num_first if case.adds else None,
+        replace=command == "build --replace",
+    )  # fmt: skip
 
 
 def digests(dataset: Path) -> dict[str, str]:
