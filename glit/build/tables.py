@@ -64,16 +64,22 @@ def read_table(store: Store, name: str, columns: Sequence[str] | None = None) ->
     except (SealError, pa.ArrowException, FileNotFoundError) as error:
         raise DamagedTableError(store.root, name, first_line(error)) from error
     except OSError as error:
-        if error.errno == errno.EIO and store.is_local:  # the disk itself cannot
-            raise DamagedTableError(store.root, name, first_line(error)) from error
-        raise RunError(f"{store.root}/{name}: cannot be read ({first_line(error)})") from error
+        raise _unread(store, name, error) from error
+
+
+def _unread(store: Store, name: str, error: OSError) -> DamagedTableError | RunError:
+    """What a failed read means."""
+    if error.errno == errno.EIO and store.is_local:  # the disk itself cannot
+        return DamagedTableError(store.root, name, first_line(error))
+    return RunError(f"{store.root}/{name}: cannot be read ({first_line(error)})")
 
 
 def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]:
     """Rows and drops by reason of many tables together; footers only, read by threads.
 
     Raises:
-        DamagedTableError: a file's footer cannot be read, or is none of ours.
+        DamagedTableError: a file's footer is damaged, or none of ours.
+        RunError: one cannot be read, for a reason that may pass.
     """
 
     def some(batch: list[str]) -> list[tuple[int, dict[str, int]]]:
@@ -92,7 +98,11 @@ def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]
 def _counts_of(store: Store, name: str) -> tuple[int, dict[str, int]]:
     try:
         return read_counts(store.for_arrow(name))
-    except (KeyError, ValueError, OSError, pa.ArrowException) as error:
+    except OSError as error:
+        if error.errno in (None, errno.ENOENT):  # Arrow says of damage that it is an OSError
+            raise DamagedTableError(store.root, name, first_line(error)) from error
+        raise _unread(store, name, error) from error
+    except (KeyError, ValueError, pa.ArrowException) as error:
         reason = "no table of this glit" if isinstance(error, KeyError) else first_line(error)
         raise DamagedTableError(store.root, name, reason) from error
 

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glit.build.tables import drops_by_reason, read_counts, read_table, stage_row, stage_table
+from glit.build.tables import (
+    drops_by_reason,
+    read_counts,
+    read_table,
+    stage_row,
+    stage_table,
+    sum_counts,
+)
 from glit.errors import DamagedTableError, RunError
 from glit.records import Box, Drop, Region, Sample
 from glit.seal import SealError, read_sealed, write_sealed
@@ -81,5 +88,11 @@ def test_why_a_table_cannot_be_read(tmp_path, monkeypatch):
             raise OSError(number, "no")
 
         monkeypatch.setattr(store, "read", fail)
-        with pytest.raises(error, match=r"x: (damaged|cannot be read) \(no\)"):
-            read_table(store, "x")
+        monkeypatch.setattr(store, "for_arrow", fail)
+        for read in (lambda: read_table(store, "x"), lambda: sum_counts(store, ["x"])):
+            with pytest.raises(error, match=r"x: (damaged|cannot be read) \(no\)"):
+                read()
+    monkeypatch.undo()
+    (tmp_path / "x").write_bytes(b"PAR1 no table PAR1")
+    with pytest.raises(DamagedTableError, match="x: damaged"):
+        sum_counts(store, ["x"])
