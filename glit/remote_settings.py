@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from fsspec import config
@@ -17,7 +18,7 @@ SILENT_S = 30
 """A request whose answer is silent for so long is asked again."""
 S3_TRIES = 2
 """By s3fs, each of four by botocore; when reading, each of two again, as the body may break off."""
-_S3 = {
+_S3: dict[str, Any] = {
     "config_kwargs": {
         "retries": {"mode": "standard", "total_max_attempts": 4},
         "connect_timeout": CONNECT_S,
@@ -26,6 +27,8 @@ _S3 = {
     },
     "max_concurrency": 1,  # more would ask for the size of every object before reading it
 }
+_S3_VARIABLES = {"mode": "AWS_RETRY_MODE", "total_max_attempts": "AWS_MAX_ATTEMPTS"}
+"""Retries that botocore takes from the environment, but only where they are not given."""
 _LOGGERS = ("aiobotocore", "s3fs", "gcsfs", "adlfs", "azure")
 
 
@@ -39,7 +42,7 @@ def settings(kind: str) -> dict[str, Any]:
     if extra:
         _quiet_loggers()
     if extra == "s3":
-        own |= _S3
+        own |= _for_s3()
     elif extra == "gs":
         own |= _for_gs()
     users: dict[str, Any] = {}
@@ -48,6 +51,13 @@ def settings(kind: str) -> dict[str, Any]:
             users |= config.conf.get(name, {})
     users |= config.conf.get(kind, {})
     return _merged(own, users)
+
+
+def _for_s3() -> dict[str, Any]:
+    """Without what the environment says."""
+    retries: dict[str, Any] = _S3["config_kwargs"]["retries"]
+    left = {name: its for name, its in retries.items() if _S3_VARIABLES[name] not in os.environ}
+    return {**_S3, "config_kwargs": {**_S3["config_kwargs"], "retries": left}}
 
 
 def _for_gs() -> dict[str, Any]:

@@ -30,6 +30,14 @@ def test_the_number_of_attempts_that_a_user_sets_is_the_one_that_counts(monkeypa
     assert settings("s3")["config_kwargs"]["retries"] == {"mode": "standard", "max_attempts": 9}
 
 
+def test_the_number_of_attempts_in_the_environment_is_the_one_that_counts(monkeypatch, s3):
+    monkeypatch.setitem(config.conf, "s3", {})
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
+    fs, _ = open_remote(s3.url("x"))
+    fs.connect()
+    assert fs.s3.meta.config.retries == {"mode": "standard", "total_max_attempts": 7}
+
+
 @pytest.mark.parametrize(("set_for", "asked_for"), [("gcs", "gs"), ("abfs", "az"), ("s3a", "s3")])
 def test_other_names_of_a_store_count_too(monkeypatch, set_for, asked_for):
     monkeypatch.setitem(config.conf, set_for, {"version_aware": True})
