@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import filecmp
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,25 @@ class EarlierListing:
         """How the new one differs from it."""
         with self._work.local_copy("listing.parquet") as path:
             return difference_of_listings(self._now, path)
+
+    def how_it_differs(self, chunks: Sequence[Chunk]) -> str:
+        """What a user is to know before a build goes on with the new one; empty where nothing.
+
+        Args:
+            chunks: of the new one.
+        """
+        if not self.num_series or self._is_equal() or not (self.chunks and self.difference):
+            return ""
+        before = {chunk.key for chunk in self.chunks}
+        others = sum(chunk.key not in before for chunk in chunks)
+        return (
+            f"{self.difference}, since this folder was last built here; {others} of {len(chunks)} "
+            "chunks hold other images than before and are done anew"
+        )
+
+    def _is_equal(self) -> bool:
+        with self._work.local_copy("listing.parquet") as path:
+            return filecmp.cmp(path, self._now, shallow=False)
 
     def keep(self) -> list[Chunk]:
         """Put it into the new one's place; its chunks."""

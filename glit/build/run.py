@@ -76,7 +76,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     with only_one_build(work_store) as still_held:
         plan = _plan(request, source, work_store, executor.device)
         work = Work(store=work_store, images=images, plan=plan)
-        chunks, finished = _list(request, source, dataset, work)
+        chunks, finished = _list(request, source, dataset, work, progress)
         _write_state(work, request, source, chunks)
         if finished is not None:
             return finished
@@ -129,7 +129,7 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
 
 
 def _list(
-    request: BuildRequest, source: Source, dataset: Store, work: Work
+    request: BuildRequest, source: Source, dataset: Store, work: Work, progress: StageProgress
 ) -> tuple[list[Chunk], dict[str, Any] | None]:
     """The chunks, and the manifest if they are a finished dataset already.
 
@@ -158,7 +158,10 @@ def _list(
             earlier = EarlierListing(work.store, target)
             if earlier.is_added_to and not earlier.difference:
                 chunks = earlier.keep()
-            return chunks, finished_already(dataset, work, chunks, earlier, replace=request.replace)
+            finished = finished_already(dataset, work, chunks, earlier, replace=request.replace)
+            if told := earlier.how_it_differs(chunks):
+                progress.note(told)
+            return chunks, finished
     except OSError as error:
         raise disk_error(error, work.store.root) from error
 

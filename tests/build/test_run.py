@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from adding import Notes
 from building import Counting, counts, data_bytes, quiet, run_build
 
 from glit.build.retry import retry
@@ -83,6 +84,25 @@ def test_new_images_in_the_folder_are_taken_in(scenes, tmp_path):
     after = run_build(images, tmp_path / "out", replace=True, executor=executor, **arguments)
     assert counts(after) == (24, 24, 0, 0)
     assert executor.done["score"] == 1  # of two chunks
+
+
+def test_a_build_that_goes_on_in_a_folder_that_has_changed_says_so(scenes, tmp_path):
+    images, out = tmp_path / "images", tmp_path / "out"
+    shutil.copytree(scenes / "images", images)
+    (images / "000023.png").unlink()
+    arguments = {"captions": scenes / "captions.jsonl"}
+    with pytest.raises(KeyboardInterrupt):
+        run_build(images, out, executor=Counting(stop_after=4), **arguments)
+    notes = Notes()
+    with pytest.raises(KeyboardInterrupt):
+        run_build(images, out, executor=Counting(stop_after=1), progress=notes, **arguments)
+    assert notes.told == []
+    shutil.copy(scenes / "images" / "000023.png", images)
+    executor = Counting()
+    run_build(images, out, executor=executor, progress=notes, **arguments)
+    (told,) = notes.told
+    assert "images that are new: 1," in told and "1 of 2 chunks hold other images" in told
+    assert executor.done["ingest"] == 1
 
 
 def test_limit(scenes, tmp_path):
