@@ -15,10 +15,9 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -29,9 +28,8 @@ from glit.remote_pages import stamp_of, walk_remote
 TEMPORARY_MARK = ".tmp-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A file found by a listing."""
+class Entry(NamedTuple):
+    """A file found by a listing, of which there may be ten million."""
 
     path: str
     """Relative to the store's root, ``/`` separated; may hold surrogates for odd names."""
@@ -55,13 +53,10 @@ class Store:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = tidy(root)
         self._fs, self._base = _open(self.root)
+        self.is_local = isinstance(self._fs, LocalFileSystem)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Store, (self.root,))
-
-    @property
-    def is_local(self) -> bool:
-        return isinstance(self._fs, LocalFileSystem)
 
     def below(self, folder: str) -> Store:
         """The store of a folder in this one."""
@@ -277,7 +272,7 @@ class Store:
     def entry(self, path: str) -> Entry:
         """The entry of one file; size -1 when it cannot be looked at."""
         if self.is_local:
-            return _local_entry(self.full(path), path)
+            return _local_entry(f"{self._base}/{path}", path)
         try:
             with one_line(self.address(path), of_object=True):
                 info: Any = self._fs.info(self.full(path))

@@ -172,10 +172,10 @@ def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
         for batch in batched(found, _BATCH):
             paths = [entry.path for entry in batch]
             sizes = [entry.size for entry in batch]
-            for index, path in enumerate(paths):
-                if not path.isascii() and not is_utf8(path):
-                    paths[index], sizes[index] = _escaped(path), BAD_NAME
             roles = [entry.role for entry in batch]
+            for index, path in () if "".join(paths).isascii() else enumerate(paths):
+                if not is_utf8(path):
+                    paths[index], sizes[index] = _escaped(path), BAD_NAME
             columns = {
                 "path": paths,
                 "size": sizes,
@@ -235,20 +235,20 @@ def write_chunks(
 
 
 def _chunk(index: int, rows: pa.Table, series: int = 0) -> Chunk:
-    columns = [rows[name].to_pylist() for name in ("path", "size", "stamp")]
-    kinds = zip(*rows["beside"].to_pylist(), strict=True)
+    stamps = rows["beside"].combine_chunks().flatten()  # every image has as many
+    num_kinds = len(stamps) // len(rows)
     return Chunk(
         index=index,
-        key=_hash(*columns),
-        beside=tuple(_hash(stamps) for stamps in kinds),
+        key=_hash(rows["path"], rows["size"], rows["stamp"]),
+        beside=tuple(_hash(stamps[kind::num_kinds]) for kind in range(num_kinds)),
         series=series,
     )
 
 
-def _hash(*columns: Iterable[Any]) -> str:
+def _hash(*columns: pa.Array | pa.ChunkedArray) -> str:
     digest = hashlib.sha256()
     for column in columns:
-        digest.update("\0".join(map(str, column)).encode())
+        digest.update("\0".join(column.cast(pa.string()).to_pylist()).encode())
     return digest.hexdigest()[:12]
 
 

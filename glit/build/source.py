@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import fnmatch
 import io
 import json
@@ -153,7 +152,7 @@ def _found(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[En
         if _wanted(entry, source.pattern):
             yield entry
         elif role := roles.get(posixpath.splitext(entry.path)[1]):
-            yield dataclasses.replace(entry, role=role)
+            yield entry._replace(role=role)
 
 
 def _wanted(entry: Entry, pattern: str) -> bool:
@@ -184,7 +183,7 @@ def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[E
         for role, suffix in enumerate(sidecars, start=1):
             beside = files.entry(stem(path) + suffix)
             if beside.size >= 0:
-                yield dataclasses.replace(beside, role=role)
+                yield beside._replace(role=role)
 
 
 def _paths_in_list(source: Source) -> Iterator[str]:
@@ -216,20 +215,21 @@ def _once(paths: Iterator[str], again: Callable[[], Iterator[str]]) -> Iterator[
 
 def _relative(name: str, source: Source, number: int) -> str:
     """A name of a list as a path below the source's root."""
-    where = f"{source.list_file}: line {number} names {name!r}"
     if "://" in name:
         if not name.startswith(f"{source.root}/"):
-            raise InputError(
-                f"{where}, outside the list's folder; put the list above the images, where they are"
-            )
+            raise _outside(source, number, name, "where they are")
         name = name.removeprefix(f"{source.root}/")
     path = name if _is_plain(name) else _tidy(name, source.root)
     if path.startswith("../"):
-        raise InputError(
-            f"{where}, outside the list's folder; put the list above the images, or use absolute "
-            "paths throughout"
-        )
+        raise _outside(source, number, name, "or use absolute paths throughout")
     return path
+
+
+def _outside(source: Source, number: int, name: str, advice: str) -> InputError:
+    return InputError(
+        f"{source.list_file}: line {number} names {name!r}, outside the list's folder; put the "
+        f"list above the images, {advice}"
+    )
 
 
 def _is_plain(name: str) -> bool:

@@ -49,7 +49,7 @@ INSIDE: dict[str, tuple[str, Callable[[], Any], int]] = {
 KINDS = (*INSIDE, *DAMAGES)
 
 
-Command = Literal["build", "build --replace", "add"]
+Command = Literal["build", "build --replace", "add", "retry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +194,8 @@ def _advised(case: Case, said: list[str]) -> Command:
     last = said[-1] if said else ""
     if "--replace" in last:
         return "build --replace"
+    if "run glit retry" in last:
+        return "retry"
     return "build" if "run glit build" in last else case.command
 
 
@@ -243,6 +245,8 @@ def _in_child(
         try:
             if command == "add":
                 add(str(out), LocalExecutor(), progress)
+            elif command == "retry":
+                retry(str(out), LocalExecutor(), progress)
             else:
                 build(_request(world, out, case, command), LocalExecutor(), progress)
         except RunError as error:
