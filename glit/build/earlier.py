@@ -10,11 +10,41 @@ from typing import Any
 
 from glit.build.grown import Difference, difference_of_listings
 from glit.build.listing import DAMAGED, Chunk, read_chunks, series_lengths
+from glit.build.one_build import FOLDER as LOCK_FOLDER
 from glit.build.published import identities, published
+from glit.build.status import STATE
 from glit.build.work import Work
+from glit.dataset.croissant import CROISSANT
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.errors import UserError
 from glit.storage import Store
+
+_FOLDERS = ("data", "work")
+_FILES = ("README.md", CROISSANT, "drops.parquet", "duplicates.parquet")
+_OF_A_BUILD = (STATE, "listing.parquet", ".lock", LOCK_FOLDER)
+"""What a build that has begun has in its work folder, one of them at least."""
+
+
+def refuse_others_files(dataset: Store) -> None:
+    """See that a build puts nothing in the place of files that are not glit's; to be called before
+    the work folder is held, which is a sign of a build.
+
+    Raises:
+        UserError: the folder is neither a dataset nor a build, and holds such files.
+    """
+    if any(map(dataset.exists, (MANIFEST, *(f"work/{name}" for name in _OF_A_BUILD)))):
+        return
+    taken = [f"{name}/" for name in _FOLDERS if _holds_something(dataset, name)]
+    taken += [name for name in _FILES if dataset.exists(name)]
+    if taken:
+        raise UserError(
+            f"{dataset.root}: holds {', '.join(taken)}, which a build would replace, and neither a "
+            "dataset nor a build of glit; choose another folder with -o"
+        )
+
+
+def _holds_something(dataset: Store, folder: str) -> bool:
+    return dataset.exists(folder) and any(True for _ in dataset.below(folder).walk())
 
 
 class EarlierListing:

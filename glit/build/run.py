@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.build.duplicates import forget_duplicates, leave_out_duplicates
-from glit.build.earlier import EarlierListing, finished_already
+from glit.build.earlier import EarlierListing, finished_already, refuse_others_files
 from glit.build.early import check_early
 from glit.build.listing import Chunk, series_of, write_listing
 from glit.build.lock import Lock
@@ -70,6 +70,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     """
     dataset = Store(request.output)
     source = find_source(request.images)
+    refuse_others_files(dataset)
     images = ImageFiles(source.root, index=dataset.below("work").root)
     work_store = dataset.below("work")
     executor = Timed(executor, work_store)

@@ -277,3 +277,22 @@ def test_a_disk_that_damages_everything_is_given_up(built_copy, scenes, monkeypa
 def test_a_limit_that_leaves_nothing_is_refused(scenes, tmp_path, limit):
     with pytest.raises(UserError, match=f"limit {limit}: want 1 or more"):
         run_build(scenes / "images", tmp_path / "out", limit=limit)
+
+
+@pytest.mark.parametrize("name", ["data/photo.png", "work/notes.txt", "README.md"])
+def test_files_that_are_not_glits_are_left_alone(scenes, tmp_path, name):
+    (tmp_path / "data").mkdir()
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_bytes(b"mine")
+    with pytest.raises(UserError, match=rf"holds {name.partition('/')[0]}.* neither a dataset"):
+        run_build(scenes / "images", tmp_path, captions=scenes / "captions.jsonl", limit=2)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
+    assert mine.read_bytes() == b"mine"
+
+
+def test_empty_folders_stand_in_no_builds_way(scenes, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "work").mkdir()
+    manifest = run_build(scenes / "images", tmp_path, captions=scenes / "captions.jsonl", limit=2)
+    assert counts(manifest) == (2, 2, 0, 0)
