@@ -41,7 +41,7 @@ demo: $(STAMP)
 	@$(BIN)/python -m tools.demo --output $(DEMO) $(if $(IMAGES),--images '$(IMAGES)')
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 # without one, the tests of pages say that they are skipped
 browser:

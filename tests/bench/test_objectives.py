@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import glit.bench.objectives.run as module
+from glit.bench.objectives import curves
 from glit.bench.objectives.job import COST, FAILED, Cost, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured, measure
 from glit.bench.objectives.questions import KINDS, questions
@@ -234,3 +235,24 @@ def test_a_training_set_that_is_there_is_not_built_again(tmp_path) -> None:
     (tmp_path / "train-40").mkdir()
     (tmp_path / "train-40" / "manifest.json").write_text("{}")
     assert training_set(tmp_path, 40) == tmp_path / "train-40"
+
+
+def test_learning_curves_leave_out_what_was_not_run(tmp_path) -> None:
+    few, many = [True] + [False] * 3, [True] * 3 + [False]
+    rows = {
+        1200: [row(BASELINE, [many, many]), row("new", [many])],
+        300: [row(BASELINE, [few, many])],
+    }
+    lines = curves.markdown(rows).splitlines()
+    assert lines[2:] == [
+        "|  | 300 scenes | 1,200 scenes |",
+        "| --- | ---: | ---: |",
+        # of (25 + 50) / 2 and (75 + 50) / 2
+        f"| {BASELINE} | 50.0 ± 17.7 | 62.5 ± 0.0 |",
+        "| new |  | 62.5 |",
+    ]
+    pictures = []
+    for name in ("a.svg", "b.svg"):
+        curves.plot(rows, tmp_path / name)
+        pictures.append((tmp_path / name).read_bytes())
+    assert pictures[0] == pictures[1] and b"<svg" in pictures[0]

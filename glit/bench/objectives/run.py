@@ -3,6 +3,7 @@
     OUT/data/train-1200/               the dataset, built once
     OUT/runs/1200/clip/0.0001-0/       a run: its learning rate and its seed
     OUT/objectives.md, objectives.json what has been measured so far, written anew after every run
+    OUT/curves.svg                     learning curves, where there are several sizes
 
 What has ended is not done again, and what was interrupted goes on from its last checkpoint.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from glit.bench.objectives import curves
 from glit.bench.objectives.job import Cost, keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, validate
 from glit.bench.objectives.table import BASELINE, Row, markdown
@@ -280,6 +282,10 @@ def _write(
             }
             for row in rows
         ]
+    if len(values) > 1:
+        begun = {size: rows for size, rows in tables.items() if rows}
+        parts.append(curves.markdown(begun))
+        curves.plot(begun, request.output / "curves.svg")
     text = "\n".join(parts)
     (request.output / "objectives.md").write_text(text, encoding="utf-8")
     (request.output / "objectives.json").write_text(
