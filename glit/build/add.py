@@ -161,7 +161,7 @@ def _list(
             store.local_copy("listing.parquet") as listing,
             brought_table(work.plan.brought) as captions,
             gathered(
-                entries(source, sidecars=beside, index=store.root),
+                entries(source, sidecars=beside, work=store),
                 room,
                 num_beside=len(beside),
                 captions=captions,

@@ -144,7 +144,7 @@ def _list(
             work.store.atomic("listing.parquet") as target,
         ):
             chunks = write_listing(
-                entries(source, sidecars=beside, index=work.store.root),
+                entries(source, sidecars=beside, work=work.store),
                 target,
                 num_beside=len(beside),
                 captions=captions,

@@ -110,7 +110,9 @@ def _refuse_packed(images: str, name: str) -> None:
         )
 
 
-def entries(source: Source, *, sidecars: Sequence[str] = (), index: str = "") -> Iterator[Entry]:
+def entries(
+    source: Source, *, sidecars: Sequence[str] = (), work: Store | None = None
+) -> Iterator[Entry]:
     """The input files, unsorted, as one listing gives them.
 
     A folder gives its image files by suffix or, if it has none, the images in its shards; a glob
@@ -120,12 +122,16 @@ def entries(source: Source, *, sidecars: Sequence[str] = (), index: str = "") ->
         source: what to list.
         sidecars: suffixes of files beside the images that are wanted: ``NAME`` with the first of
             them has role 1, and so on.
-        index: where the indexes of tars are kept; empty to keep none.
+        work: the work folder of the build, where the indexes of tars are kept; None keeps none.
+            What it and the dataset's ``data`` hold is no input, should they lie below the root.
     """
-    files = ImageFiles(source.root, index=index)
+    files = ImageFiles(source.root, index="" if work is None else work.root)
+    own = () if work is None else _own_folders(files, work)
     found_images = False
     shards: list[Entry] = []
     for entry in _found(source, files, sidecars):
+        if entry.path.startswith(own):
+            continue
         if is_shard(entry.path):
             if not found_images or source.pattern or source.list_file:
                 shards.append(entry)
@@ -140,6 +146,20 @@ def entries(source: Source, *, sidecars: Sequence[str] = (), index: str = "") ->
             most=2 * _SHARDS_AT_ONCE,
         ):  # fmt: skip
             yield from members
+
+
+def _own_folders(files: Store, work: Store) -> tuple[str, ...]:
+    """Where below the images a dataset keeps what it is made of, as paths of files begin there."""
+    root, own = files.full(""), work.full("")
+    if files.is_local != work.is_local:
+        return ()
+    if files.is_local:
+        root, own = os.path.realpath(root), os.path.realpath(own)
+    dataset = own.rpartition("/")[0]
+    if f"{dataset}/".startswith(below := f"{root.rstrip('/')}/"):
+        inside = f"{dataset}/".removeprefix(below)
+        return (f"{inside}data/", f"{inside}work/")
+    return ()
 
 
 def _found(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[Entry]:
@@ -249,11 +269,13 @@ def _names_in_list(file: str) -> Iterator[tuple[int, str]]:
         yield from _names_in(file, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="\n"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as UTF-8 text ({error})") from error
+    except csv.Error as error:
+        raise InputError(f"{file}: not valid CSV ({error}); is a quote left open?") from error
 
 
 def _names_in(file: str, lines: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
     if file.lower().endswith(".csv"):
-        reader = csv.DictReader(lines)
+        reader = csv.DictReader(lines, strict=True)  # or an open quote takes in all that follows
         if "path" not in (reader.fieldnames or []):
             found = ", ".join(reader.fieldnames or [])
             raise InputError(f"{file}: found the columns {found or 'none'}, want one named 'path'")

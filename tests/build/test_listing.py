@@ -6,7 +6,7 @@ import pytest
 from glit.build.listing import read_chunk, read_chunks, write_listing
 from glit.build.source import entries, find_source
 from glit.errors import InputError
-from glit.storage import Entry
+from glit.storage import Entry, Store
 
 
 def fill(folder, *names):
@@ -119,3 +119,24 @@ def test_names_that_are_not_utf8_are_kept_readable(tmp_path):
     chunks, target = listing_of([odd, 'quo"te\nline.png'], tmp_path)
     found = {e.path: e.size for e in read_chunk(pq.ParquetFile(target), chunks[0])}
     assert found == {"caf\\xe9.png": -2, 'quo"te\nline.png': 1}
+
+
+@pytest.mark.parametrize("text", ["path,caption\na.png,\"open\nb.png,x\n",
+                                  f"path,caption\na.png,{'x' * 140_000}\nb.png,x\n"])  # fmt: skip
+def test_a_list_that_is_no_csv_is_refused_and_no_image_passed_over(tmp_path, text):
+    fill(tmp_path, "a.png", "b.png")
+    (tmp_path / "list.csv").write_text(text)
+    with pytest.raises(InputError, match=r"list\.csv: not valid CSV"):
+        paths(find_source(str(tmp_path / "list.csv")))
+
+
+@pytest.mark.parametrize("output", ["", "out/"])
+def test_what_a_dataset_keeps_below_the_images_is_no_input(tmp_path, output):
+    fill(
+        tmp_path, "a.png", "out.png", f"{output}x.png", f"{output}data/b.png", f"{output}work/c.png"
+    )
+    work = Store(tmp_path / output / "work")
+    found = {entry.path for entry in entries(find_source(str(tmp_path)), work=work)}
+    assert found == {"a.png", "out.png", f"{output}x.png"}
+    other = Store(tmp_path / "elsewhere" / "work")
+    assert len(list(entries(find_source(str(tmp_path)), work=other))) == 5

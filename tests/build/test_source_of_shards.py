@@ -114,19 +114,19 @@ def test_shards_on_a_store_are_read_where_they_are(shards, from_files, tmp_path,
 def test_the_index_of_a_tar_is_written_once(shards, tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     index = str(tmp_path / "work")
-    before = list(entries(find_source(f"{shards}/*.tar"), index=index))
+    before = list(entries(find_source(f"{shards}/*.tar"), work=Store(index)))
     assert len(list((tmp_path / "work" / "shards").iterdir())) == 2
 
     def refuses(*_):
         raise AssertionError("the archive was read again")
 
     monkeypatch.setattr("glit.shards.files.scan", refuses)
-    assert list(entries(find_source(f"{shards}/*.tar"), index=index)) == before
+    assert list(entries(find_source(f"{shards}/*.tar"), work=Store(index))) == before
     assert ImageFiles(shards, index=index).read(before[0].path)
     kept = next((tmp_path / "work" / "shards").iterdir())
     kept.write_bytes(kept.read_bytes()[:-40])
     with pytest.raises(AssertionError):
-        list(entries(find_source(f"{shards}/*.tar"), index=index))
+        list(entries(find_source(f"{shards}/*.tar"), work=Store(index)))
 
 
 def test_damaged_shards_and_members_are_drops(images, tmp_path):
