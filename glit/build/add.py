@@ -19,6 +19,7 @@ from glit.build.finished import (
     complete,
     finished_work,
     in_dataset,
+    is_made_of,
     not_finished,
     read_listing,
     work_folder,
@@ -28,7 +29,7 @@ from glit.build.listing import Chunk, gathered, series_of
 from glit.build.one_build import only_one_build
 from glit.build.plan import sidecars
 from glit.build.publish import publish
-from glit.build.published import identities, published
+from glit.build.published import published
 from glit.build.retries import retries
 from glit.build.run import mending, run_stages
 from glit.build.source import Source, entries
@@ -37,7 +38,7 @@ from glit.build.status import STATE, other_version, read_state
 from glit.build.timeline import Timed
 from glit.build.user_captions import brought_table
 from glit.build.work import Work
-from glit.dataset.manifest import MANIFEST, num_series, read_manifest
+from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, UserError
 from glit.executors.protocols import Executor
 from glit.outputs import output_folder
@@ -136,16 +137,12 @@ def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
     if not dataset.exists(MANIFEST):  # every table may be there, as after a stopped retry
         complete(work, before, wanted_by="add")
         return
-    manifest = read_manifest(dataset)
-    noted = published(work.store)
-    if noted is None:
+    if published(work.store) is None:
         raise UserError(
             f"{work.store.root}: does not tell what the dataset was made of (published.sha256 is "
             "gone or damaged); run glit retry, which writes it anew, then add"
         )
-    same = manifest["fingerprints"] == dict(work.plan.fingerprints)
-    made_of = [each.images for each in noted[: num_series(manifest)]]
-    if not same or made_of != identities(before):
+    if not is_made_of(read_manifest(dataset), work, before):
         raise not_finished(work.store, wanted_by="add")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from glit.build.duplicates import leave_out_duplicates
 from glit.build.listing import DAMAGED, Chunk, read_chunks
 from glit.build.lock import Lock
 from glit.build.plan import make_plan
-from glit.build.published import published
+from glit.build.published import identities, published
 from glit.build.status import STATE, other_version, read_state
 from glit.build.user_captions import prepare
 from glit.build.work import Work
@@ -98,6 +100,17 @@ def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:
         return listed
     number = num_series(manifest) if manifest is not None else len(noted or ())
     return [chunk for chunk in listed if chunk.series < number]
+
+
+def is_made_of(manifest: dict[str, Any], work: Work, listed: list[Chunk]) -> bool:
+    """Whether a dataset is of this recipe and these chunks, and not of those that a build with
+    ``--replace`` was to bring; where nothing was noted of its images, they are taken for the same.
+    """
+    if manifest["fingerprints"] != dict(work.plan.fingerprints):
+        return False
+    noted = published(work.store)
+    told = [each.images for each in noted or ()][: num_series(manifest)]
+    return noted is None or told == identities(listed)
 
 
 def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:

@@ -16,14 +16,16 @@ from glit.build.finished import (
     complete,
     finished_work,
     in_dataset,
+    is_made_of,
     lock_of,
+    not_finished,
     read_listing,
     work_folder,
 )
 from glit.build.ledger import ledger_name
 from glit.build.listing import Chunk
 from glit.build.one_build import StillHeld, only_one_build
-from glit.build.plan import make_plan
+from glit.build.plan import make_plan, read_beside
 from glit.build.publish import publish
 from glit.build.retries import note_retry, retries
 from glit.build.retry_task import RetryTask, RetryUnit
@@ -31,7 +33,7 @@ from glit.build.run import mending, run_stages
 from glit.build.timeline import Timed
 from glit.build.versions import note_versions
 from glit.build.work import RETRY_MARK, Work
-from glit.dataset.manifest import MANIFEST
+from glit.dataset.manifest import MANIFEST, manifest_before
 from glit.errors import UserError
 from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
@@ -82,6 +84,9 @@ def retry(
         changed = _changed(finished, settings, executor.device)
         listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
         retries(finished)  # damaged notes are told before the work, not after it
+        manifest = manifest_before(dataset)
+        if manifest is not None and not is_made_of(manifest, finished, listed):
+            raise not_finished(store, wanted_by="retry")
 
         note_versions(finished)
 
@@ -89,10 +94,8 @@ def retry(
             store.sweep(RETRY_MARK)
             now, duplicates = _retried(
                 finished, changed, listed, executor, progress, still_held,
-                stage=stage, reason=reason,
+                stage=stage, reason=reason, settings=settings,
             )  # fmt: skip
-            if settings:
-                note_retry(changed, settings, stage=stage, reason=reason)
             return publish(dataset, finished, now, duplicates, executor, progress, still_held)
 
         again = partial(run_stages, finished, listed, executor, progress, still_held)
@@ -113,6 +116,7 @@ def _retried(
     *,
     stage: str | None,
     reason: str | None,
+    settings: Sequence[str],
 ) -> tuple[list[Chunk], list[Duplicate]]:
     """The chunks with their tables merged, and the duplicates among them."""
     before = complete(finished, listed, wanted_by="retry")
@@ -124,6 +128,8 @@ def _retried(
     for name in STAGES:
         _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
     still_held()
+    if settings:  # before they hold for anything: a kill must not leave samples without the note
+        note_retry(changed, settings, stage=stage, reason=reason)
     _put_in_place(finished, overlay, units)
     return now, duplicates
 
@@ -142,6 +148,11 @@ def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
             f"--set {min(other)}.…: a retry changes only {', '.join(sorted(_CHANGEABLE))}; the "
             "rest holds for the whole dataset, so build it anew with glit build --set"
         )
+    if "near_duplicates" in tables.get("ingest", {}):
+        raise UserError(
+            "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
+            "build it anew with glit build --set"
+        )
     values = work.plan.recipe.as_dict()
     values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
     plan = make_plan(
@@ -150,6 +161,11 @@ def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
         brought=work.plan.brought,
         lock=lock_of(work.store),
     )
+    if read_beside(plan.recipe) != read_beside(work.plan.recipe):
+        raise UserError(
+            f"--set {' '.join(settings)}: reads other files beside the images, which the whole "
+            "dataset would have to be made with; build it anew with glit build --set"
+        )
     before = {role: model.identity() for role, model in work.plan.models.items()}
     if {role: model.identity() for role, model in plan.models.items()} != before:
         raise UserError(

@@ -6,7 +6,7 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, counts, quiet, run_build
+from building import Counting, counts, png, quiet, run_build, with_captions_beside
 from rich.console import Console
 
 from glit.build.retry import retry
@@ -15,6 +15,7 @@ from glit.errors import RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.stages import TABLES
+from glit.storage import Store
 
 
 class Totals(StageProgress):
@@ -100,3 +101,50 @@ def test_retry_after_everything_was_dropped(tmp_path, scenes):
         run_build(images, out, overrides=["caption.backend=sidecar"])
     shutil.copy(scenes / "images" / "000000.png", tmp_path / "later.png")
     assert counts(retry(str(out), LocalExecutor(), quiet())) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("ingest.near_duplicates=-1", "decides of all images"),
+        ("propose.backend=sa1b", "reads other files beside the images"),
+    ],
+)
+def test_a_setting_that_concerns_more_than_the_dropped_is_refused(built, setting, message):
+    with pytest.raises(UserError, match=message):
+        retry(str(built), LocalExecutor(), quiet(), settings=[setting])
+
+
+def test_a_retry_does_not_finish_a_build_that_was_to_replace_the_dataset(scenes, built_copy):
+    before = (built_copy / "manifest.json").read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        run_build(
+            scenes / "images", built_copy, captions=scenes / "captions.jsonl",
+            overrides=["pair.rule=lism"], replace=True, executor=Counting(stop_after=1),
+        )  # fmt: skip
+    with pytest.raises(UserError, match="not finished; run glit build again first, then retry"):
+        retry(str(built_copy), LocalExecutor(), quiet())
+    assert (built_copy / "manifest.json").read_bytes() == before
+
+
+def test_a_retry_that_ends_while_its_tables_are_put_in_place_has_noted_its_settings(
+    scenes, tmp_path, monkeypatch
+):
+    images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
+    (images / "small.png").write_bytes(png(size=(20, 20)))
+    (images / "small.txt").write_text("A red circle.")
+    run_build(images, out, overrides=["caption.backend=sidecar", "ingest.min_side=32"])
+    move = Store.move
+
+    def last_move(store, source, target):
+        move(store, source, target)
+        if target.startswith("ingest"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "move", last_move)
+        with pytest.raises(KeyboardInterrupt):
+            retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
+    told = retry(str(out), LocalExecutor(), quiet(), stage="pair")
+    assert [each["settings"] for each in told["retries"]] == [{"ingest": {"min_side": 16}}]
+    assert counts(told) == (3, 3, 0, 0)
