@@ -155,7 +155,7 @@ class Store:
         """Remove a file or a whole folder; nothing happens when it is not there."""
         with contextlib.suppress(FileNotFoundError):
             if self.is_local:
-                self._fs.rm(self.full(path), recursive=True)
+                _remove_local(self.full(path))
                 return
             with one_line(self.address(path)):
                 remove_remote(self._fs, self.full(path))
@@ -309,6 +309,18 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _remove_local(full: str) -> None:
+    """A file or a whole folder, even one that a shell stands in; of a link to a folder, what is in
+    there."""
+    if not os.path.isdir(full):
+        os.remove(full)
+    elif not os.path.islink(full):
+        shutil.rmtree(full)
+    else:
+        for name in os.listdir(full):
+            _remove_local(f"{full}/{name}")
 
 
 def _local_entry(full: str, path: str) -> Entry:

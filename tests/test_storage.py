@@ -104,3 +104,17 @@ def test_an_object_that_became_shorter_is_an_error_of_its_own(s3):
     store.write("a", b"123")
     with pytest.raises(OSError, match="shorter than it was"):
         store.read_range("a", 5, 9)
+
+
+def test_a_folder_that_a_shell_stands_in_is_removed_and_a_linked_one_emptied(tmp_path, monkeypatch):
+    store = Store(tmp_path / "root")
+    store.write("here/a.bin", b"1")
+    monkeypatch.chdir(tmp_path / "root" / "here")
+    store.remove("here")
+    assert not store.exists("here")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "disk" / "deep").mkdir(parents=True)
+    (tmp_path / "disk" / "deep" / "b.bin").write_bytes(b"2")
+    (tmp_path / "root" / "linked").symlink_to(tmp_path / "disk")
+    store.remove("linked")
+    assert list((tmp_path / "disk").iterdir()) == [] and store.exists("linked")

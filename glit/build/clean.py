@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glit.build.one_build import only_one_build
 from glit.dataset.manifest import read_manifest
 from glit.outputs import output_folder
 from glit.storage import Store
@@ -11,10 +12,15 @@ def clean(output: str) -> int:
     """Remove ``work/`` of a finished dataset; the bytes freed.
 
     Raises:
-        UserError: the dataset is not finished, so the state is all there is; or a file.
+        UserError: the dataset is not finished, so the state is all there is; or a build is at work
+            in it, or a file.
     """
     dataset = Store(output_folder(output))
     read_manifest(dataset)
-    freed = sum(max(entry.size, 0) for entry in dataset.below("work").walk())
-    dataset.remove("work")
+    if not dataset.exists("work"):
+        return 0
+    work = dataset.below("work")
+    freed = sum(max(entry.size, 0) for entry in work.walk())
+    with only_one_build(work):
+        dataset.remove("work")
     return freed
