@@ -97,9 +97,15 @@ def _in_flow_order(item: tuple[str, str]) -> int:
 
 
 def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:
-    names = sorted(name for name in work.names(folder) if _TABLE.fullmatch(name))
-    newest = {number: name for name in names if (number := int(name[:6])) < total}
-    rows, drops = sum_counts(work, [f"{folder}/{name}" for name in newest.values()])
+    of: dict[int, list[str]] = {}
+    for name in work.names(folder):
+        if _TABLE.fullmatch(name) and int(name[:6]) < total:
+            of.setdefault(int(name[:6]), []).append(f"{folder}/{name}")
+    # an image that changed leaves its chunk's former table beside the new one
+    newest = {
+        n: found[0] if len(found) == 1 else max(found, key=work.modified) for n, found in of.items()
+    }
+    rows, drops = sum_counts(work, newest.values())
     return StageStatus(
         stage=stage, chunks_done=len(newest), chunks_total=total, rows=rows, drops=drops
     )

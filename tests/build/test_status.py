@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
 from glit.build.status import status
+from glit.errors import DamagedTableError
 
 
 def test_status_counts_chunks_rows_and_drops(built):
@@ -11,3 +16,16 @@ def test_status_counts_chunks_rows_and_drops(built):
     assert [(s["stage"], s["chunks_done"], s["rows"]) for s in found["stages"]] == [
         (stage, 2, 24) for stage in ("ingest", "caption", "split", "propose", "score", "pair")
     ]
+
+
+def test_of_two_tables_of_a_chunk_the_newer_counts(built_copy):
+    folder = next((built_copy / "work").glob("ingest-*"))
+    first = folder / sorted(path.name for path in folder.iterdir())[0]
+    for name, time_s in (("000000-000000000000", 1), ("000000-ffffffffffff", 2)):
+        other = folder / f"{name}.parquet"
+        other.write_bytes(b"of an image that was another then, and damaged")
+        os.utime(other, (time_s, time_s))
+    assert status(str(built_copy))["stages"][0]["rows"] == 24
+    os.utime(first, (0, 0))
+    with pytest.raises(DamagedTableError):
+        status(str(built_copy))
