@@ -34,7 +34,14 @@ from glit.images import ImageError, decode
 from glit.progress import StageProgress, untold
 from glit.records import REASONS
 from glit.rules.pairing import Pairing
-from glit.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER, dataset_columns
+from glit.schema import (
+    DROPS_SCHEMA,
+    DUPLICATES_SCHEMA,
+    META_HUGGINGFACE,
+    META_SCHEMA_VERSION,
+    META_TOKENIZER,
+    dataset_columns,
+)
 from glit.storage import Store
 
 _MAX_FILE_BYTES = 500 << 20
@@ -146,19 +153,25 @@ def _check_files(
 
 
 def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
-    for name, key in (("drops.parquet", "dropped"), ("duplicates.parquet", "duplicates")):
+    for name, key, schema in (
+        ("drops.parquet", "dropped", DROPS_SCHEMA),
+        ("duplicates.parquet", "duplicates", DUPLICATES_SCHEMA),
+    ):
         if not dataset.exists(name):
             continue  # reported as missing already
         with dataset.local_copy(name) as path:
             try:
                 table = pq.ParquetFile(path).read()
-            except (pa.ArrowInvalid, OSError) as error:
-                yield f"{name}: cannot be read ({error})"
+            except (pa.ArrowException, OSError, ValueError) as error:
+                yield f"{name}: cannot be read ({first_line(error)})"
                 continue
+        if not table.schema.remove_metadata().equals(schema.remove_metadata()):
+            yield f"{name}: its columns are not those of the schema"
+            continue
         if table.num_rows != manifest["counts"][key]:
             yield f"{name}: {table.num_rows} rows, the manifest says {manifest['counts'][key]}"
         if key == "dropped":
-            unknown = sorted(set(table["reason"].to_pylist()) - set(REASONS))
+            unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(REASONS))
             if unknown:
                 yield f"{name}: unknown reasons {', '.join(unknown)}"
 

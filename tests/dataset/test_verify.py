@@ -150,3 +150,18 @@ def test_a_rule_that_this_glit_does_not_have(built_copy):
         "manifest.json: pairs by the rule 'oracle' with {'depth': 3}, which this glit does not "
         f"have (it has {', '.join(RULES)})"
     )
+
+
+@pytest.mark.parametrize("name", ["drops.parquet", "duplicates.parquet"])
+def test_another_table_in_the_place_of_what_was_left_out(built_copy, name):
+    pq.write_table(pa.table({"a": [1]}), built_copy / name)
+    assert f"{name}: its columns are not those of the schema" in breaches(built_copy)
+    data = (built_copy / name).read_bytes()
+    (built_copy / name).write_bytes(data.replace(b"\x01a", b"\x01\xff"))
+    assert f"{name}: cannot be read" in breaches(built_copy)
+
+
+def test_drops_without_a_reason(built_copy):
+    path = built_copy / "drops.parquet"
+    pq.write_table(pa.Table.from_pylist([{}], schema=pq.read_schema(path)), path)
+    assert "unknown reasons None" in breaches(built_copy)
