@@ -179,7 +179,8 @@ def _how_it_grew(
             f"{dataset.root}: images are being added to this dataset; run glit add again, which "
             "goes on where it stopped"
         )
-    return f"{earlier.difference}. glit add takes in the new ones; or "
+    takes_in = "glit add takes in the new ones; or " if earlier.difference.new else ""
+    return f"{earlier.difference}. {takes_in}"
 
 
 def is_whole(dataset: Store, manifest: dict[str, Any]) -> bool:
