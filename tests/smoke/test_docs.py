@@ -9,12 +9,14 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from PIL import Image
+from warm import Warm, needs_a_shell, warm
 
 from glit.cli.main import app
 from glit.config import Choice
@@ -66,9 +68,14 @@ def test_the_readme_names_the_two_commands_and_the_makefile_has_them():
     assert re.search(r"^test:", makefile, re.MULTILINE)
 
 
-def run_page(page: Path, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def glit() -> Iterator[Warm]:
+    with warm() as process:
+        yield process
+
+
+def run_page(page: Path, folder: Path, glit: Warm) -> None:
     """Its shell lines one by one, Python blocks that follow one another as one script."""
-    glit = f"{sys.executable} -m glit"
     script: list[str] = []
     for kind, block in [*FENCED.findall(page.read_text(encoding="utf-8")), ("sh", "")]:
         if kind == "python":
@@ -79,10 +86,20 @@ def run_page(page: Path, folder: Path) -> None:
             run([sys.executable, "-W", "error::UserWarning", "-c", "\n".join(script)], folder)
             script = []
         for line in lines_of(block):
-            command = line.replace("glit ", f"{glit} ", 1)
-            if re.search(r" (add|build|retry) ", command):
-                command += " --executor local"
-            run(["sh", "-c", command], folder)
+            if re.match("glit (add|build|retry) ", line):
+                line += " --executor local"
+            if line.startswith("glit ") and not needs_a_shell(line):
+                run_glit_line(glit, line, folder)
+            else:
+                run(["sh", "-c", line.replace("glit ", f"{sys.executable} -m glit ", 1)], folder)
+
+
+def run_glit_line(glit: Warm, line: str, folder: Path) -> None:
+    output = folder / "output-of-a-line"
+    code = glit.run(shlex.split(line)[1:], folder, output)
+    said = output.read_text(encoding="utf-8")
+    output.unlink()
+    assert code == 0, f"{line}\n{said[-3000:]}"
 
 
 def run(command: list[str], folder: Path) -> None:
@@ -90,15 +107,15 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
 
 
-def test_the_how_tos_run(tmp_path):
-    run_page(DOCS / "how-to.md", tmp_path)
+def test_the_how_tos_run(tmp_path, glit):
+    run_page(DOCS / "how-to.md", tmp_path, glit)
     assert (tmp_path / "with-captions" / "manifest.json").is_file()
     assert not (tmp_path / "with-captions" / "work").exists()
     assert (tmp_path / "as-csv" / "pairs.csv").read_text().count("\n") > 24
 
 
-def test_the_tutorial_and_its_notebook_run(tmp_path):
-    run_page(DOCS / "tutorial.md", tmp_path)
+def test_the_tutorial_and_its_notebook_run(tmp_path, glit):
+    run_page(DOCS / "tutorial.md", tmp_path, glit)
     assert (tmp_path / "differences.html").is_file() and (tmp_path / "run" / "best").is_dir()
     assert (tmp_path / "for-the-hub" / "README.md").is_file()
     cells = json.loads((DOCS / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -109,8 +126,8 @@ def test_the_tutorial_and_its_notebook_run(tmp_path):
         assert drawn.width > 1000
 
 
-def test_the_librarys_page_and_the_readmes_python_run(tmp_path):
-    run_page(DOCS / "library.md", tmp_path)
+def test_the_librarys_page_and_the_readmes_python_run(tmp_path, glit):
+    run_page(DOCS / "library.md", tmp_path, glit)
     assert (tmp_path / "dataset" / "manifest.json").is_file()
     for kind, block in FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8")):
         if kind == "python":
