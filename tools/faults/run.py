@@ -250,7 +250,7 @@ def _in_child(
             else:
                 build(_request(world, out, case, command), LocalExecutor(), progress)
         except RunError as error:
-            if wire is not None or "glit retry" not in str(error):
+            if wire is not None or command == "add" or "glit retry" not in str(error):
                 raise
             retry(str(out), LocalExecutor(), progress)
         if tally is not None and wire is not None:
