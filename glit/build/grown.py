@@ -14,6 +14,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from glit.build.listing import Chunk, Found, listing_writer, quoted, write_chunks
+from glit.spill import spilling
 
 _OLD = """
     CREATE VIEW old AS SELECT path, size, stamp, beside
@@ -64,10 +65,7 @@ def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Differen
 
 def difference_of_listings(now: Path, before: Path) -> Difference:
     """How a listing differs from an earlier one."""
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")  # glit has its own
-        connection.execute(f"SET temp_directory = '{quoted(now.parent)}'")
-        connection.execute("SET memory_limit = '512MB'")
+    with spilling(now.parent) as connection:
         connection.execute(_NOW.format(file=quoted(now)))
         rows = pq.read_metadata(before).num_rows
         connection.execute(_OLD.format(file=quoted(before), rows=rows))

@@ -27,6 +27,7 @@ from glit.ahead import batched
 from glit.errors import RunError, first_line
 from glit.schema import LISTING_SCHEMA
 from glit.shards import BAD_NAME, is_utf8, stem
+from glit.spill import spilling
 from glit.storage import Entry
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
@@ -134,12 +135,9 @@ def gathered(
         num_beside: kinds of files beside the images that are wanted.
         captions: table of the user's captions, if they are read.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as within, duckdb.connect() as connection:
+    with tempfile.TemporaryDirectory(dir=folder) as within, spilling(within) as connection:
         unsorted = Path(within) / "unsorted.parquet"
         total = _write_batches(found, unsorted, stems=bool(num_beside))
-        connection.execute("SET enable_progress_bar = false")  # glit has its own
-        connection.execute(f"SET temp_directory = '{quoted(within)}'")
-        connection.execute("SET memory_limit = '512MB'")
         connection.execute("SET preserve_insertion_order = true")
         connection.execute(_now(unsorted, num_beside, captions))
         yield Found(connection=connection, num_images=total)

@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.backends.captioners.brought import BroughtCaptions
 from glit.errors import InputError, first_line
+from glit.spill import spilling
 from glit.storage import Store
 
 PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
@@ -100,8 +100,7 @@ def _write_sorted(rows: Iterator[tuple[str, str, int]], work: Store, key: str) -
     with tempfile.TemporaryDirectory(dir=work.full("") if work.is_local else None) as folder:
         unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
         _write(rows, unsorted)
-        with duckdb.connect() as connection:
-            connection.execute("SET enable_progress_bar = false")  # glit has its own
+        with spilling(folder) as connection:
             connection.sql(
                 "SELECT * FROM read_parquet($file, hive_partitioning = false) ORDER BY path, line",
                 params={"file": str(unsorted)},

@@ -102,7 +102,7 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
         check_select(sql)
         # mistakes in the data show now, not when it is printed
         return connection.sql(sql).materialize()
-    except duckdb.Error as error:
+    except (duckdb.Error, RuntimeError) as error:  # the latter of names that are not UTF-8
         raise UserError(f"query: {first_line(error)} (views: {', '.join(VIEWS)})") from error
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
 from glit.ahead import batched
+from glit.spill import spilling
 
 VERSION = 1
 
@@ -63,12 +63,14 @@ def find_duplicates(
         tables: number and ingest table of every chunk; taken one after the other.
         near_bits: Hamming distance up to which hashes count as the same; -1 compares bytes only.
         spill: folder on a disk with room for what does not fit into memory.
+
+    Raises:
+        RunError: it has none.
     """
     with (
         tempfile.TemporaryDirectory(dir=spill) as folder,
-        duckdb.connect(config={"memory_limit": "1GB", "temp_directory": folder}) as connection,
+        spilling(folder, memory="1GB") as connection,
     ):
-        connection.execute("SET enable_progress_bar = false")  # glit has its own
         connection.register("ingested", _SCHEMA.empty_table())
         connection.execute("CREATE TABLE live AS SELECT * FROM ingested")
         for some in batched(map(_live, tables), _TABLES_AT_ONCE):

@@ -1,0 +1,35 @@
+"""DuckDB for tables larger than memory: it keeps to a limit, and the rest goes to a folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from glit.errors import RunError, first_line
+
+
+@contextlib.contextmanager
+def spilling(folder: str | Path, *, memory: str = "512MB") -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own, for the block.
+
+    Args:
+        folder: on a disk with room for what does not fit into memory.
+        memory: the limit.
+
+    Raises:
+        RunError: DuckDB cannot go on in the block, as where the disk is full.
+    """
+    try:
+        config: dict[str, Any] = {"memory_limit": memory, "temp_directory": str(folder)}
+        with duckdb.connect(config=config) as connection:
+            connection.execute("SET enable_progress_bar = false")  # glit has its own
+            yield connection
+    except duckdb.Error as error:
+        raise RunError(
+            f"{folder}: DuckDB cannot sort there ({first_line(error)}); give that disk more room "
+            "and run the same command again"
+        ) from error
