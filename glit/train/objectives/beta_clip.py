@@ -55,7 +55,7 @@ class BetaClipModule(ObjectiveModule):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.pool = AttentionPool(width, mlp=True)
+        self.pool = AttentionPool(width)
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
     def forward(self, encoded: Encoded) -> Made:
