@@ -44,8 +44,8 @@ def first_hit(
 def chance(num_inside_B: np.ndarray, *, num_patches: int, ks: Sequence[int]) -> dict[int, float]:
     """Expected share of hits for patches picked at random, the floor to read results against.
 
-    >>> chance(np.array([1, 2]), num_patches=4, ks=[2])
-    {2: 0.6666666666666666}
+    >>> chance(np.array([1, 3]), num_patches=4, ks=[1])
+    {1: 0.5}
     """
     expected = {}
     for k in ks:
