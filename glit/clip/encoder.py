@@ -1,8 +1,9 @@
 """Both towers of a CLIPModel over rows of texts and images of one size.
 
-Pooled tokens are projected as in the code published with GOAL: pooled patch tokens by the vision
-tower's post-layernorm and the visual projection; pooled caption tokens, taken before the text
-tower's final layer norm, by that norm and the text projection.
+Embeddings and tokens are FAST-GOAL's Eq. 3 to 6. Pooled tokens are projected (Eq. 8 and 10) as in
+the code published with GOAL: pooled patch tokens by the vision tower's post-layernorm and the
+visual projection; pooled caption tokens, taken before the text tower's final layer norm, by that
+norm and the text projection.
 
 Shapes: V images, S side of an image, P patches, H tower width, T texts in R rows of W slots,
 D width of the shared space.
@@ -105,18 +106,19 @@ class ClipEncoder(nn.Module):
         return tokens_XH, embedding_TD
 
     def patch_features(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Patch tokens, or means of them, in the shared space; not normalised."""
+        """Patch tokens, or means of them, in the shared space (MulCLIP Eq. 1); not normalised."""
         return self.clip.visual_projection(self.clip.vision_model.post_layernorm(patch))
 
     def token_features(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Text tokens before the final layer norm, or means of them, in the shared space; not
-        normalised."""
+        """Text tokens before the final layer norm, or means of them, in the shared space (MulCLIP
+        Eq. 2); not normalised."""
         return self.clip.text_projection(self.clip.text_model.final_layer_norm(token))
 
     def project_patches(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Embeddings of patch tokens or means of them."""
+        """Embeddings of patch tokens or means of them (FAST-GOAL Eq. 10)."""
         return F.normalize(self.patch_features(patch).float(), dim=-1)
 
     def project_tokens(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Embeddings of text tokens before the final layer norm, or means of them."""
+        """Embeddings of text tokens before the final layer norm, or means of them (FAST-GOAL
+        Eq. 8)."""
         return F.normalize(self.token_features(token).float(), dim=-1)

@@ -1,7 +1,7 @@
 """``lism``: as argmax, but the whole image competes, and a sentence that it wins has no region.
 
 value(s, r) = cos(s, r);  s has no region where cos(s, image) >= max_r cos(s, r)
-(GOAL, section 3.1: the pairs of the whole image are discarded)
+(GOAL, Eq. 1 and 2 and section 3.1: the pairs of the whole image are discarded)
 """
 
 from __future__ import annotations

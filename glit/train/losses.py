@@ -60,9 +60,9 @@ def tsl_diagonal(
 ) -> Float[Tensor, ""]:
     """Mean of (1 - cosine)^2 between pooled tokens and the local embedding of the same pair.
 
-    This is what the code published with GOAL optimises for Eq. 14: only the diagonal of the
-    similarity matrix is pulled to one. ``weight_N`` makes it a weighted mean, zero where all
-    weights are.
+    This is what the code published with GOAL optimises for Eq. 14, which is FAST-GOAL's too: only
+    the diagonal of the similarity matrix is pulled to one. ``weight_N`` makes it a weighted mean,
+    zero where all weights are.
     """
     if pooled_ND.shape[0] == 0:
         return pooled_ND.sum() + local_ND.sum()
@@ -78,7 +78,8 @@ def tsl_full(
     local_ND: Float[Tensor, "n d"],
     weight_N: Float[Tensor, " n"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Mean squared difference between the N x N cosine matrix and the identity (Eq. 14 as read).
+    """Mean squared difference between the N x N cosine matrix and the identity (FAST-GOAL Eq. 14
+    as read).
 
     The paper calls its target "a matrix with ones on its diagonal entries": diagonal to one and
     everything else to zero. The mean is over all N^2 entries, or weighted by the product of their

@@ -48,7 +48,7 @@ class TwoStageText(nn.Module):
         self._tokens = tokens_in_rows if rows_agree(tower) else tokens_alone
 
     def chunks(self, texts: TextRows) -> Float[Tensor, "t w"]:
-        """t_sub of every text: its end token (Eq. 1)."""
+        """t_sub of every text: its end token (Eq. 1 and 2)."""
         tokens = self._tokens(self.first, texts)
         return self.first.final_layer_norm(tokens[texts.offset_T + texts.length_T - 1])
 

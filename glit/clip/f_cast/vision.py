@@ -1,4 +1,4 @@
-"""CAST (Ke et al. 2022): superpixels as tokens, grouped after every few layers.
+"""CAST (Ke et al. 2022; F-CAST section 3.1): superpixels as tokens, grouped after every few layers.
 
 Depths 3, 3, 3, 2; from 196 superpixels to 64, 32 and 16 segments; CAST's last grouping, to 8, is
 left out (F-CAST appendix B). Part features are the 64 segments after the second group of layers,

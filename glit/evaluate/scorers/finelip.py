@@ -1,6 +1,6 @@
 """``finelip``: FineLIP's score of condensed tokens, for runs of the objective ``finelip``.
 
-score(t, i) = R(i, t)                                                   (Eq. 1)
+score(t, i) = R(i, t)                                                   (FineLIP Eq. 1)
 score(t, i) = (1 - w) R(i, t) / 2 + w v_cls . t_eos, w = global_weight  (the starred rows)
 
 The paper does not say how its starred rows weigh the two. R is the sum of two mean cosines, so its

@@ -15,8 +15,8 @@ not used, and stay in the checkpoint as they were. What the paper leaves open or
   there, an image meets its own K chunks and one of every other image, and the sum is divided by
   the number M = N + K - 1 of texts that an image meets. Which one of another is decided by its
   caption's hash, since a loss draws nothing; the chunks are drawn anew every time.
-- K = 8: four chunks of the caption, and four of the same caption drawn anew, where the paper's
-  data have several captions an image.
+- K = 8 (Eq. 4 and 5): four chunks of the caption, and four of the same caption drawn anew, where
+  the paper's data have several captions an image.
 
 Gathered over processes, every one computes all N x (N + K) pooled vectors: 4 GB at N = 1,024.
 Adam's beta of 0.98 (Table 3) cannot be set.

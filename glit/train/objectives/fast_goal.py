@@ -4,9 +4,10 @@ L = lambda_global L_global + lambda_local L_local + lambda_tsl L_TSL   (FAST-GOA
 L_TSL = MSE(sim(P_l, v_l), 1) + MSE(sim(S_l, t_l), 1)                  (Eq. 14)
 
 ``P_l`` are the patch tokens of the whole image under the region, averaged, then taken through the
-vision tower's post-layernorm and the visual projection; ``S_l`` the caption's tokens that make up
-the sentence, averaged, then through the text tower's final layer norm and the text projection, as
-the code published with GOAL does. GOAL and FAST-GOAL differ in how the pairs were found, not here.
+vision tower's post-layernorm and the visual projection (Eq. 9 and 10); ``S_l`` the caption's tokens
+that make up the sentence, averaged, then through the text tower's final layer norm and the text
+projection (Eq. 7 and 8), as the code published with GOAL does. GOAL and FAST-GOAL differ in how the
+pairs were found, not here; their equations have the same numbers.
 """
 
 from __future__ import annotations

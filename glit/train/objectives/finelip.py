@@ -131,7 +131,8 @@ def triplet(
     margin: float,
     negatives: Negatives = "hardest",
 ) -> Float[Tensor, ""]:
-    """Mean over queries of how far wrong pairs come within the margin of the right one, both ways.
+    """Mean over queries of how far wrong pairs come within the margin of the right one, both ways
+    (FineLIP Eq. 2).
 
     Worked case: scores ((1, 0.9), (0.5, 1)) and margin 0.2: rows 0.1 and 0, columns 0 and 0.1, so
     0.05 + 0.05.

@@ -1,6 +1,8 @@
 """``global+local``: both contrastive losses, without token similarity.
 
-L = lambda_global L_global + lambda_local L_local (the row "w/o TSL" of FAST-GOAL Table VI).
+L = lambda_global L_global + lambda_local L_local
+
+(FAST-GOAL Eq. 11 without its last term, the row "w/o TSL" of Table VI).
 """
 
 from __future__ import annotations

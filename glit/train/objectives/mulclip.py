@@ -207,6 +207,7 @@ class MulClip(Objective):
         return loss, metrics
 
     def _word(self, features: Features) -> Float[Tensor, ""]:
+        """L_Word (Eq. 8), or what stands in its place."""
         made, there, valid_N = features.made, features.valid_made["words"], features.valid_N
         if self.word_loss in ("reconstruction", "image", "text"):
             counted_N = valid_N & there
@@ -235,7 +236,8 @@ def attended(
     token_BTD: Float[Tensor, "b t d"],
     valid_BT: Bool[Tensor, "b t"] | None = None,
 ) -> Float[Tensor, "b q d"]:
-    """softmax(Q X^T / sqrt d) X, for every query the mean of the tokens most like it (Eq. 5, 9)."""
+    """softmax(Q X^T / sqrt d) X, for every query the mean of the tokens most like it (Eq. 5, 6
+    and 9)."""
     logits_BQT = query_BQD @ token_BTD.transpose(1, 2) / token_BTD.shape[-1] ** 0.5
     if valid_BT is not None:
         lowest = torch.finfo(logits_BQT.dtype).min

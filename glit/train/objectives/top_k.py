@@ -2,9 +2,9 @@
 
 L = lambda_global L_global + lambda_local L_local + lambda_tsl sum_k w_k TSL_k / sum_k w_k
 
-``w_k`` is 1 (uniform) or the pair's similarity, negative ones counted as zero (weighted). The
-paper weights the TSL term only; the local contrast stays on the best pair. With one pair a sample
-and uniform weights this is ``fast-goal``.
+Eq. 11 with Eq. 14's term of every pair k. ``w_k`` is 1 (uniform) or the pair's similarity, negative
+ones counted as zero (weighted). The paper weights the TSL term only; the local contrast stays on
+the best pair. With one pair a sample and uniform weights this is ``fast-goal``.
 """
 
 from __future__ import annotations
