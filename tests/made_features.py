@@ -69,6 +69,12 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
     )
 
 
+def at(*degrees: float) -> torch.Tensor:
+    """[N, 5]: embeddings at these angles in the plane of the first two coordinates."""
+    turns = torch.tensor(degrees, dtype=torch.float64).deg2rad()
+    return F.pad(torch.stack([turns.cos(), turns.sin()], dim=-1), (0, 3)).float()
+
+
 def objective_of(name: str):
     return OBJECTIVES[name]()
 

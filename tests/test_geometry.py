@@ -33,7 +33,13 @@ def test_grid_covers_the_image_and_the_centre_joins_the_quadrants_midpoints():
     cells = grid_boxes(width=9, height=7)
     quadrants = [np.array([v], dtype=float) for k, v in cells.items() if k != "centre"]
     assert sum(float(areas(q)[0]) for q in quadrants) == 63
-    assert grid_boxes(width=8, height=8)["centre"] == (2, 2, 6, 6)
+    assert grid_boxes(width=8, height=4) == {
+        "top left": (0, 0, 4, 2),
+        "top right": (4, 0, 8, 2),
+        "bottom left": (0, 2, 4, 4),
+        "bottom right": (4, 2, 8, 4),
+        "centre": (2, 1, 6, 3),
+    }
 
 
 def test_clipping():

@@ -122,6 +122,21 @@ def test_sinkhorn_gives_every_sentence_and_region_one_and_knows_null():
     assert (found.value.sum(axis=0) <= 1 + 1e-6).all()
 
 
+def test_sinkhorn_by_hand():
+    """Two sentences and one region, p, q = (3 +- root 7) / 8: p q = 1/32 and p + q = 3/4.
+
+    Logits against the region are ln p / (1 - p) and ln q / (1 - q), against the whole image 1,
+    which is a factor of a whole column and so scaled away. The null row has their mean, ln 1/3, so
+    a share of 1/4. Every row then sums to 1, and the region's column, p + q + 1/4, to 1: it is the
+    plan.
+    """
+    p, q = ((3 + sign * 7**0.5) / 8 for sign in (1, -1))
+    odds = np.log([[p / (1 - p)], [q / (1 - q)]])
+    found = Sinkhorn(logit_scale=4, sharpness=1.0)(scored(odds / 4, [0.25, 0.25]), ())
+    np.testing.assert_allclose(found.value, [[p], [q]], rtol=1e-6)
+    assert found.null.tolist() == [False, True]
+
+
 def test_mutual_by_hand():
     """Both sentences want region 0; it wants the second."""
     found = Mutual()(scored([[0.5, 0.1], [0.7, 0.2]]), ())

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from made_features import NUMBERS, SCALE, cross_entropy, logits, objective_of, random_features
+from made_features import NUMBERS, SCALE, at, cross_entropy, logits, objective_of, random_features
 
 from glit.errors import RecipeError
 from glit.recipe import load_table
@@ -146,6 +146,13 @@ def test_siglip_of_two_orthogonal_pairs() -> None:
     one = torch.eye(2)
     loss = sigmoid_loss(one, one, torch.tensor(1.0), torch.tensor(0.0))
     assert loss.item() == pytest.approx((2 * math.log1p(math.exp(-1)) + 2 * math.log(2)) / 2)
+
+
+def test_siglip_of_a_scale_and_a_bias() -> None:
+    """Scale 2 and bias -1 on two orthogonal pairs: logits 1 for the right, -1 for the wrong."""
+    f = replace(random_features(2, 0), image_ND=at(0, 90), text_ND=at(0, 90))
+    loss, _ = objective_of("siglip")(f, SCALE)
+    assert loss.item() == pytest.approx(4 * math.log(1 + math.exp(-1)) / 2)
 
 
 def test_smoothed_cross_entropy_of_two_orthogonal_pairs() -> None:

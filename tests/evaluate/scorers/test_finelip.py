@@ -51,8 +51,8 @@ def test_texts_and_images_alone_give_the_same_vectors(trained) -> None:
     found = FineLipScore().texts(embedder, texts)
     images = FineLipScore().images(embedder, collection)
     tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
-    assert found.vector_NVD.shape[1] == 1 + int(0.2 * 246)
-    assert images.vector_NVD.shape[1] == 1 + int(0.2 * 16)
+    assert found.vector_NVD.shape[1] == 1 + 49  # a fifth of 246, and the end token
+    assert images.vector_NVD.shape[1] == 1 + 3  # a fifth of 16, and the class token
     clip = embedder.encoder.clip
     for i, text in enumerate(texts):
         ids = torch.tensor(embedder.tokenizer.encode_closed([text.text], context=248))

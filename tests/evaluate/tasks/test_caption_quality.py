@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import pytest
-from evaluating import CONFIG, config
+from evaluating import CONFIG, SetByHand, config, three_images
 
 from glit.evaluate.collection import DatasetCollection
 from glit.evaluate.encode import load_embedder
 from glit.evaluate.run import evaluate
+from glit.evaluate.tasks.caption_quality import caption_quality
+
+
+def test_three_pairs_by_hand() -> None:
+    """Table I's figure of cosines 1, 0.6 and -0.1: mean 0.5; deviations 0.5, 0.1 and -0.6, whose
+    squares sum to 0.62, over two degrees of freedom and three pairs."""
+    texts = {"Image 0.": [1.0, 0.0], "Image 1.": [0.6, 0.8], "Image 2.": [-0.1, 0.99**0.5]}
+    embedder: Any = SetByHand(texts, [[1.0, 0.0]] * 3)
+    found = caption_quality(embedder, three_images(), CONFIG)
+    error = (0.62 / 2 / 3) ** 0.5
+    assert found == pytest.approx({"mean_cosine": 0.5, "standard_error": error, "pairs": 3})
 
 
 def test_caption_quality_over_a_sample(tiny_clip, make_dataset) -> None:

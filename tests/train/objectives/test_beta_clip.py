@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from made_features import NUMBERS, cross_entropy, logits, objective_of, random_features
+from made_features import NUMBERS, at, cross_entropy, logits, objective_of, random_features
 from made_features import SCALE as CLIPS
 
 from glit.errors import RecipeError
@@ -94,6 +94,39 @@ def test_two_texts_that_find_themselves() -> None:
     apart = torch.eye(2)[:, None]
     found = binary_cross_entropy(apart, apart, both.T, torch.tensor(1.0), 0.5)
     assert found.item() == pytest.approx((2 * math.log1p(math.exp(-1)) + 2 * math.log(2)) / 4)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_what_beta_weighs(beta: float) -> None:
+    """Two orthogonal texts of one image that find themselves: logits (1, 0) and (0, 1).
+
+    Cross-entropy: ln(e + 1) less the target's mean logit, which is 1 / (1 + beta). Binary: a right
+    pair of logit 1 costs ln(1 + e^-1), one of logit 0 ln 2, and counts beta; over four pairs.
+    """
+    one, both, scale = torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool), torch.tensor(1.0)
+    found = soft_cross_entropy(one, one, both, scale, beta)
+    assert found.item() == pytest.approx(math.log(math.e + 1) - 1 / (1 + beta))
+    found = binary_cross_entropy(one, one, both, scale, beta)
+    wanted = (2 * math.log(1 + math.exp(-1)) + 2 * beta * math.log(2)) / 4
+    assert found.item() == pytest.approx(wanted)
+
+
+def test_the_total_by_hand() -> None:
+    """Two images of a caption and no other text, all at right angles; CLIP's scale 3, ours 2."""
+    f = random_features(2, 0)
+    f = replace(
+        f,
+        image_ND=at(0, 90),
+        text_ND=at(0, 90),
+        valid_further_NS=torch.zeros(2, 2, dtype=torch.bool),
+        made={"pooled": F.pad(at(0, 90)[:, None], (0, 0, 0, 2))},
+    )
+    whole, aligned = math.log(1 + math.exp(-3)), math.log(1 + math.exp(-2))
+    loss, _ = BetaClip(lambda_global=2, lambda_aligned=3)(f, CLIPS)
+    assert loss.item() == pytest.approx(2 * whole + 3 * aligned, rel=1e-6)
+    # logits 2 twice, right, and 0 twice, wrong
+    loss, _ = BetaClip(contrast="binary", lambda_global=0)(f, CLIPS)
+    assert loss.item() == pytest.approx((2 * aligned + 2 * math.log(2)) / 4, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", [soft_cross_entropy, binary_cross_entropy])

@@ -192,6 +192,21 @@ def test_numbers_of_superpixels_and_other_images_do_not_matter(encoder) -> None:
 
 
 @torch.no_grad()
+def test_parts_leave_after_the_second_layers_and_the_whole_after_the_last(encoder) -> None:
+    """Section 3.1, with the layers' answers caught on their way."""
+    vision, caught = made(encoder, "scratch").vision, []
+    for layers in vision.stages:
+        layers[-1].register_forward_hook(lambda *given: caught.append(given[-1]))
+    segments = (torch.arange(16) % 12).to(torch.uint8).view(4, 4).expand(2, -1, -1)
+    part, whole = vision(torch.rand(2, 3, 32, 32), segments)
+    assert [tokens.shape[1] - 1 for tokens in caught] == [12, 8, 4, 2]
+    wanted = vision.part_projection(vision.part_norm(caught[1][:, 1:]))
+    torch.testing.assert_close(part, wanted)
+    wanted = vision.whole_projection(vision.whole_norm(caught[3][:, 0]))
+    torch.testing.assert_close(whole, wanted)
+
+
+@torch.no_grad()
 def test_chunks_are_read_alone_and_missing_ones_are_not_there(encoder) -> None:
     text = made(encoder, "scratch").text
     ids = [[1, 5, 6, 2], [1, 7, 2], [1, 8, 9, 10, 2]]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
-from made_features import NUMBERS, SCALE, objective_of, random_features
+from made_features import NUMBERS, SCALE, at, objective_of, random_features
+from plain_clip import plain_encoder
 
 from glit.errors import RecipeError
 from glit.train.config import TrainConfig
+from glit.train.model import Encoded, Tokens
 from glit.train.objectives.mulclip import (
     MulClip,
     attended,
@@ -66,6 +69,128 @@ def test_mulclip_by_hand() -> None:
     assert metrics["loss_word"].item() == pytest.approx(word)
     wanted = whole + word + metrics["loss_sub"].item()
     assert loss.item() == pytest.approx(wanted, rel=1e-5)
+
+
+HALF, LOW = math.log(2), math.log1p(math.exp(-10))
+"""Errors of a local logit of 0, and of one of -10 that is wrong."""
+RIGHT = math.log1p(math.exp(-1))
+"""Error of a global logit of 1 that is right, or of -1 that is wrong; one more where it is not."""
+LONG, SHORT = 4 * RIGHT / 2, (4 * RIGHT + 2) / 2
+"""Scale 2 and bias -1. Images and long captions at 0 and 90 degrees: logits (1, -1) and (-1, 1).
+First sentences both at 0: (1, 1) and (-1, -1), half of them on the wrong side."""
+SUB = ((2 * HALF + HALF) / 2 + (LOW + 10 + LOW)) / 2
+"""Sample 0 has two sentences and sample 1 has one. First ones (0, 0) and (-10, -10), the second one
+0; the right one of sample 1 is at -10."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, LONG + 0.5 * SHORT + (2 + 6) + SUB),
+        (
+            {"lambda_global": 2, "lambda_short": 0.25, "lambda_word": 3, "lambda_sub": 5},
+            2 * (LONG + 0.25 * SHORT) + 3 * (2 + 6) + 5 * SUB,
+        ),
+        ({"lambda_word": 0, "lambda_sub": 0}, LONG + 0.5 * SHORT),
+        ({"lambda_word": 0}, LONG + 0.5 * SHORT + SUB),
+        ({"lambda_global": 0}, (2 + 6) + SUB),
+        ({"lambda_sub": 0}, LONG + 0.5 * SHORT + (2 + 6)),
+        ({"lambda_global": 0, "lambda_sub": 0, "word_loss": "image"}, 2),
+        ({"lambda_global": 0, "lambda_sub": 0, "word_loss": "text"}, 6),
+        ({"lambda_global": 0, "lambda_sub": 0, "word_loss": "contrast"}, (4 * HALF) / 2),
+        ({"lambda_sub": 0, "word_loss": "clim"}, LONG + 0.5 * SHORT + 0.2 / 2),
+        (
+            {"lambda_sub": 0, "word_loss": "clim-global"},
+            LONG + 0.5 * SHORT + (0.2 + 0.2) / 2 + (0 + 1 / 3 + 0.2) / 2,
+        ),
+    ],
+    ids=repr,
+)
+def test_two_samples_by_hand(changes, wanted: float) -> None:
+    """Eq. 3, 8 and 10, the totals of Eq. 11 to 17, and the variants of Tables 5, 6 and 10.
+
+    Errors of rebuilt patches 1 and 3, of words 5 and 7. For FineLIP's score V is (a, b) and (a, c),
+    T is (a, b) and (a): R = (2, 1.5) and (1, 1.5), see FineLIP's test. With class and end tokens a
+    and b besides it is V = (a, a, b) and (b, a, c), T = (a, a, b) and (b, a): R = (2, 2) and
+    (2/3 + 1, 2/3 + 1), so 0.2 in both rows, and 0 and 1/3 + 0.2 in the columns. For ``contrast``
+    the first vectors are taken: all are a, so four logits of 0.
+    """
+    a, b, c, garbage = torch.eye(5)[:4]
+    f = random_features(2, 0)
+    f = replace(
+        f,
+        image_ND=at(0, 90),
+        text_ND=at(0, 90),
+        further_text_NSD=torch.stack([at(0, 0), at(0, 90)], dim=1),
+        valid_further_NS=torch.tensor([[True, True], [True, False]]),
+        made={
+            "aggregated": torch.stack([at(0, 90), at(0, 45)], dim=1),
+            "word_image": torch.tensor([1.0, 3.0]),
+            "word_text": torch.tensor([5.0, 7.0]),
+            "image_tokens": torch.stack([torch.stack([a, b]), torch.stack([a, c])]),
+            "text_tokens": torch.stack([torch.stack([a, b]), torch.stack([a, garbage])]),
+        },
+        valid_made={"words": torch.tensor([[True, True], [True, False]])},
+    )
+    objective = MulClip(**changes)
+    if objective.word_loss in ("reconstruction", "image", "text"):
+        f = replace(f, valid_made={"words": torch.tensor([True, True])})
+    assert objective(f, SCALE)[0].item() == pytest.approx(wanted, rel=1e-6)
+
+
+def made(word_loss: str, *, calibrate: bool = False):
+    """What the module makes of one sample of a CLIP that is done by hand: patches (2, 0), (2, 0),
+    (0, 2) and (0, 2), words (2, 0) and (0, 2), a sentence (2, 0)."""
+    right, up, other = [1.0, 0, -1], [0.0, 1, -1], [1.0, -1, 0]
+    slots = torch.tensor([[other, right, up, other, other, other]])
+    given = Tokens(
+        patch_BPH=torch.tensor([[right, right, up, up]]),
+        token_BLH=slots,
+        valid_token_BL=torch.arange(6)[None] < 4,
+        patches_BKP=torch.zeros(1, 0, 4, dtype=torch.bool),
+        further_BSD=torch.tensor([[[2.0, 0]]]),
+    )
+    encoder = plain_encoder()
+    module = MulClip(word_loss=word_loss, calibrate=calibrate).module(encoder)
+    for refinement in (module.image, module.text) if calibrate else ():
+        refinement.keys.weight.data.zero_()
+        refinement.keys.bias.data.zero_()
+    encoded = Encoded(features=random_features(1, 0), encoder=encoder, batch=None, tokens=given)
+    return module(encoded)
+
+
+def test_what_the_module_makes_by_hand() -> None:
+    """Eq. 1, 2 and 5 to 9 on tokens as they come, padding left out.
+
+    A query (2, 0) has logits 4 / sqrt 2 and 0, so it finds (2 s, 2 - 2 s), s = 1 / (1 + e^-(4 /
+    sqrt 2)), whether of two words or of two and two patches; (0, 2) finds the mirror image. Their
+    cosines are s / n and (1 - s) / n, n the root of s^2 + (1 - s)^2.
+    """
+    found = made("reconstruction")
+    share = 1 / (1 + math.exp(-4 / math.sqrt(2)))
+    length = math.hypot(share, 1 - share)
+    near, far = 10 * share / length - 10, 10 * (1 - share) / length - 10
+    image = -log_sigmoid(near) - log_sigmoid(-near) - 2 * log_sigmoid(-far)  # one patch of its kind
+    text = -log_sigmoid(near) - log_sigmoid(-far)
+    assert found.rows["word_image"].tolist() == pytest.approx([image], rel=1e-5)
+    assert found.rows["word_text"].tolist() == pytest.approx([text], rel=1e-5)
+    wanted = torch.tensor([[[share / length, (1 - share) / length]]])
+    torch.testing.assert_close(found.rows["aggregated"], wanted)
+    assert found.valid["words"].tolist() == [True]
+
+
+def test_what_is_compared_without_reconstruction_by_hand() -> None:
+    """The mean patch and the mean word (Table 10); condensed tokens by keys of zeros, two of four
+    patches and three of six words, all of them the mean (Eq. 4, 15 and 16)."""
+    half = 0.5**0.5
+    for word_loss, calibrate, patches, words in (
+        ("contrast", False, 1, 1), ("contrast", True, 1, 1), ("clim", True, 2, 3),
+    ):  # fmt: skip
+        found = made(word_loss, calibrate=calibrate)
+        wanted = torch.tensor([half, half])
+        torch.testing.assert_close(found.rows["image_tokens"], wanted.expand(1, patches, 2))
+        torch.testing.assert_close(found.rows["text_tokens"], wanted.expand(1, words, 2))
+        assert found.valid["words"].tolist() == [[True] * words]
 
 
 def test_attention_by_hand() -> None:
