@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -42,6 +43,7 @@ def main() -> int:
         write_scenes(scenes, num=words.scenes, seed=11)
     whole, out = words.output / f"whole-{words.scenes}", words.output / "disturbed"
     subprocess.run(command(scenes, whole, "--executor", "local"), check=True)
+    shutil.rmtree(out, ignore_errors=True)
     environment = dict(ENVIRONMENT)
     if words.rpc:
         environment["RAY_testing_rpc_failure"] = json.dumps(_FAILING)
