@@ -7,7 +7,9 @@ import pytest
 from glit.errors import RunError
 from glit.spill import spilling
 
-SORTED = "SELECT max(b) FROM (SELECT md5(i::VARCHAR) AS b FROM range({n}) t(i) ORDER BY b LIMIT {n})"
+SORTED = (
+    "SELECT max(b) FROM (SELECT md5(i::VARCHAR) AS b FROM range({n}) t(i) ORDER BY b LIMIT {n})"
+)
 
 
 def test_what_does_not_fit_into_memory_goes_to_the_folder_which_may_have_no_room(tmp_path):
