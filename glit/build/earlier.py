@@ -124,7 +124,7 @@ def finished_already(
     """
     if not dataset.exists(MANIFEST):
         if not replace:
-            _refuse_to_begin_anew(dataset, earlier)
+            _refuse_to_begin_anew(dataset, work, earlier)
         return None
     manifest = read_manifest(dataset)
     same = manifest["fingerprints"] == dict(work.plan.fingerprints)
@@ -148,7 +148,7 @@ def finished_already(
     )
 
 
-def _refuse_to_begin_anew(dataset: Store, earlier: EarlierListing) -> None:
+def _refuse_to_begin_anew(dataset: Store, work: Work, earlier: EarlierListing) -> None:
     """A dataset that was added to is not made anew because a folder has changed.
 
     Raises:
@@ -159,6 +159,12 @@ def _refuse_to_begin_anew(dataset: Store, earlier: EarlierListing) -> None:
             f"{dataset.root}: images were added to this dataset, and its files were being replaced "
             f"when that was stopped; {earlier.difference}. Run glit retry, which finishes it as it "
             "was, or add --replace to make everything anew"
+        )
+    if len(published(work.store) or ()) > 1 and not (earlier.num_series and earlier.chunks):
+        raise UserError(
+            f"{dataset.root}: images were added to this dataset, and its files were being replaced "
+            "when that was stopped; its listing is gone or damaged since, so nothing tells in which "
+            "order they came; add --replace to make everything anew"
         )
 
 

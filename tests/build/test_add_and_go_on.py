@@ -257,6 +257,20 @@ def test_a_damaged_listing_is_told_and_written_anew(added, old, scenes, world, p
     assert everything(world / "out") == everything(added / "out")
 
 
+@pytest.mark.parametrize("damage", ["gone", "a bit"])
+def test_without_manifest_and_listing_a_dataset_with_additions_is_not_made_anew_unasked(
+    added, tmp_path, damage
+):
+    world = moved(added, tmp_path / "world")
+    (world / "out" / "manifest.json").unlink()
+    listing = world / "out" / "work" / "listing.parquet"
+    data = bytearray(listing.read_bytes())
+    data[len(data) // 4] ^= 1
+    listing.unlink() if damage == "gone" else listing.write_bytes(data)
+    with pytest.raises(UserError, match=r"gone or damaged since, .* add --replace"):
+        run_build(world / "in", world / "out", overrides=OVERRIDES)
+
+
 def test_a_build_over_a_damaged_listing_with_additions_asks_before_it_makes_all_anew(
     added, tmp_path
 ):
