@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from glit.bench.chart_style import FAINT, INK, STYLE
 from glit.bench.lism_flism.job import COLUMNS, PARTS
 from glit.bench.lism_flism.report import ColumnReport, Report
 from glit.bench.lism_flism.show import figure, headline
@@ -25,18 +26,7 @@ _NAMES = {
     "match": "match",
     "write": "write",
 }
-_INK, _FAINT = "#222222", "#777777"
 _LABEL_FROM = 0.07
-_STYLE: Any = {
-    "svg.hashsalt": "glit",
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "text.color": _INK,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _FAINT,
-    "xtick.color": _FAINT,
-}
 
 
 def plot(report: Report, png: Path, svg: Path) -> None:
@@ -46,7 +36,7 @@ def plot(report: Report, png: Path, svg: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         drawing, axes = plt.subplots(
             1, 2, figsize=(12.5, 4.9), sharey=True, width_ratios=(1.0, 1.15)
         )
@@ -60,8 +50,8 @@ def plot(report: Report, png: Path, svg: Path) -> None:
             fontsize=17,
             weight="bold",
         )
-        drawing.text(0.02, 0.865, headline(report), color=_FAINT)
-        drawing.text(0.02, 0.025, _footer(report), color=_FAINT, fontsize=8.5)
+        drawing.text(0.02, 0.865, headline(report), color=FAINT)
+        drawing.text(0.02, 0.025, _footer(report), color=FAINT, fontsize=8.5)
         drawing.savefig(png, dpi=160, metadata={"Software": None})
         drawing.savefig(svg, metadata={"Date": None, "Creator": None})
         plt.close(drawing)
@@ -77,7 +67,7 @@ def _totals(axis: Any, report: Report) -> None:
     axis.set_xlim(left, right)
     axis.set_ylim(len(columns) - 0.45, -0.6)
     for row, (column, total) in enumerate(zip(columns, totals, strict=True)):
-        colour = _COLOURS["propose"] if column.column.in_glit else _FAINT
+        colour = _COLOURS["propose"] if column.column.in_glit else FAINT
         axis.plot([left, total.median], [row, row], color=colour, linewidth=7, alpha=0.22)
         axis.plot([total.min, total.max], [row, row], color=colour, linewidth=2)
         axis.plot([total.median], [row], "o", color=colour, markersize=10)
@@ -101,7 +91,7 @@ def _totals(axis: Any, report: Report) -> None:
                 color=colour,
             )
     axis.set_yticks(range(len(columns)), [column.column.title for column in columns], fontsize=11)
-    axis.tick_params(axis="y", length=0, labelcolor=_INK)
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.set_xlabel("seconds an image, logarithmic scale")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.grid(axis="x", color="#e5e5e5", linewidth=0.8)
@@ -146,7 +136,7 @@ def _stacked(axis: Any, row: int, column: ColumnReport) -> None:
                 f"{100 * share:.0f} %",
                 ha="center",
                 va="center",
-                color=_INK if part in _DARK_ON else "white",
+                color=INK if part in _DARK_ON else "white",
                 weight="bold",
                 fontsize=9.5,
             )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from glit.bench.chart_style import FAINT, STYLE
 from glit.bench.objectives.table import BASELINE, Row, cell
 
 _COLOURS = (
@@ -14,18 +15,6 @@ _COLOURS = (
 )  # fmt: skip
 """Told apart by everyone (Okabe and Ito); after the last with another marker."""
 _MARKERS = "osD^"
-_FAINT, _INK = "#777777", "#222222"
-_STYLE: Any = {
-    "svg.hashsalt": "glit",
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "text.color": _INK,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _FAINT,
-    "xtick.color": _FAINT,
-    "ytick.color": _FAINT,
-}
 
 
 def both_ways(row: Row) -> list[float]:
@@ -62,7 +51,7 @@ def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
 
     sizes = sorted(rows)
     names = dict.fromkeys(row.name for size in sizes for row in rows[size] if row.lr is not None)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context({**STYLE, "ytick.color": FAINT}):
         drawing, axis = plt.subplots(figsize=(8.5, 5.2))
         drawing.subplots_adjust(left=0.09, right=0.8, top=0.95, bottom=0.12)
         ends = []
@@ -80,8 +69,8 @@ def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
             ends.append((means[-1], points[-1][0], name, colour))
         start = [100 * both_ways(r)[0] for size in sizes for r in rows[size] if r.lr is None]
         if start:
-            axis.axhline(start[0], color=_FAINT, linestyle="--", linewidth=1)
-            ends.append((start[0], sizes[-1], "no fine-tuning", _FAINT))
+            axis.axhline(start[0], color=FAINT, linestyle="--", linewidth=1)
+            ends.append((start[0], sizes[-1], "no fine-tuning", FAINT))
         axis.set_xscale("log")
         axis.set_ylim(bottom=0)
         axis.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
@@ -108,5 +97,5 @@ def _label(axis: Any, ends: list[tuple[float, int, str, str]]) -> None:
             xy=(size, height), xycoords="data",
             xytext=(1.03, at), textcoords=axis.get_yaxis_transform(),
             va="center", color=colour, weight="bold" if name == BASELINE else "normal",
-            arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.7, "linestyle": ":"},
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "linestyle": ":"},
         )  # fmt: skip
