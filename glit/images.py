@@ -2,14 +2,17 @@
 
 EXIF orientation is applied; CMYK, palette, grey, 16-bit and alpha (over white) are converted;
 of animations the first frame counts. Baseline JPEGs go through libjpeg-turbo directly, whose
-pixels equal Pillow's; everything else through Pillow.
+pixels equal Pillow's; everything else through Pillow, which is allowed the formats of
+``IMAGE_SUFFIXES`` alone: some of its others start programs or read other files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import struct
+import sys
 import threading
 import warnings
 import zlib
@@ -20,13 +23,24 @@ import simplejpeg
 from jaxtyping import UInt8
 from PIL import Image, UnidentifiedImageError
 
-from glit.errors import GlitError
+from glit.errors import GlitError, UserError
 
 Pixels = UInt8[np.ndarray, "_height _width 3"]
 
 IMAGE_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}
+    {".jpg", ".jpeg", ".jpe", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif", ".avif", ".jfif"}
 )
+OTHER_IMAGE_SUFFIXES = frozenset({".jp2", ".j2k", ".heic", ".heif", ".jxl", ".psd", ".svg", ".ico"})
+"""Images that glit does not decode; a build counts and names them."""
+MAX_PIXELS = 150_000_000
+"""Default limit of an image's pixels: 450 MB decoded."""
+NO_LIMIT = sys.maxsize
+"""As ``max_pixels``: for images whose size was checked before."""
+_LIMIT_VARIABLE = "GLIT_MAX_PIXELS"
+_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "AVIF")
+"""Pillow's names of the formats that are decoded."""
+_STRIP_PIXELS = 4_000_000
+"""Pixels converted to RGB at once, so that the copies in between stay small."""
 _ORIENTATION_TAG = 0x0112
 _DECODER_ERRORS = (
     OSError,
@@ -88,12 +102,28 @@ class _PillowSettings:
 _PILLOW = _PillowSettings()
 
 
+def pixel_limit() -> int:
+    """The most pixels an image may have where nobody says otherwise: ``MAX_PIXELS``, or what the
+    environment variable GLIT_MAX_PIXELS says.
+
+    Raises:
+        UserError: the variable is no positive number.
+    """
+    said = os.environ.get(_LIMIT_VARIABLE, "")
+    if not said:
+        return MAX_PIXELS
+    if not said.isdecimal() or not int(said):
+        raise UserError(f"{_LIMIT_VARIABLE}={said}: want a positive number of pixels")
+    return int(said)
+
+
 def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
     """RGB pixels, uint8 [height, width, 3], EXIF orientation applied; writable, as torch wants.
 
     Args:
         data: the encoded file.
-        max_pixels: refuse larger images on their header alone, before any pixel is decoded.
+        max_pixels: refuse larger images on their header alone, before any pixel is decoded;
+            None takes :func:`pixel_limit`.
 
     Raises:
         ImageError: with reason ``empty_file``, ``not_an_image``, ``corrupt``, ``too_large`` or
@@ -101,26 +131,28 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
     """
     if not data:
         raise ImageError("empty_file", "the file has no bytes")
+    limit = pixel_limit() if max_pixels is None else max_pixels
     size = _size_of_simple_jpeg(data)
     if size is not None:
-        _check_size(*size, max_pixels)
+        _check_size(*size, limit)
         pixels = _decode_jpeg(data)
         if pixels is not None:
             return pixels
     with _PILLOW.as_wanted_here():
         image = _open(data)
-        _check_size(*image.size, max_pixels)
+        _check_size(*image.size, limit)
         if image.format == "PNG":
             _check_png(data)
-        orientation = _orientation(image)
+        # Pillow turns a TIFF itself as it loads it
+        orientation = 1 if image.format == "TIFF" else _orientation(image)
         pixels = _decode_jpeg(data) if _is_plain_jpeg(image) else None
         if pixels is None:
             pixels = _decode_pillow(image)
     return np.ascontiguousarray(_upright(pixels, orientation))
 
 
-def _check_size(width: int, height: int, most: int | None) -> None:
-    if most is not None and width * height > most:
+def _check_size(width: int, height: int, most: int) -> None:
+    if width * height > most:
         raise ImageError("too_large", f"{width}x{height} pixels, at most {most} allowed")
 
 
@@ -154,7 +186,7 @@ _HARMLESS_MARKERS = {0xE0, 0xDB, 0xC4, 0xDD, 0xFE}
 
 def _open(data: bytes) -> Image.Image:
     try:
-        return _open_with_pillow(io.BytesIO(data))
+        return _open_with_pillow(io.BytesIO(data), formats=_FORMATS)
     except UnidentifiedImageError as error:
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
     except _DECODER_ERRORS as error:
@@ -212,17 +244,33 @@ def _to_rgb(image: Image.Image) -> Pixels:
         return _from_16_bit(np.asarray(image))
     if image.mode in ("F", "LAB"):
         raise ImageError("unsupported_mode", f"mode {image.mode} has no defined conversion to RGB")
-    if image.has_transparency_data:
-        with_alpha = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
-        return np.array(Image.alpha_composite(white, with_alpha).convert("RGB"))
-    return np.array(image.convert("RGB"))
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    transparent = image.has_transparency_data
+    for top, bottom in _strips(image.width, image.height):
+        strip = image.crop((0, top, image.width, bottom))
+        pixels[top:bottom] = _strip_over_white(strip) if transparent else strip.convert("RGB")
+    return pixels
+
+
+def _strips(width: int, height: int) -> Iterator[tuple[int, int]]:
+    """Rows ``[top, bottom)`` of about ``_STRIP_PIXELS``."""
+    rows = max(1, _STRIP_PIXELS // width)
+    return ((top, min(height, top + rows)) for top in range(0, height, rows))
+
+
+def _strip_over_white(image: Image.Image) -> Image.Image:
+    white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
 
 
 def _from_16_bit(values: np.ndarray) -> Pixels:
     """Grey values 0..65535 to 0..255, rounded."""
-    grey = (np.clip(values.astype(np.int64), 0, 65535) * 255 + 32767) // 65535
-    return np.repeat(grey.astype(np.uint8)[:, :, None], 3, axis=2)
+    height, width = values.shape
+    pixels = np.empty((height, width, 3), np.uint8)
+    for top, bottom in _strips(width, height):
+        grey = np.clip(values[top:bottom].astype(np.int64), 0, 65535)
+        pixels[top:bottom] = ((grey * 255 + 32767) // 65535)[:, :, None]
+    return pixels
 
 
 def _upright(pixels: Pixels, orientation: int) -> Pixels:

@@ -9,6 +9,7 @@ the way to a store is a :class:`glit.errors.StorageError` (:mod:`glit.remote`).
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -124,8 +125,9 @@ class Store:
         return self.full(path) if self.is_local else self.open(path)
 
     def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder; a pipe or a device is neither."""
         if self.is_local:
-            return os.path.exists(self.full(path))
+            return os.path.isfile(self.full(path)) or os.path.isdir(self.full(path))
         with one_line(self.address(path)):
             return bool(self._fs.exists(self.full(path)))
 
@@ -285,6 +287,20 @@ def tidy(root: str | os.PathLike[str]) -> str:
     """A root without slashes at its end."""
     words = os.fspath(root)
     return words.rstrip("/") if "://" in words else words
+
+
+def inside(path: str) -> str:
+    """A path from a file of somebody else's, if it stays below the root it is relative to.
+
+    >>> inside("a/b.jpg")
+    'a/b.jpg'
+
+    Raises:
+        PermissionError: it is absolute, leads upwards, or holds a null byte.
+    """
+    if not path or path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        raise PermissionError(errno.EACCES, "leads out of the folder", path)
+    return path
 
 
 def absolute(path: str) -> str:

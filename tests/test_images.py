@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from glit.images import ImageError, decode, encode_smaller, perceptual_hash
+from glit.errors import UserError
+from glit.images import ImageError, decode, encode_smaller, perceptual_hash, upright_file
 
 
 def encode(image: Image.Image, kind: str, **options) -> bytes:
@@ -167,3 +168,79 @@ def test_encode_smaller_keeps_the_aspect():
     data, width, height = encode_smaller(np.asarray(gradient(size=(600, 400))), max_side=300)
     assert (width, height) == (300, 200)
     assert decode(data).shape == (200, 300, 3)
+
+
+ORIENTED = ["JPEG", "PNG", "WEBP", "TIFF", "AVIF", "MPO"]
+
+
+def oriented(kind: str, orientation: int) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    more = {"save_all": True, "append_images": [gradient()]} if kind == "MPO" else {}
+    return encode(gradient(), kind, exif=exif, **more)
+
+
+@pytest.mark.parametrize("kind", ORIENTED)
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_orientation_of_every_format_is_that_of_exif_transpose(kind, orientation):
+    data = oriented(kind, orientation)
+    wanted = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB"))
+    assert np.array_equal(decode(data), wanted)
+    upright, suffix = upright_file(data)
+    shown = Image.open(io.BytesIO(upright))
+    assert shown.getexif().get(0x0112, 1) == 1
+    assert shown.size == wanted.shape[1::-1]
+    if suffix == ".png":
+        assert np.array_equal(np.asarray(shown.convert("RGB")), wanted)
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "jpeg", "packbits", None])
+@pytest.mark.parametrize("orientation", [3, 6, 8])
+def test_a_turned_tiff_is_turned_once(compression, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encode(gradient(), "TIFF", exif=exif, compression=compression)
+    stored = np.asarray(gradient())
+    wanted = {3: stored[::-1, ::-1], 6: np.rot90(stored, -1), 8: np.rot90(stored)}[orientation]
+    assert decode(data).shape == wanted.shape
+    assert np.abs(decode(data).astype(int) - wanted).mean() < 12
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n",
+        encode(gradient(), "PPM"), encode(gradient(), "ICO"), encode(gradient(), "TGA"),
+        encode(gradient(), "JPEG2000"),
+    ],
+    ids=["eps", "ppm", "ico", "tga", "jpeg2000"],
+)  # fmt: skip
+def test_other_formats_of_pillow_are_no_images_here(data):
+    with pytest.raises(ImageError) as caught:
+        decode(data)
+    assert caught.value.reason == "not_an_image"
+
+
+def test_the_limit_of_pixels_holds_unasked_and_can_be_set(monkeypatch):
+    with pytest.raises(ImageError, match="60000x60000 pixels, at most 150000000 allowed"):
+        decode(bomb())
+    monkeypatch.setenv("GLIT_MAX_PIXELS", "2399")
+    with pytest.raises(ImageError, match="60x40 pixels, at most 2399 allowed"):
+        decode(encode(gradient(), "PNG"))
+    monkeypatch.setenv("GLIT_MAX_PIXELS", "2400")
+    assert decode(encode(gradient(), "PNG")).shape == (40, 60, 3)
+    monkeypatch.setenv("GLIT_MAX_PIXELS", "many")
+    with pytest.raises(UserError, match="GLIT_MAX_PIXELS=many: want a positive number of pixels"):
+        decode(encode(gradient(), "PNG"))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "CMYK", "P", "L", "1"])
+def test_converting_by_strips_changes_no_pixel(mode, monkeypatch):
+    kind = "TIFF" if mode == "CMYK" else "PNG"
+    image = gradient("L").convert(mode) if mode in ("LA", "1") else gradient(mode)
+    if "A" in mode:
+        image.putalpha(gradient("L"))
+    data = encode(image, kind)
+    at_once = decode(data)
+    monkeypatch.setattr("glit.images._STRIP_PIXELS", 7 * 60)
+    assert np.array_equal(decode(data), at_once)

@@ -8,6 +8,7 @@ manifest is replaced, which is done last.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from glit.build.publish import publish
 from glit.build.published import published
 from glit.build.retries import retries
 from glit.build.run import mending, run_stages
-from glit.build.source import Source, entries
+from glit.build.source import Source, entries, skipped_note
 from glit.build.stage_task import disk_error
 from glit.build.status import STATE, other_version, read_state
 from glit.build.timeline import Timed
@@ -89,8 +90,11 @@ def add(
         before = in_dataset(dataset, store, listed)
         _check_finished(dataset, work, before)
         retries(work)  # damaged notes are told before the work, not after it
-        found, chunks = _list(work, source, before, len(listed), limit)
+        skipped: Counter[str] = Counter()
+        found, chunks = _list(work, source, before, len(listed), limit, skipped)
         _tell(found, progress)
+        if skipped:
+            progress.note(skipped_note(skipped))
         if len(chunks) == len(before) == len(listed) and _is_untouched(dataset):
             return Added(manifest=read_manifest(dataset), images=source.root, balance=None)
         _write_state(store, chunks)
@@ -147,7 +151,12 @@ def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
 
 
 def _list(
-    work: Work, source: Source, before: Sequence[Chunk], num_listed: int, limit: int | None
+    work: Work,
+    source: Source,
+    before: Sequence[Chunk],
+    num_listed: int,
+    limit: int | None,
+    skipped: Counter[str],
 ) -> tuple[Difference, list[Chunk]]:
     """How the folder has grown, and all chunks; the listing is written where it is another."""
     store = work.store
@@ -158,7 +167,7 @@ def _list(
             store.local_copy("listing.parquet") as listing,
             brought_table(work.plan.brought) as captions,
             gathered(
-                entries(source, sidecars=beside, work=store),
+                entries(source, sidecars=beside, work=store, skipped=skipped),
                 room,
                 num_beside=len(beside),
                 captions=captions,

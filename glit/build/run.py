@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from glit.build.lock import Lock
 from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan, sidecars, upstream
 from glit.build.publish import publish
-from glit.build.source import Source, entries, find_source
+from glit.build.source import Source, entries, find_source, skipped_note
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.timeline import Timed
@@ -138,13 +139,14 @@ def _list(
     that is refused leaves the listing of the finished one as it was.
     """
     beside = tuple(sidecars(work.plan.recipe).values())
+    skipped: Counter[str] = Counter()
     try:
         with (
             brought_table(work.plan.brought) as captions,
             work.store.atomic("listing.parquet") as target,
         ):
             chunks = write_listing(
-                entries(source, sidecars=beside, work=work.store),
+                entries(source, sidecars=beside, work=work.store, skipped=skipped),
                 target,
                 num_beside=len(beside),
                 captions=captions,
@@ -153,9 +155,12 @@ def _list(
             )
             if not chunks:
                 raise InputError(
-                    f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP "
-                    "and GIF files in the folder and below it, then in .tar and .parquet files)"
+                    f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, "
+                    "GIF and AVIF files in the folder and below it, then in .tar and .parquet "
+                    f"files{'; ' if skipped else ''}{skipped_note(skipped)})"
                 )
+            if skipped:
+                progress.note(skipped_note(skipped))
             earlier = EarlierListing(work.store, target)
             if earlier.is_added_to and not earlier.difference:
                 chunks = earlier.keep()

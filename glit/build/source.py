@@ -8,14 +8,15 @@ import io
 import json
 import os
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from glit.ahead import map_ahead
 from glit.errors import InputError
-from glit.images import IMAGE_SUFFIXES
+from glit.images import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
 from glit.shards import SUFFIXES, is_shard, stem
 from glit.shards.files import ImageFiles
 from glit.storage import Entry, Store
@@ -24,6 +25,10 @@ _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
 _PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 _GLOB_CHARACTERS = frozenset("*?[")
 _SHARDS_AT_ONCE = 8
+_SKIPPED = -1
+"""Role of an image that glit does not decode."""
+_SKIPPED_SUFFIXES = OTHER_IMAGE_SUFFIXES | IMAGE_SUFFIXES
+"""Of the latter, a file whose whole name is a suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +116,11 @@ def _refuse_packed(images: str, name: str) -> None:
 
 
 def entries(
-    source: Source, *, sidecars: Sequence[str] = (), work: Store | None = None
+    source: Source,
+    *,
+    sidecars: Sequence[str] = (),
+    work: Store | None = None,
+    skipped: Counter[str] | None = None,
 ) -> Iterator[Entry]:
     """The input files, unsorted, as one listing gives them.
 
@@ -124,6 +133,7 @@ def entries(
             them has role 1, and so on.
         work: the work folder of the build, where the indexes of tars are kept; None keeps none.
             What it and the dataset's ``data`` hold is no input, should they lie below the root.
+        skipped: counts, by suffix, a folder's images of formats that glit does not decode.
     """
     files = ImageFiles(source.root, index="" if work is None else work.root)
     own = () if work is None else _own_folders(files, work)
@@ -131,6 +141,10 @@ def entries(
     shards: list[Entry] = []
     for entry in _found(source, files, sidecars):
         if entry.path.startswith(own):
+            continue
+        if entry.role == _SKIPPED:
+            if skipped is not None:
+                skipped[_suffix(entry.path)] += 1
             continue
         if is_shard(entry.path):
             if not found_images or source.pattern or source.list_file:
@@ -173,6 +187,29 @@ def _found(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[En
             yield entry
         elif role := roles.get(posixpath.splitext(entry.path)[1]):
             yield entry._replace(role=role)
+        elif not source.pattern and _suffix(entry.path) in _SKIPPED_SUFFIXES:
+            yield entry._replace(role=_SKIPPED)
+
+
+def _suffix(path: str) -> str:
+    """The suffix in small letters; of a file that is named like one, such as ``.png``, its name."""
+    name = path.rpartition("/")[2]
+    return (os.path.splitext(name)[1] or name).lower()
+
+
+def skipped_note(skipped: Mapping[str, int]) -> str:
+    """One line for a person about images that were not read; empty where there were none.
+
+    >>> skipped_note({".heic": 3, ".png": 1})
+    "not read: 3 '.heic', 1 named '.png'; convert them to JPEG or PNG, or rename them"
+    """
+    if not skipped:
+        return ""
+    named = (
+        f"{number} {'named ' if suffix in IMAGE_SUFFIXES else ''}{suffix!r}"
+        for suffix, number in sorted(skipped.items())
+    )
+    return f"not read: {', '.join(named)}; convert them to JPEG or PNG, or rename them"
 
 
 def _wanted(entry: Entry, pattern: str) -> bool:

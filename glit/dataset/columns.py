@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from glit.dataset.row import Row
+from glit.dataset.row import Row, check_size
 from glit.errors import DatasetError
+from glit.images import Pixels, decode
 from glit.records import Box, Caption, Pair, Region, Sentence
 
 StoredImage = Callable[[str], bytes]
@@ -129,6 +130,13 @@ class RowGroup:
                 "another); set image_root to the folder of that build"
             )
         return data
+
+    def pixels(self, row: int) -> Pixels:
+        """The decoded image of a row, as :meth:`Row.pixels`; wants ``width`` and ``height``."""
+        pixels, name = decode(self.image(row)), self.value("source_path", row)
+        width, height = self.value("width", row), self.value("height", row)
+        check_size(pixels, width=width, height=height, name=name)
+        return pixels
 
     def __getitem__(self, row: int) -> Row:
         """A row as a record; its image is left out if the column was."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from glit.dataset.local_pairs import count_without_pair
-from glit.errors import DatasetError, UserError
+from glit.errors import DatasetError, RecipeError, UserError, first_line
+from glit.recipe import build_dataclass
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
 from glit.rules.calibration import Calibration
@@ -23,10 +25,12 @@ from glit.version import __version__
 
 MANIFEST = "manifest.json"
 _KEYS = {
-    "recipe": dict, "fingerprints": dict, "models": dict, "tokenizer": dict, "counts": dict,
-    "files": dict,
+    "glit_version": str, "recipe": dict, "fingerprints": dict, "models": dict, "tokenizer": dict,
+    "counts": dict, "files": dict,
 }  # fmt: skip
 """Without these a dataset can neither be read nor checked."""
+_FILE_NAME = re.compile(r"(data/)?[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Of a dataset's files; none leads out of its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +128,12 @@ def read_manifest(store: Store) -> dict[str, Any]:
         raise UserError(f"{store.root}: no dataset here (no {MANIFEST})")
     try:
         manifest = json.loads(store.read(MANIFEST))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"{store.root}/{MANIFEST}: not valid JSON ({error})") from error
+    except OSError as error:
+        raise DatasetError(
+            f"{store.root}/{MANIFEST}: cannot be read ({first_line(error)})"
+        ) from error
     if not isinstance(manifest, dict):
         raise DatasetError(f"{store.root}/{MANIFEST}: no manifest of glit")
     if manifest.get("format") != "glit" or manifest.get("schema_version") not in READABLE_VERSIONS:
@@ -160,6 +168,8 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
     if missing or counts.keys() - known or not _all_of(counts, int) or not _all_of(drops, int):
         return "'counts'"
     for name, found in manifest["files"].items():
+        if not _FILE_NAME.fullmatch(name):
+            return f"'files': {name!r}"
         numbers = isinstance(found, dict) and [found.get(key) for key in ("rows", "bytes")]
         if not numbers or not all(type(number) is int and number >= 0 for number in numbers):
             return f"'files': {name!r}"
@@ -170,9 +180,18 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
         ("recipe", recipe, dict),
         ("models", manifest["models"], dict),
         ("fingerprints", manifest["fingerprints"], str),
+        ("packages", manifest.get("packages", {}), str),
+        ("precision", manifest.get("precision", {}), str),
     ):
         if not _all_of(parts, kind):
             return f"'{key}'"
+    if not all(_all_of(model, str) for model in manifest["models"].values()):
+        return "'models'"
+    named = [manifest["recipe"].get("name"), manifest["recipe"].get("about", "")]
+    if not all(isinstance(text, str) for text in [*named, manifest.get("prompt", "")]):
+        return "'recipe'"
+    if not isinstance(manifest.get("calibration"), dict | None):
+        return "'calibration'"
     additions = manifest.get("additions", [])
     wanted = {field.name for field in fields(SeriesCounts)}
     if type(additions) is not list or any(
@@ -212,9 +231,13 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
     kept = manifest.get("calibration")
     calibration = kept and Calibration.from_dict(kept, where="manifest.json: calibration")
     try:
-        rule = RULES[name](**options)
-        return Pairing(rule=rule, calibration=calibration, **limits)
-    except (KeyError, TypeError) as error:
+        rule = build_dataclass(RULES[name], options, where="manifest.json: recipe: pair")
+        return Pairing(
+            rule=rule,
+            calibration=calibration,
+            **{key: float(limit) for key, limit in limits.items()},
+        )
+    except (KeyError, TypeError, ValueError, RecipeError) as error:
         raise DatasetError(
             f"manifest.json: pairs by the rule {name!r} with {options or 'no options'}, which this "
             f"glit does not have (it has {', '.join(RULES)})"

@@ -6,14 +6,16 @@ file, writes nothing, and its settings cannot be changed back.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 
 from glit.dataset.reader import Dataset
 from glit.dataset.sql_files import PROTOCOL, DatasetFiles
-from glit.errors import UserError, first_line
+from glit.errors import DatasetError, UserError, first_line
 
 VIEWS: dict[str, str] = {
     "samples": "SELECT * FROM read_parquet({data}, hive_partitioning = false)",
@@ -56,19 +58,39 @@ _LOCKS = (
 )
 
 
-def connect(dataset: Dataset) -> duckdb.DuckDBPyConnection:
+@contextlib.contextmanager
+def connect(dataset: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of :func:`open_connection`, closed at the end.
+
+    Raises:
+        DatasetError: the rows hold values that a statement of ours cannot work with.
+    """
+    with open_connection(dataset) as connection:
+        try:
+            yield connection
+        except duckdb.Error as error:
+            raise DatasetError(
+                f"{dataset.path}: its rows cannot be counted ({first_line(error)}); run "
+                "'glit verify' and mend the dataset"
+            ) from error
+
+
+def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
     """A connection that holds :data:`VIEWS` and reaches the dataset's Parquet files alone.
 
     A dataset at an address is read there, by the columns and row groups that a statement needs.
 
     Raises:
-        DatasetError: a file of the dataset is damaged.
+        DatasetError: a file of the dataset is missing or damaged.
     """
     connection = duckdb.connect(config={"python_enable_replacements": "false"})
     if not dataset.is_local:
         connection.register_filesystem(DatasetFiles(dataset.sizes, dataset.read_range))
     data = [_place(dataset, name) for name in dataset.files]
-    drops, duplicates = (_place(dataset, f"{name}.parquet") for name in ("drops", "duplicates"))
+    left_out = ("drops.parquet", "duplicates.parquet")
+    for name in left_out:
+        dataset.check_file(name)  # DuckDB would wait for a pipe
+    drops, duplicates = (_place(dataset, name) for name in left_out)
     connection.execute(f"SET allowed_paths = {_texts([*data, drops, duplicates])}")
     columns = set(dataset.schema.names)
     of_pairs = {field.name for field in dataset.schema.field("pairs").type.value_type}
@@ -98,7 +120,7 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
     """
     dataset = Dataset(path)
     try:
-        connection = connect(dataset)
+        connection = open_connection(dataset)
         check_select(sql)
         # mistakes in the data show now, not when it is printed
         return connection.sql(sql).materialize()

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
+from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.errors import DatasetError, InputError, first_line
 from glit.schema import META_TOKENIZER, is_readable
 from glit.shards.files import ImageFiles
-from glit.storage import Store
+from glit.storage import Store, inside
 
 _RECENT = 4
 
@@ -170,6 +171,15 @@ class Dataset:
         """Path or address of a file of the dataset."""
         return self._store.full(name)
 
+    def check_file(self, name: str) -> None:
+        """See that a file of the dataset is there, and a file.
+
+        Raises:
+            DatasetError: it is missing, or a pipe, a device or a folder.
+        """
+        if self._store.is_local and not os.path.isfile(self._store.full(name)):
+            raise DatasetError(f"{self.path}/{name}: missing, or no regular file")
+
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of every file, as the manifest has them."""
@@ -201,7 +211,7 @@ class Dataset:
             DatasetError: it cannot be read below ``image_root``.
         """
         try:
-            return self._images.read(source_path)
+            return self._images.read(inside(source_path))
         except OSError as error:
             raise DatasetError(
                 f"{self.path}: image {source_path} is stored by path and cannot be read below "
@@ -224,6 +234,7 @@ class Dataset:
             with self._open(name) as file:
                 if not is_readable(file.schema_arrow, self.manifest["schema_version"]):
                     raise ValueError("its columns are not those of the schema")
+                check_row_groups(file.metadata)
                 return file.metadata
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
@@ -232,21 +243,31 @@ class Dataset:
             ) from error
 
     def _read(self, name: str, columns: list[str] | None, group: int | None) -> pa.Table:
+        where = "" if group is None else f" row group {group}"
         try:
             with self._open(name) as file:
                 if group is None:
-                    return file.read(columns=columns)
-                return file.read_row_group(group, columns=columns)
+                    table = file.read(columns=columns)
+                else:
+                    table = file.read_row_group(group, columns=columns)
         except (OSError, ValueError, pa.ArrowException) as error:
-            where = "" if group is None else f" row group {group}"
             raise DatasetError(
                 f"{self.path}/{name}:{where} cannot be read ({first_line(error)}); the file was "
                 "changed, cut short or removed: run 'glit verify', mend the dataset, then go on"
             ) from error
+        if name in self._metadata:
+            for row, fault in row_faults(table):
+                raise DatasetError(
+                    f"{self.path}/{name}:{where} row {row}: {fault}; run 'glit verify', mend the "
+                    "dataset, then go on"
+                )
+        return table
 
     def _open(self, name: str) -> pq.ParquetFile:
         local = self._store.is_local
         file = self._store.for_arrow(name)
+        if local and not os.path.isfile(file):
+            raise OSError(f"{name} is no regular file")
         return pq.ParquetFile(file, metadata=self._metadata.get(name), pre_buffer=not local)
 
 

@@ -12,6 +12,19 @@ from glit.images import Pixels, decode
 from glit.records import Caption, Pair, Region, Scores, Sentence
 
 
+def check_size(pixels: Pixels, *, width: int, height: int, name: str) -> None:
+    """See that an image has the size that its row's boxes live in.
+
+    Raises:
+        DatasetError: it has another.
+    """
+    if pixels.shape[:2] != (height, width):
+        raise DatasetError(
+            f"image {name} has {pixels.shape[1]}x{pixels.shape[0]} pixels, its row says "
+            f"{width}x{height}; run 'glit verify' and mend the dataset"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Row:
     """One image with its caption, its S sentences, its R regions and what connects them."""
@@ -44,10 +57,12 @@ class Row:
         """The decoded image, uint8 RGB [height, width, 3], upright.
 
         Raises:
-            DatasetError: images were not asked for.
+            DatasetError: images were not asked for, or the image has another size than the row.
             ImageError: the file is damaged.
         """
-        return decode(self.encoded())
+        pixels = decode(self.encoded())
+        check_size(pixels, width=self.width, height=self.height, name=self.source_path)
+        return pixels
 
     def encoded(self) -> bytes:
         """The image file.

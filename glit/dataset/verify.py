@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from glit.dataset.manifest import (
     sum_without_pair,
 )
 from glit.dataset.repeats import Repeats
+from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.errors import DatasetError, RecipeError, first_line
-from glit.images import ImageError, decode
+from glit.images import ImageError, decode, pixel_limit
 from glit.progress import StageProgress, untold
 from glit.records import REASONS
 from glit.rules.pairing import Pairing
@@ -47,6 +49,8 @@ from glit.storage import Store
 _MAX_FILE_BYTES = 500 << 20
 _MAX_GROUP_BYTES = 100 << 20
 _SIMILARITY_SLACK = 1e-3
+_IMPOSSIBLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+"""What checking values that cannot be raises."""
 
 
 def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
@@ -91,7 +95,7 @@ def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:
     """Breaches of a file of which is known that it is damaged: anything can be in it."""
     try:
         yield from breaches
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+    except _IMPOSSIBLE as error:
         yield f"{name}: cannot be read to its end ({first_line(error)})"
 
 
@@ -141,8 +145,12 @@ def _check_files(
         if not dataset.exists(name):
             yield name, "missing"
             continue
-        with dataset.local_copy(name) as path:
-            found = describe_file(path, wanted["rows"])
+        try:
+            with dataset.local_copy(name) as path:
+                found = describe_file(path, wanted["rows"])
+        except OSError as error:
+            yield name, f"cannot be read ({first_line(error)})"
+            continue
         told.advance(1)
         if found["bytes"] != wanted["bytes"]:
             yield name, f"{found['bytes']} bytes, the manifest says {wanted['bytes']}"
@@ -202,6 +210,22 @@ def _check_data_file(
         and json.loads(metadata[META_TOKENIZER]) != (manifest["tokenizer"])
     ):
         yield f"{name}: its tokenizer is not the manifest's"
+    try:
+        check_row_groups(file.metadata)
+        yield from _check_row_groups(name, path, file, manifest, pairing, repeats, told)
+    except (*_IMPOSSIBLE, pa.ArrowException) as error:
+        yield f"{name}: cannot be read to its end ({first_line(error)})"
+
+
+def _check_row_groups(
+    name: str,
+    path: Path,
+    file: pq.ParquetFile,
+    manifest: dict[str, Any],
+    pairing: Pairing,
+    repeats: Repeats,
+    told: StageProgress,
+) -> Iterator[str]:
     said = manifest["files"][name].get("without_pair")
     if said is not None and said != count_without_pair(path):
         yield f"{name}: the number of its samples without a pair is not the manifest's"
@@ -209,10 +233,27 @@ def _check_data_file(
         size = file.metadata.row_group(index).total_byte_size
         if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:
             yield f"{name}: row group {index} has {size} bytes, groups stay under 100 MB"
-        found = file.read_row_group(index).to_pylist()
+        table = file.read_row_group(index)
+        breaches = list(_check_table(name, table, manifest, pairing, repeats))
+        yield from breaches or (f"{name}: row {row}: {fault}" for row, fault in row_faults(table))
+        told.advance(file.metadata.row_group(index).num_rows)
+
+
+def _check_table(
+    name: str,
+    table: pa.Table,
+    manifest: dict[str, Any],
+    pairing: Pairing,
+    repeats: Repeats,
+) -> Iterator[str]:
+    """Breaches of a row group's rows; of values that no rule can work with, their fault alone."""
+    try:
+        found = table.to_pylist()
         repeats.add(name, [(row["sample_id"], row["source_path"]) for row in found])
         yield from _check_rows(name, found, manifest, pairing)
-        told.advance(file.metadata.row_group(index).num_rows)
+    except _IMPOSSIBLE as error:
+        faults = [f"{name}: row {row}: {fault}" for row, fault in row_faults(table)]
+        yield from faults or [f"{name}: its rows cannot be checked ({first_line(error)})"]
 
 
 def _check_rows(
@@ -222,8 +263,9 @@ def _check_rows(
     pairing: Pairing,
 ) -> Iterator[str]:
     own_bytes = not manifest["recipe"].get("pack", {}).get("max_side")  # else encoded anew
+    limit = _max_pixels(manifest["recipe"])
     with ThreadPoolExecutor(2) as pool:
-        sizes = list(pool.map(_image_size, found))
+        sizes = list(pool.map(partial(_image_size, max_pixels=limit), found))
     for row, size in zip(found, sizes, strict=True):
         where = f"{name}: {row['source_path']}"
         if isinstance(size, str):
@@ -240,12 +282,18 @@ def _is_own(row: dict[str, Any]) -> bool:
     return hashlib.sha256(row["image"]["bytes"]).hexdigest() == row["sample_id"]
 
 
-def _image_size(row: dict[str, Any]) -> tuple[int, int] | str | None:
+def _max_pixels(recipe: dict[str, Any]) -> int:
+    """The limit that the build had, if it is lower than this reader's."""
+    own = recipe.get("ingest", {}).get("max_pixels")
+    return min(pixel_limit(), own) if type(own) is int and own > 0 else pixel_limit()
+
+
+def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | str | None:
     data = row["image"]["bytes"]
     if data is None:
         return None
     try:
-        pixels = decode(data)
+        pixels = decode(data, max_pixels=max_pixels)
     except ImageError as error:
         return f"its image cannot be decoded ({error})"
     return pixels.shape[1], pixels.shape[0]

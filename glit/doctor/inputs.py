@@ -51,7 +51,7 @@ def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
     if not number:
         missing = Finding(
             about="images", state="fails", found=f"{images}: no images found",
-            todo="give a folder, a glob or a list of JPEG, PNG, WebP, TIFF, BMP or GIF files",
+            todo="give a folder, a glob or a list of JPEG, PNG, WebP, TIFF, BMP, GIF or AVIF files",
         )  # fmt: skip
         return Images(source=source, number=0, num_bytes=0, decoded=()), [missing]
     good, bad = _decoded(sample, ImageFiles(source.root), recipe.of(IngestConfig))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from glit.dataset.local_pairs import LocalPair
 from glit.errors import InputError
-from glit.images import IMAGE_SUFFIXES
+from glit.images import IMAGE_SUFFIXES, Pixels, decode
 from glit.spans import Span
 
 NAMES = "classes.json"
@@ -63,6 +63,10 @@ class ClassFolder:
     def image(self, index: int) -> bytes:
         """The encoded image file."""
         return self._paths[index].read_bytes()
+
+    def pixels(self, index: int) -> Pixels:
+        """The decoded image."""
+        return decode(self.image(index))
 
     def sentences(self, index: int) -> list[list[Span]]:
         """None: a class is no sentence."""

@@ -12,6 +12,7 @@ from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError
 from glit.evaluate.config import EvaluateConfig
 from glit.evaluate.readers import AnnotatedImage, read_annotations
+from glit.images import Pixels, decode
 from glit.spans import Span
 
 Split = Callable[[str], list[Span]]
@@ -48,6 +49,10 @@ class Collection(Protocol):
         """The encoded image file. Called from several threads."""
         ...
 
+    def pixels(self, index: int) -> Pixels:
+        """The decoded image. Called from several threads."""
+        ...
+
     def sentences(self, index: int) -> list[list[Span]]:
         """Character spans of the sentences of each of an image's captions."""
         ...
@@ -77,7 +82,7 @@ class DatasetCollection:
         self._sizes: list[tuple[int, int]] = []
         self._places: list[tuple[int, int]] = []
         self._groups = RowGroupCache(
-            dataset, capacity=4, columns=("sample_id", "image", "source_path")
+            dataset, capacity=4, columns=("sample_id", "image", "source_path", "width", "height")
         )
         for number in range(len(dataset.places)):
             group = dataset.row_group(number, columns=_COLUMNS)
@@ -100,6 +105,11 @@ class DatasetCollection:
         """The encoded image file."""
         group, row = self._places[index]
         return self._groups.get(group).image(row)
+
+    def pixels(self, index: int) -> Pixels:
+        """The decoded image, if it has the size that its row says."""
+        group, row = self._places[index]
+        return self._groups.get(group).pixels(row)
 
     def sentences(self, index: int) -> list[list[Span]]:
         """The dataset's own sentence spans."""
@@ -127,6 +137,10 @@ class AnnotatedCollection:
     def image(self, index: int) -> bytes:
         """The encoded image file."""
         return self._paths[index].read_bytes()
+
+    def pixels(self, index: int) -> Pixels:
+        """The decoded image."""
+        return decode(self.image(index))
 
     def sentences(self, index: int) -> list[list[Span]]:
         """Spans by the configured splitter."""

@@ -28,7 +28,6 @@ from glit.dataset.local_pairs import LocalPair
 from glit.errors import GlitError, InputError, RunError
 from glit.evaluate.collection import Collection
 from glit.evaluate.config import EvaluateConfig
-from glit.images import decode
 from glit.progress import StageProgress, untold
 from glit.train.setup import find_model
 
@@ -223,7 +222,7 @@ def load_embedder(
 
 def _decoded(collection: Collection, index: int) -> UInt8[np.ndarray, "h w 3"]:
     try:
-        return decode(collection.image(index))
+        return collection.pixels(index)
     except (GlitError, OSError) as error:
         raise InputError(
             f"{collection.name}: image {index} cannot be decoded ({error}); mend or leave it out"

@@ -48,10 +48,29 @@ def export_lance(dataset: Dataset, folder: Path, report: Report, *, embeddings: 
     if embeddings:
         embed, width = _embedder(embeddings)
         schema = schema.append(pa.field("embedding", pa.list_(pa.float32(), width)))
-    batches = pa.RecordBatchReader.from_batches(schema, _batches(dataset, schema, embed, report))
-    lance.write_dataset(
-        batches, str(folder / "dataset.lance"), max_rows_per_group=100, max_rows_per_file=_FILE_ROWS
+    raised: list[Exception] = []  # Lance knows only the text of what an iterator raises
+    batches = pa.RecordBatchReader.from_batches(
+        schema, _noting(_batches(dataset, schema, embed, report), raised)
     )
+    try:
+        lance.write_dataset(
+            batches,
+            str(folder / "dataset.lance"),
+            max_rows_per_group=100,
+            max_rows_per_file=_FILE_ROWS,
+        )
+    except OSError:
+        if raised:
+            raise raised[0] from None
+        raise
+
+
+def _noting(batches: Iterator[pa.RecordBatch], raised: list[Exception]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except Exception as error:
+        raised.append(error)
+        raise
 
 
 def _embedder(model: str) -> tuple[Embed, int]:

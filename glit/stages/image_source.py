@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from glit.ahead import batched_by_weight, map_ahead
-from glit.images import ImageError, Pixels, decode
+from glit.images import NO_LIMIT, ImageError, Pixels, decode
 from glit.records import Drop, Sample
 from glit.storage import Store
 
@@ -41,7 +41,7 @@ class ImageSource:
         if hashlib.sha256(data).hexdigest() != sample.sample_id:
             return Drop(reason="image_changed", message="the file's bytes are not those of ingest")
         try:
-            return decode(data)
+            return decode(data, max_pixels=NO_LIMIT)  # ingest has checked it
         except ImageError as error:
             return Drop(reason=error.reason, message=str(error))
 

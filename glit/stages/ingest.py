@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from glit.ahead import map_ahead
 from glit.config import need, speed_only
-from glit.images import ImageError, decode, perceptual_hash
+from glit.images import MAX_PIXELS, ImageError, decode, perceptual_hash
 from glit.records import Drop
 from glit.rows import drop_row
 from glit.shards import REFUSED
@@ -28,7 +28,7 @@ class IngestConfig:
     chunk_size: int = speed_only(0)
     """Images in a chunk, the unit of work and of resumption. 0 is a sixteenth of the images,
     between 16 and 256, so that small jobs keep every worker busy."""
-    max_pixels: int = 150_000_000
+    max_pixels: int = MAX_PIXELS
     """Images with more pixels are dropped as ``too_large`` before they are decoded."""
     min_side: int = 16
     """Images with a shorter side are dropped as ``too_small``."""

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from glit.config import need
 from glit.data_files import file_name
 from glit.errors import RunError
-from glit.images import decode, encode_smaller
+from glit.images import NO_LIMIT, decode, encode_smaller
 from glit.parquet import PINNED
 from glit.records import Box, Sample
 from glit.schema import DATASET_SCHEMA
@@ -264,7 +264,7 @@ def _image_bytes(sample: Sample, images: Store) -> bytes:
 
 
 def _smaller(data: bytes, sample: Sample, max_side: int) -> tuple[bytes, Sample]:
-    smaller, width, height = encode_smaller(decode(data), max_side=max_side)
+    smaller, width, height = encode_smaller(decode(data, max_pixels=NO_LIMIT), max_side=max_side)
     scale = np.array([width / sample.width, height / sample.height] * 2)
     regions = tuple(
         dataclasses.replace(

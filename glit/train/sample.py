@@ -14,7 +14,6 @@ from glit.clip.f_cast.superpixels import superpixels
 from glit.clip.preprocess import crop, fit_boxes, write_fitted
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs
-from glit.images import decode
 from glit.train.augment import Augmentation
 from glit.train.config import PairChoice
 from glit.train.objective import Objective
@@ -74,10 +73,11 @@ class PlannedSample:
 
         Raises:
             ImageError: the image is damaged.
+            DatasetError: it has another size than its row says.
         """
         if whole is None and not self.pairs:
             return
-        image = decode(self.group.image(self.row))
+        image = self.group.pixels(self.row)
         if self.augmentation is not None:
             image = self.augmentation.image(image)
         if whole is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from glit.dataset.query import NUMBER, check_select, connect, numbered
+from glit.dataset.query import NUMBER, check_select, numbered, open_connection
 from glit.dataset.reader import Dataset
 from glit.errors import UserError, first_line
 
@@ -57,7 +57,7 @@ class Search:
     def __init__(self, dataset: Dataset, *, where: str = "") -> None:
         self._dataset = dataset
         self.where = where.strip()
-        self.connection = connect(dataset)
+        self.connection = open_connection(dataset)
         self._condition = f"WHERE (\n{self.where}\n)" if self.where else ""
         self._fault: duckdb.Error | None = None
         try:

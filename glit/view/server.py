@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+import duckdb
+
 from glit import loopback
 from glit.dataset.reader import Dataset, RowGroupCache
-from glit.errors import InputError
+from glit.errors import InputError, first_line
 from glit.images import ImageError
 from glit.loopback import Answer, as_json
 from glit.view.charts import charts, sources, totals
@@ -99,6 +101,12 @@ class Site(loopback.Site):
 
     def answer(self, address: str) -> Answer:
         """See :class:`glit.loopback.Site`."""
+        try:
+            return self._answer(address)
+        except duckdb.Error as error:
+            raise InputError(f"the rows cannot be counted ({first_line(error)})") from error
+
+    def _answer(self, address: str) -> Answer:
         asked = urlsplit(address)
         if asked.path == "/":
             return self.page().encode(), "text/html; charset=utf-8"

@@ -71,7 +71,7 @@ def _rule(manifest: dict[str, Any]) -> str:
     """The name of the rule; version 1 knew two, by a key of the matcher."""
     if manifest["schema_version"] > 1:
         return str(manifest["recipe"]["pair"]["rule"])
-    return "lism" if manifest["recipe"]["match"]["global_competes"] else "argmax"
+    return "lism" if manifest["recipe"].get("match", {}).get("global_competes") else "argmax"
 
 
 def left_out(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:

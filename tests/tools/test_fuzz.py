@@ -12,6 +12,7 @@ from tools.fuzz.targets import targets
 NAMES = (
     "images", "captions.jsonl", "captions.csv", "captions.parquet", "caption texts", "tars",
     "tables of images", "recipes", "lists", "masks", "tables of a build", "manifests", "data files", "locks", "calibrations",
+    "strangers' datasets",
 )  # fmt: skip
 
 

@@ -9,6 +9,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import torch
+
+from glit.bench.random_clip import TINY, write_random_clip
 from tools.fuzz.hunt import hunt
 from tools.fuzz.targets import targets
 
@@ -22,12 +25,16 @@ def main() -> int:
     words = parser.parse_args()
     folder = words.output / "files"
     folder.mkdir(parents=True, exist_ok=True)
-    scenes, dataset = words.output / "scenes", words.output / "dataset"
+    output = words.output.absolute()
+    scenes, dataset, model = output / "scenes", output / "dataset", output / "model"
     if not (dataset / "manifest.json").is_file():
         _glit("scenes", "-o", scenes, "--num", "6", "--seed", "7")
+        corpus = (scenes / "captions.jsonl").read_text(encoding="utf-8").splitlines()
+        write_random_clip(model, TINY, seed=0, corpus=corpus, vocabulary=700)
         _glit("build", scenes / "images", "-o", dataset, "-r", "mini", "--executor", "local",
-              "--captions", scenes / "captions.jsonl")  # fmt: skip
-    known = targets(folder, dataset, scenes / "captions.jsonl")
+              "--captions", scenes / "captions.jsonl", "--set", f"split.tokenizer={model}")  # fmt: skip
+    torch.set_num_threads(1)  # a forked process has one thread
+    known = targets(folder.absolute(), dataset, scenes / "captions.jsonl", model)
     seeds = range(words.first, words.first + words.cases)
     finds = 0
     for name, target in known.items():

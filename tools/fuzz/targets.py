@@ -40,6 +40,7 @@ from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.split import SplitConfig, SplitStage
 from glit.storage import Entry, Store
 from glit.view.page_file import json_for_html
+from tools.fuzz.strangers import WHOLE, Strangers
 
 Check = Callable[[bytes], str]
 """Bytes to what became of them: ``taken``, or the kind of refusal. Anything raised is a find."""
@@ -55,13 +56,16 @@ class Target:
     """The longest a case may take."""
 
 
-def targets(folder: Path, dataset: Path, captions: Path) -> dict[str, Target]:
+def targets(
+    folder: Path, dataset: Path, captions: Path, model: Path | None = None
+) -> dict[str, Target]:
     """All of them by name.
 
     Args:
         folder: to write cases to.
         dataset: a small finished one; a copy of it is damaged.
         captions: scenes' captions, as JSON lines.
+        model: a small CLIP of the dataset's tokenizer; strangers' datasets are trained on with it.
     """
     lines = captions.read_bytes().splitlines(keepends=True)
     texts, first = [json.loads(line)["caption"] for line in lines], lines[:4]
@@ -91,7 +95,9 @@ def targets(folder: Path, dataset: Path, captions: Path) -> dict[str, Target]:
         "locks": ([lock], _file(folder / "x.lock.json", read_lock)),
         "calibrations": (calibrations, _file(folder / "x.json", read_calibration)),
     }
-    return {name: Target(corpus=corpus, check=check) for name, (corpus, check) in found.items()}
+    known = {name: Target(corpus=corpus, check=check) for name, (corpus, check) in found.items()}
+    strangers = Strangers(folder / "strangers", dataset, model)
+    return known | {"strangers' datasets": Target(corpus=[WHOLE], check=strangers, seconds=60)}
 
 
 def _file(path: Path, read: Callable[[Path], object]) -> Check:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from glit.api import build
 from glit.dataset.local_pairs import LocalPair
+from glit.images import Pixels, decode
 from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import SPLITS, Scene, draw_scene
 from glit.scenes.render import render
@@ -43,6 +44,10 @@ class SceneCollection:
         pixels = render(self.scenes[index], size_px=SIZE_PX).pixels
         Image.fromarray(pixels).save(file, format="PNG", compress_level=1)
         return file.getvalue()
+
+    def pixels(self, index: int) -> Pixels:
+        """The decoded image."""
+        return decode(self.image(index))
 
     def sentences(self, index: int) -> list[list[Span]]:
         """Of the long caption; a short one is one sentence."""

@@ -1,0 +1,218 @@
+"""What rows of a data file must keep to before anything is done with them.
+
+Datasets come from strangers: a ``sample_id`` names files, indices and spans address arrays, boxes
+become crops. The checks are over whole columns of a row group, some milliseconds each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from glit.schema import LATER_FIELDS
+
+MOST_ROWS = 100_000
+"""Of a row group; glit writes 100."""
+MOST_BYTES = 1 << 30
+"""Of a row group's columns, uncompressed; glit keeps them under 100 MB, or at one row."""
+_MOST_TOKENS = 1 << 20
+_SLACK = 1e-3
+"""A box may reach over the image's edge by this part of its longer side."""
+_BOX = ("x0", "y0", "x1", "y1")
+_NULLABLE = LATER_FIELDS | {"image", "image_similarity", "phrase_similarity", "agreement"}
+
+
+def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
+    """Rows that nobody may read further, by their number in the table, and what is wrong.
+
+    Only columns that are there are checked; of each fault the first row is named.
+
+    Args:
+        table: rows of a data file, of any of its columns.
+    """
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        yield 0, f"a text or a list is damaged ({str(error).splitlines()[0]})"
+        return
+    faults = list(_nulls(table))
+    if not faults:
+        faults = [*_identity(table), *_sizes(table)]
+        nested = {
+            name: _Lists(table.column(name))
+            for name in ("sentences", "regions", "pairs")
+            if name in table.column_names
+        }
+        faults += _spans(table, nested)
+        faults += _boxes(table, nested)
+        faults += _indices(nested)
+        faults += _similarities(table, nested)
+    yield from sorted(faults)
+
+
+def check_row_groups(metadata: pq.FileMetaData) -> None:
+    """See that each row group of a file fits in memory, by what its footer says.
+
+    Raises:
+        ValueError: one has too many rows or bytes.
+    """
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        many = group.num_rows > MOST_ROWS
+        if many or (group.num_rows > 1 and group.total_byte_size > MOST_BYTES):
+            raise ValueError(
+                f"row group {index} has {group.num_rows} rows and {group.total_byte_size} bytes, "
+                f"at most {MOST_ROWS} rows and {MOST_BYTES} bytes are read at once"
+            )
+
+
+class _Lists:
+    """A column of lists of structs as flat arrays."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        whole: Any = _whole(column)
+        self.counts = np.diff(whole.offsets.to_numpy())
+        self.row = np.repeat(np.arange(len(self.counts)), self.counts)
+        """Of every value, the row it belongs to."""
+        self._values = whole.flatten()
+
+    def __getitem__(self, field: str) -> np.ndarray:
+        return self._values.field(field).to_numpy(zero_copy_only=False)
+
+    def has(self, field: str) -> bool:
+        """Whether the dataset is new enough for a field."""
+        return self._values.type.get_field_index(field) >= 0
+
+    def first(self, bad: np.ndarray, what: str) -> Iterator[tuple[int, str]]:
+        if bad.any():
+            yield int(self.row[np.argmax(bad)]), what
+
+
+def _whole(column: pa.ChunkedArray) -> Any:
+    merged: Any = column.combine_chunks()
+    return merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
+
+
+def _first(bad: np.ndarray, what: str) -> Iterator[tuple[int, str]]:
+    if bad.any():
+        yield int(np.argmax(bad)), what
+
+
+def _nulls(table: pa.Table) -> Iterator[tuple[int, str]]:
+    for name in table.column_names:
+        if name in _NULLABLE:
+            continue
+        column = _whole(table.column(name))
+        if column.null_count:
+            yield int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"{name} is null"
+        elif pa.types.is_struct(column.type):
+            yield from _null_fields(name, column, np.arange(len(column)))
+        elif pa.types.is_list(column.type):
+            rows = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))
+            yield from _null_fields(name, column.flatten(), rows)
+
+
+def _null_fields(name: str, values: Any, rows: np.ndarray) -> Iterator[tuple[int, str]]:
+    kind = values.type
+    fields = [(name, values)]
+    if pa.types.is_struct(kind):
+        named = [field.name for field in kind if field.name not in LATER_FIELDS]
+        fields += [(f"{name}.{field}", values.field(field)) for field in named]
+    for where, found in fields:
+        if found.null_count:
+            bad = found.is_null().to_numpy(zero_copy_only=False)
+            yield int(rows[np.argmax(bad)]), f"{where} holds a null"
+
+
+def _identity(table: pa.Table) -> Iterator[tuple[int, str]]:
+    if "sample_id" in table.column_names:
+        is_hash = pc.match_substring_regex(table.column("sample_id"), r"\A[0-9a-f]{64}\z")
+        bad = ~_whole(is_hash).to_numpy(zero_copy_only=False).astype(bool)
+        yield from _first(bad, "its sample_id is not a SHA-256 in 64 hex digits")
+
+
+def _sizes(table: pa.Table) -> Iterator[tuple[int, str]]:
+    for name in ("width", "height"):
+        if name in table.column_names:
+            values = _whole(table.column(name)).to_numpy()
+            yield from _first(values < 1, f"its {name} is not positive")
+
+
+def _spans(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    if "sentences" not in nested:
+        return
+    found = nested["sentences"]
+    start, end = found["token_start"], found["token_end"]
+    yield from found.first(
+        (start < 0) | (start > end) | (end > _MOST_TOKENS), "a token span is impossible"
+    )
+    start, end = found["char_start"], found["char_end"]
+    bad = (start < 0) | (start > end)
+    if "caption" in table.column_names:
+        length = _whole(pc.utf8_length(table.column("caption"))).to_numpy()
+        bad |= end > length[found.row]
+    yield from found.first(bad, "a sentence's character span leaves the caption")
+    yield from _infinite(found, ("mean_logprob", "min_logprob"))
+
+
+def _boxes(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    if "regions" not in nested:
+        return
+    found = nested["regions"]
+    x0, y0, x1, y1 = (found[name] for name in _BOX)
+    bad = ~(np.isfinite(x0 + y0 + x1 + y1) & (x0 < x1) & (y0 < y1) & (x0 >= 0) & (y0 >= 0))
+    if {"width", "height"} <= set(table.column_names):
+        width, height = (_whole(table.column(name)).to_numpy() for name in ("width", "height"))
+        slack = _SLACK * np.maximum(width, height)
+        bad |= (x1 > (width + slack)[found.row]) | (y1 > (height + slack)[found.row])
+    yield from found.first(bad, "a region's box is empty or leaves the image")
+    yield from found.first(~np.isfinite(found["score"]), "a region's score is not finite")
+
+
+def _indices(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    if "pairs" not in nested:
+        return
+    pairs = nested["pairs"]
+    for field, column in (("sentence", "sentences"), ("region", "regions")):
+        index = pairs[field]
+        bad = index < 0
+        if column in nested:
+            bad |= index >= nested[column].counts[pairs.row]
+        yield from pairs.first(bad, f"a pair names a {field} that the sample does not have")
+    yield from pairs.first(~np.isfinite(pairs["similarity"]), "a pair's similarity is not finite")
+    yield from _infinite(pairs, ("probability", "support"))
+
+
+def _infinite(found: _Lists, later: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Of fields that may be missing or null, which is read as NaN."""
+    for field in later:
+        if found.has(field):
+            yield from found.first(np.isinf(found[field]), f"a {field} is infinite")
+
+
+def _similarities(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    if not {"sentences", "regions"} <= nested.keys():
+        return
+    sentences, regions = nested["sentences"].counts, nested["regions"].counts
+    wanted = {
+        "similarity": sentences * regions,
+        "image_similarity": sentences,
+        "phrase_similarity": sentences * regions,
+        "agreement": sentences * regions,
+    }
+    for name in wanted.keys() & set(table.column_names):
+        column = _whole(table.column(name))
+        there = ~column.is_null().to_numpy(zero_copy_only=False).astype(bool)
+        if name in ("similarity", "image_similarity"):
+            yield from _first(~there, f"its {name} is null")
+        number = np.diff(column.offsets.to_numpy())
+        yield from _first(there & (number != wanted[name]), f"its {name} has another shape")
+        values = column.flatten().to_numpy(zero_copy_only=False)
+        rows = np.repeat(np.arange(len(column)), np.where(there, number, 0))
+        if len(bad := ~np.isfinite(values)) and bad.any():
+            yield int(rows[np.argmax(bad)]), f"its {name} holds values that are not finite"
