@@ -248,7 +248,8 @@ def _to_rgb(image: Image.Image) -> Pixels:
     transparent = image.has_transparency_data
     for top, bottom in _strips(image.width, image.height):
         strip = image.crop((0, top, image.width, bottom))
-        pixels[top:bottom] = _strip_over_white(strip) if transparent else strip.convert("RGB")
+        shown = _strip_over_white(strip) if transparent else strip.convert("RGB")
+        pixels[top:bottom] = np.asarray(shown)
     return pixels
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from glit.schema import LATER_FIELDS
 
+_COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000
 """Of a row group; glit writes 100."""
 MOST_BYTES = 1 << 30
@@ -131,7 +132,7 @@ def _null_fields(name: str, values: Any, rows: np.ndarray) -> Iterator[tuple[int
 
 def _identity(table: pa.Table) -> Iterator[tuple[int, str]]:
     if "sample_id" in table.column_names:
-        is_hash = pc.match_substring_regex(table.column("sample_id"), r"\A[0-9a-f]{64}\z")
+        is_hash = _COMPUTE.match_substring_regex(table.column("sample_id"), r"\A[0-9a-f]{64}\z")
         bad = ~_whole(is_hash).to_numpy(zero_copy_only=False).astype(bool)
         yield from _first(bad, "its sample_id is not a SHA-256 in 64 hex digits")
 
@@ -154,7 +155,7 @@ def _spans(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, st
     start, end = found["char_start"], found["char_end"]
     bad = (start < 0) | (start > end)
     if "caption" in table.column_names:
-        length = _whole(pc.utf8_length(table.column("caption"))).to_numpy()
+        length = _whole(_COMPUTE.utf8_length(table.column("caption"))).to_numpy()
         bad |= end > length[found.row]
     yield from found.first(bad, "a sentence's character span leaves the caption")
     yield from _infinite(found, ("mean_logprob", "min_logprob"))

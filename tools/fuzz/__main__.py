@@ -32,7 +32,8 @@ def main() -> int:
         corpus = (scenes / "captions.jsonl").read_text(encoding="utf-8").splitlines()
         write_random_clip(model, TINY, seed=0, corpus=corpus, vocabulary=700)
         _glit("build", scenes / "images", "-o", dataset, "-r", "mini", "--executor", "local",
-              "--captions", scenes / "captions.jsonl", "--set", f"split.tokenizer={model}")  # fmt: skip
+              "--captions", scenes / "captions.jsonl",
+              "--set", f"split.tokenizer={model}")  # fmt: skip
     torch.set_num_threads(1)  # a forked process has one thread
     known = targets(folder.absolute(), dataset, scenes / "captions.jsonl", model)
     seeds = range(words.first, words.first + words.cases)

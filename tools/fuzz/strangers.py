@@ -56,7 +56,7 @@ WHOLE = random.Random(0).randbytes(4096)
 Change = Callable[[dict[str, Any], random.Random], None]
 
 
-def _png_bomb(width: int, height: int) -> bytes:
+def png_bomb(width: int, height: int) -> bytes:
     """A PNG of a few bytes a row whose pixels are all zero."""
 
     def part(kind: bytes, body: bytes) -> bytes:
@@ -75,7 +75,7 @@ def _png_bomb(width: int, height: int) -> bytes:
 
 def _pictures() -> list[bytes | None]:
     small = Image.linear_gradient("L").resize((24, 18))
-    found: list[bytes | None] = [None, b"", b"\xff\xd8\xff", _png_bomb(20_000, 20_000)]
+    found: list[bytes | None] = [None, b"", b"\xff\xd8\xff", png_bomb(20_000, 20_000)]
     for kind in ("JPEG", "PNG", "GIF", "TIFF", "PPM", "EPS", "ICO", "TGA"):
         buffer = io.BytesIO()
         small.save(buffer, kind)

@@ -1,0 +1,216 @@
+"""Datasets of somebody else: nothing is written or read outside, and nothing fills the memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from changed import edit_manifest, first_file, rewrite
+
+import glit
+from glit.dataset.query import query
+from glit.dataset.reader import Dataset
+from glit.dataset.row_checks import row_faults
+from glit.dataset.verify import verify
+from glit.errors import DatasetError, GlitError
+from glit.export import EXPORTERS
+from glit.view.report import write_report
+from tools.fuzz.strangers import png_bomb
+
+
+@pytest.fixture
+def deep(built, tmp_path):
+    """A copy of a dataset some folders below ``tmp_path``."""
+    import shutil
+
+    return Path(shutil.copytree(built, tmp_path / "a" / "b" / "dataset"))
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "dataset" not in path.parts}
+
+
+@pytest.mark.parametrize("to", sorted(EXPORTERS))
+@pytest.mark.parametrize(
+    "name", ["../../escaped", "/tmp/glit-escaped", "a/b", "", "f" * 63, "F" * 64]
+)
+def test_no_format_takes_a_sample_id_that_is_not_a_hash(deep, tmp_path, to, name):
+    rewrite(deep, lambda rows: rows[0].update(sample_id=name))
+    with pytest.raises(DatasetError, match="its sample_id is not a SHA-256 in 64 hex digits"):
+        glit.export(deep, to=to, output=tmp_path / "a" / "b" / "out")
+    assert not [path for path in files_below(tmp_path) if path.is_file()]
+    assert not Path("/tmp/glit-escaped").exists()
+    assert any("sample_id" in line for line in verify(str(deep)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../secret.png",
+        "/proc/self/environ",
+        "../../../../../../../../dev/zero",
+        "a/../../x",
+        "\0",
+    ],
+)
+def test_images_by_path_stay_below_the_root(deep, tmp_path, path):
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    root = tmp_path / "a" / "images"
+    root.mkdir()
+
+    def by_path(rows):
+        rows[0].update(source_path=path, image={"bytes": None, "path": path})
+
+    rewrite(deep, by_path)
+    opened = Dataset(deep, image_root=str(root))
+    with pytest.raises(DatasetError, match="is stored by path and cannot be read below"):
+        opened[0]
+    with pytest.raises(GlitError):
+        glit.export(deep, to="coco", output=tmp_path / "out", image_root=root)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_an_image_by_path_is_a_regular_file(deep, tmp_path, kind):
+    path = tmp_path / "x.png"
+    make = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda at: os.symlink("/dev/zero", at)}
+    make[kind](path)
+    rewrite(
+        deep, lambda rows: rows[0].update(source_path="x.png", image={"bytes": None, "path": ""})
+    )
+    with pytest.raises(DatasetError, match=r"x\.png is stored by path and cannot be read below"):
+        Dataset(deep, image_root=str(tmp_path))[0]
+
+
+def test_an_image_of_too_many_pixels_is_refused_wherever_it_is_decoded(deep, tmp_path, monkeypatch):
+    bomb = png_bomb(13_000, 13_000)
+    assert len(bomb) < 30_000
+    rewrite(deep, lambda rows: rows[0].update(image={"bytes": bomb, "path": "x.png"}))
+    assert any(
+        "13000x13000 pixels, at most 150000000 allowed" in line for line in verify(str(deep))
+    )
+    opened = Dataset(deep)
+    with pytest.raises(GlitError, match="13000x13000 pixels"):
+        opened[0].pixels()
+    write_report(opened, tmp_path / "report.html")  # shows a placeholder
+    with pytest.raises(GlitError, match="13000x13000 pixels"):
+        glit.export(deep, to="goal", output=tmp_path / "out")
+    with pytest.raises(GlitError, match="13000x13000 pixels"):
+        opened.row_group(0).pixels(0)
+
+
+def test_the_limit_of_the_build_is_the_most_that_verify_lets_through(deep):
+    edit_manifest(deep, lambda manifest: manifest["recipe"]["ingest"].update(max_pixels=1000))
+    assert any("at most 1000 allowed" in line for line in verify(str(deep)))
+
+
+def test_an_image_of_another_size_than_its_row_is_refused(deep):
+    rewrite(deep, lambda rows: rows[0].update(width=rows[0]["width"] + 40))
+    with pytest.raises(DatasetError, match=r"has \d+x\d+ pixels, its row says \d+x\d+"):
+        Dataset(deep)[0].pixels()
+
+
+CHANGES = {
+    "a list is null": ("regions", None, "regions is null"),
+    "an empty size": ("width", 0, "its width is not positive"),
+    "a box of no size": ("regions", {"x1": -1.0}, "a region's box is empty or leaves the image"),
+    "a box that is no number": ("regions", {"y0": float("nan")}, "a region's box is empty or leaves"),
+    "a box that leaves": ("regions", {"x1": 1e6}, "a region's box is empty or leaves the image"),
+    "a score": ("regions", {"score": float("inf")}, "a region's score is not finite"),
+    "no label": ("regions", {"label": None}, "regions.label holds a null"),
+    "characters": ("sentences", {"char_end": 10**6}, "a sentence's character span leaves"),
+    "tokens": ("sentences", {"token_end": 2**31 - 1}, "a token span is impossible"),
+    "a pair's region": ("pairs", {"region": 999}, "a pair names a region that the sample does not"),
+    "a pair's sentence": ("pairs", {"sentence": -1}, "a pair names a sentence that the sample"),
+    "a pair's cosine": ("pairs", {"similarity": float("nan")}, "a pair's similarity is not finite"),
+    "a probability": ("pairs", {"probability": float("inf")}, "a probability is infinite"),
+    "too few cosines": ("similarity", [0.5], "its similarity has another shape"),
+    "no cosines": ("image_similarity", None, "its image_similarity is null"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_impossible_rows_are_refused_and_named(deep, case):
+    column, value, message = CHANGES[case]
+
+    def change(rows):
+        if isinstance(value, dict):
+            rows[1][column][0].update(value)
+        else:
+            rows[1][column] = value
+
+    rewrite(deep, change)
+    with pytest.raises(DatasetError, match=rf"row group 0 row 1: {message}"):
+        list(Dataset(deep).rows(images=False))
+    assert list(verify(str(deep)))
+
+
+def test_cosines_that_are_not_finite(deep):
+    rewrite(deep, lambda rows: rows[2]["similarity"].__setitem__(0, float("nan")))
+    with pytest.raises(
+        DatasetError, match="row 2: its similarity holds values that are not finite"
+    ):
+        Dataset(deep)[0]
+
+
+def test_good_rows_have_no_fault_whatever_their_columns(built):
+    table = Dataset(built).table()
+    assert list(row_faults(table)) == []
+    for name in table.column_names:
+        assert list(row_faults(table.select([name]))) == []
+    assert list(row_faults(table.slice(3, 4))) == []
+    assert list(row_faults(pa.concat_tables([table, table]))) == []
+    assert list(row_faults(table.slice(0, 0))) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../dev/zero", "data/../x.parquet", "/etc/passwd", "data/a/b"]
+)
+def test_a_manifest_names_files_of_its_own_alone(deep, name):
+    described = {"rows": 0, "bytes": 0, "sha256": ""}
+    edit_manifest(deep, lambda manifest: manifest["files"].update({name: described}))
+    for command in (
+        Dataset,
+        lambda path: list(verify(str(path))),
+        lambda path: query(path, "SELECT 1"),
+    ):
+        with pytest.raises(DatasetError, match="'files': .* is damaged"):
+            command(deep)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "drops.parquet", "data"])
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_pipe_in_the_place_of_a_file_makes_nobody_wait(deep, tmp_path, name, kind):
+    path = first_file(deep) if name == "data" else deep / name
+    path.unlink()
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(GlitError):
+        query(deep, "SELECT * FROM drops")
+    with pytest.raises(GlitError):
+        write_report(Dataset(deep), tmp_path / "report.html")
+    try:
+        assert list(verify(str(deep)))
+    except GlitError:
+        assert name == "manifest.json"
+
+
+def test_a_row_group_that_memory_does_not_hold_is_refused(deep, monkeypatch):
+    monkeypatch.setattr("glit.dataset.row_checks.MOST_ROWS", 3)
+    with pytest.raises(DatasetError, match="row group 0 has .* rows and .* at most 3 rows"):
+        Dataset(deep)
+    assert any("at most 3 rows" in line for line in verify(str(deep)))
+
+
+def test_values_that_sql_cannot_count_are_one_line(deep, tmp_path):
+    rewrite(deep, lambda rows: rows[0]["regions"][0].update(x1=3e38))
+    with pytest.raises(DatasetError):
+        write_report(Dataset(deep), tmp_path / "report.html")
+
+
+def test_a_box_leaves_by_rounding_alone(built):
+    table = Dataset(built).table()
+    rows = table.to_pylist()
+    rows[0]["regions"][0]["x1"] = float(np.float32(rows[0]["width"])) * 1.0005
+    assert list(row_faults(pa.Table.from_pylist(rows, schema=table.schema))) == []
