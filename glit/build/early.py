@@ -11,6 +11,7 @@ from glit.build.plan import read_beside, sidecars
 from glit.build.work import Work
 from glit.errors import InputError, UserError
 from glit.progress import StageProgress
+from glit.shards.files import MOST_BYTES
 from glit.stages import FLOW
 from glit.stages.pack import PackConfig
 
@@ -55,7 +56,7 @@ def _in_listing(
         for batch in file.iter_batches(_ROWS, row_groups=groups, columns=["size", "beside"]):
             images += len(batch)
             sizes = batch.column("size").to_numpy()
-            num_bytes += int(sizes[sizes > 0].sum())
+            num_bytes += int(sizes[(sizes > 0) & (sizes <= MOST_BYTES)].sum())
             stamps = batch.column("beside").flatten().to_numpy(zero_copy_only=False)
             for kind in range(num_kinds):
                 missing[kind] += int((stamps[kind::of] == NOT_THERE).sum())

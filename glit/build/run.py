@@ -16,7 +16,7 @@ from glit.build.lock import Lock
 from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan, sidecars, upstream
 from glit.build.publish import publish
-from glit.build.source import Source, entries, find_source
+from glit.build.source import Source, entries, find_source, refuse_images_folder
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.timeline import Timed
@@ -70,6 +70,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     """
     dataset = Store(request.output)
     source = find_source(request.images)
+    refuse_images_folder(request.output, source.root)
     refuse_others_files(dataset)
     images = ImageFiles(source.root, index=dataset.below("work").root)
     work_store = dataset.below("work")
