@@ -332,11 +332,15 @@ def _open_local(full: str) -> BufferedReader:
     Raises:
         OSError: there is none, or it is something else.
     """
-    file = open(full, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
+    file = open(full, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller's to close
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file (a pipe, a socket or a device)", full)
     return file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _local_entry(full: str, path: str) -> Entry:

@@ -163,8 +163,8 @@ def _refuse_to_begin_anew(dataset: Store, work: Work, earlier: EarlierListing) -
     if len(published(work.store) or ()) > 1 and not (earlier.num_series and earlier.chunks):
         raise UserError(
             f"{dataset.root}: images were added to this dataset, and its files were being replaced "
-            "when that was stopped; its listing is gone or damaged since, so nothing tells in which "
-            "order they came; add --replace to make everything anew"
+            "when that was stopped; its listing is gone or damaged since, so nothing tells in "
+            "which order they came; add --replace to make everything anew"
         )
 
 
