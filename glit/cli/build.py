@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 from glit.importers import IMPORTERS
 from glit.outputs import local_file, output_folder
+from glit.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.executors.protocols import Executor
@@ -241,6 +241,6 @@ def import_command(
     if found.without:
         print(f"{found.without} images have no caption")
     for name in found.missing:
-        print(f"missing: {name}", file=sys.stderr)
+        print(visible(f"missing: {name}"), file=sys.stderr)
     if found.missing:
         print(f"{len(found.missing)} images are missing; they are listed above", file=sys.stderr)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.terminal import Console
 
 pairs_app = typer.Typer(no_args_is_help=True, help="Judge pairs by eye, calibrate on verdicts.")
 
