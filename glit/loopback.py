@@ -6,6 +6,7 @@ this machine's, as pages of others would send them.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -136,10 +137,8 @@ class _Server(ThreadingHTTPServer):
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
             return
-        try:
+        with contextlib.suppress(OSError):  # gone already
             request.send(_BUSY)
-        except OSError:
-            pass  # gone already
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from glit.terminal import Console, visible
+from glit.terminal import visible
 
 _LINE_EVERY_S = 15.0
 
@@ -204,3 +205,16 @@ def duration(seconds: float) -> str:
         return f"{hours} h {rest:02} min"
     days, hours = divmod(round(minutes / 60), 24)
     return f"{days} d {hours} h"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(936_416), size(40_728_226), size(15_100_000_000)
+    ('512 bytes', '936 kB', '41 MB', '15.1 GB')
+    """
+    if num_bytes >= 1e9:
+        return f"{num_bytes / 1e9:.1f} GB"
+    if num_bytes >= 1e6:
+        return f"{num_bytes / 1e6:.0f} MB"
+    return f"{num_bytes / 1e3:.0f} kB" if num_bytes >= 1e4 else f"{num_bytes:.0f} bytes"

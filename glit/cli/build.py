@@ -239,8 +239,11 @@ def import_command(
         )
     print(f"{found.captions} captions: {path}")
     if found.without:
-        print(f"{found.without} images have no caption")
+        images_have = "1 image has" if found.without == 1 else f"{found.without} images have"
+        print(f"{images_have} no caption")
     for name in found.missing:
         print(visible(f"missing: {name}"), file=sys.stderr)
     if found.missing:
-        print(f"{len(found.missing)} images are missing; they are listed above", file=sys.stderr)
+        number = len(found.missing)
+        images_are = "1 image is" if number == 1 else f"{number} images are"
+        print(f"{images_are} missing; listed above", file=sys.stderr)

@@ -58,7 +58,7 @@ def doctor_command(
 
 
 def _print(report: Report, console: Console) -> None:
-    from glit.doctor.finding import size
+    from glit.progress import size
 
     table = Table.grid(padding=(0, 2))
     for each in report.findings:
