@@ -52,8 +52,6 @@ def build(
     Raises:
         GlitError: see the one line it carries; what is done stays done.
     """
-    from rich.console import Console
-
     from glit.build.lock import lock_path, read_lock
     from glit.build.run import BuildRequest
     from glit.build.run import build as run
@@ -61,6 +59,7 @@ def build(
     from glit.executors import open_executor
     from glit.progress import StageProgress
     from glit.recipe import load_recipe
+    from glit.terminal import Console
 
     name = recipe if isinstance(recipe, str) else recipe.name
     if isinstance(recipe, str):
@@ -104,11 +103,10 @@ def add(
     Raises:
         GlitError: see the one line it carries; the dataset is as it was, and what is done stays.
     """
-    from rich.console import Console
-
     from glit.build.add import add as run
     from glit.executors import open_executor
     from glit.progress import StageProgress
+    from glit.terminal import Console
 
     console = Console(stderr=True, highlight=False)
     with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:

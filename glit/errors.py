@@ -116,7 +116,7 @@ class DatasetError(GlitError):
 
 
 class StoppedError(GlitError):
-    """The user stopped a run (Ctrl-C); what is on disk is resumable."""
+    """A run was stopped by Ctrl-C (130) or SIGTERM (143); what is on disk is resumable."""
 
     exit_code = 130
 

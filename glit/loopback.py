@@ -6,10 +6,13 @@ this machine's, as pages of others would send them.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import sys
+import threading
 from abc import ABC, abstractmethod
-from functools import partial
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -21,6 +24,13 @@ from glit.images import decode, upright_file
 HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost")
 _LONGEST_BODY = 4096
+_LONGEST_NUMBER = 15
+"""Digits: no dataset has more rows, and databases take them."""
+_LONGEST_FAULT = 300
+_MOST_THREADS = 32
+_SILENT_S = 5.0
+"""A connection that says nothing for so long is closed; browsers open another."""
+_BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _SHOWN = {".jpg": "image/jpeg", ".png": "image/png", ".webp": "image/webp", ".gif": "image/gif"}
 
 Answer = tuple[bytes, str]
@@ -61,13 +71,11 @@ def loopback_server(site: Site, *, port: int) -> ThreadingHTTPServer:
         UserError: the port is taken.
     """
     try:
-        server = ThreadingHTTPServer((HOST, port), partial(_Handler, site))
+        return _Server((HOST, port), partial(_Handler, site))
     except OSError as error:
         raise UserError(
             f"--port {port}: cannot listen there ({error.strerror or error}); choose another"
         ) from error
-    server.daemon_threads = True
-    return server
 
 
 def address_of(server: ThreadingHTTPServer) -> str:
@@ -94,15 +102,69 @@ def shown(encoded: bytes) -> Answer:
     return buffer.getvalue(), "image/png"
 
 
+def whole_number(text: str) -> int:
+    """A number that somebody asks for.
+
+    Raises:
+        UserError: it is none, or no row can have it.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
+        raise UserError(f"want a number of at most {_LONGEST_NUMBER} digits")
+    return int(text)
+
+
+@cache
+def _icon() -> bytes:
+    """What browsers show beside a page's title: a region in an image."""
+    picture, buffer = Image.new("RGB", (32, 32), "#c2410c"), io.BytesIO()
+    picture.paste("#fff", (7, 7, 25, 25))
+    picture.paste("#c2410c", (10, 10, 22, 22))
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+class _Server(ThreadingHTTPServer):
+    """With so many connections at most; those beyond are told to come again."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *given: Any) -> None:
+        self._free = threading.BoundedSemaphore(_MOST_THREADS)
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with contextlib.suppress(OSError):  # gone already
+            request.send(_BUSY)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # a browser that goes away is no fault
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    timeout = _SILENT_S
 
     def __init__(self, site: Site, *connection: Any) -> None:
         self._site = site
         super().__init__(*connection)  # answers
 
     def do_GET(self) -> None:
-        self._respond(lambda: self._site.answer(self.path))
+        if self.path == "/favicon.ico":
+            self._respond(lambda: (_icon(), "image/png"))
+        else:
+            self._respond(lambda: self._site.answer(self.path))
 
     def do_POST(self) -> None:
         self.close_connection = True  # whatever was sent and is not read
@@ -112,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         # a form on another's page can send no JSON without asking first
         if self.headers.get_content_type() != "application/json":
             raise UserError("want JSON")
-        length = int(self.headers.get("Content-Length", 0))
+        length = whole_number(self.headers.get("Content-Length", "0"))
         if length > _LONGEST_BODY:
             raise UserError(f"want {_LONGEST_BODY} bytes at most")
         return self._site.take(self.path, json.loads(self.rfile.read(length)))
@@ -124,10 +186,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             self._answer(200, *work())
+        except RecursionError:
+            self._fault(404, "nested too deeply")
         except (UserError, ValueError) as error:
-            self._answer(404, str(error).encode(), "text/plain; charset=utf-8")
+            self._fault(404, str(error))
         except GlitError as error:
-            self._answer(500, str(error).encode(), "text/plain; charset=utf-8")
+            self._fault(500, str(error))
+
+    def _fault(self, code: int, said: str) -> None:
+        body = said[:_LONGEST_FAULT].encode("utf-8", "backslashreplace")
+        self._answer(code, body, "text/plain; charset=utf-8")
 
     def _answer(self, code: int, body: bytes, kind: str) -> None:
         self.send_response(code)

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from glit.terminal import visible
+
 _LINE_EVERY_S = 15.0
 
 
@@ -88,7 +90,7 @@ class StageProgress:
 
     def note(self, text: str) -> None:
         """A line that stays: something happened that a user should know of."""
-        self._console.print(f"glit: {text}", soft_wrap=True)
+        self._console.print(visible(f"glit: {text}"), soft_wrap=True, markup=False)
 
     def loading(self, model: str) -> None:
         """Workers start and load a model; the empty text for none. Over with :meth:`ready`, or with
@@ -99,7 +101,7 @@ class StageProgress:
                 self._task,
                 start=False,  # an unstarted bar pulses
                 completed=self._done,
-                note=f"loading {model}" if model else "starting",
+                note=f"loading {escape(visible(model))}" if model else "starting",
             )
         if model:
             self._line(f"loading {model}")
@@ -159,7 +161,9 @@ class StageProgress:
         self._last_line = time.monotonic()
         if not self._quiet and not self._console.is_terminal:
             self._console.print(
-                f"{self._stage:<8} {self._done if done is None else done}/{self._total}  {note}",
+                visible(
+                    f"{self._stage:<8} {self._done if done is None else done}/{self._total}  {note}"
+                ),
                 highlight=False,
                 soft_wrap=True,
                 markup=False,
@@ -178,9 +182,11 @@ def telling(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]
         yield lambda text: None
     elif console.is_terminal:
         with console.status("starting") as status:
-            yield lambda text: status.update(escape(text))
+            yield lambda text: status.update(escape(visible(text)))
     else:
-        yield lambda text: console.print(text, soft_wrap=True, markup=False, highlight=False)
+        yield lambda text: console.print(
+            visible(text), soft_wrap=True, markup=False, highlight=False
+        )
 
 
 def duration(seconds: float) -> str:
@@ -199,3 +205,16 @@ def duration(seconds: float) -> str:
         return f"{hours} h {rest:02} min"
     days, hours = divmod(round(minutes / 60), 24)
     return f"{days} d {hours} h"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(936_416), size(40_728_226), size(15_100_000_000)
+    ('512 bytes', '936 kB', '41 MB', '15.1 GB')
+    """
+    if num_bytes >= 1e9:
+        return f"{num_bytes / 1e9:.1f} GB"
+    if num_bytes >= 1e6:
+        return f"{num_bytes / 1e6:.0f} MB"
+    return f"{num_bytes / 1e3:.0f} kB" if num_bytes >= 1e4 else f"{num_bytes:.0f} bytes"

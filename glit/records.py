@@ -197,7 +197,7 @@ REASONS: dict[str, str] = {
     "empty_file": "the file has no bytes",
     "not_an_image": "no decoder recognises the bytes",
     "corrupt": "the image is truncated or damaged",
-    "too_large": "more pixels than ingest.max_pixels: a decompression bomb or a mistake",
+    "too_large": "more pixels than ingest.max_pixels, or a file of more than 1 GiB",
     "too_small": "a side shorter than ingest.min_side",
     "unsupported_mode": "pixels that have no defined conversion to RGB",
     "image_changed": "the file's bytes changed after ingest",

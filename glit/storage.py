@@ -13,10 +13,12 @@ import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
 from datetime import datetime
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +37,7 @@ class Entry(NamedTuple):
     path: str
     """Relative to the store's root, ``/`` separated; may hold surrogates for odd names."""
     size: int
-    """Bytes; -1 when the file could not be looked at."""
+    """Bytes; -1 when the file could not be looked at, or is a pipe, a socket or a device."""
     stamp: str
     """Changes when the file changes (modification time, or the object's tag)."""
     role: int = 0
@@ -86,8 +88,8 @@ class Store:
             StorageError: the store cannot be reached.
         """
         if self.is_local:
-            with open(self.full(path), "rb") as file:
-                return file.read()
+            with _open_local(self.full(path)) as file:
+                return file.read() or b""
         with one_line(self.address(path), of_object=True):
             data: Any = self._fs.cat_file(self.full(path))
             return data
@@ -100,7 +102,7 @@ class Store:
             StorageError: the store cannot be reached.
         """
         if self.is_local:
-            with open(self.full(path), "rb") as file:
+            with _open_local(self.full(path)) as file:
                 file.seek(start)
                 return file.read(end - start)
         with one_line(self.address(path), of_object=True):
@@ -115,7 +117,7 @@ class Store:
             StorageError: the store cannot be reached.
         """
         if self.is_local:
-            return open(self.full(path), "rb")
+            return _open_local(self.full(path))
         with one_line(self.address(path), of_object=True):
             info: Any = self._fs.info(self.full(path))
         return RangeFile(lambda start, end: self.read_range(path, start, end), int(info["size"]))
@@ -339,10 +341,29 @@ def _remove_local(full: str) -> None:
             _remove_local(f"{full}/{name}")
 
 
+def _open_local(full: str) -> BufferedReader:
+    """Open a regular file for reading; a pipe would wait for its writer, a device may never end.
+
+    Raises:
+        OSError: there is none, or it is something else.
+    """
+    file = open(full, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller's to close
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file (a pipe, a socket or a device)", full)
+    return file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _local_entry(full: str, path: str) -> Entry:
     try:
         found = os.stat(full)
     except (OSError, ValueError):  # ValueError: a NUL in the name
+        return Entry(path=path, size=-1, stamp="")
+    if not stat.S_ISREG(found.st_mode):
         return Entry(path=path, size=-1, stamp="")
     return Entry(path=path, size=found.st_size, stamp=str(found.st_mtime_ns))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -101,6 +103,31 @@ def test_boxes_lie_inside_every_photograph(dataset):
 def test_the_odd_name_is_in_the_dataset_as_it_is(dataset):
     paths = pq.read_table(dataset[0] / "data", columns=["source_path"])["source_path"].to_pylist()
     assert "quo\"te\nline's.jpg" in paths
+
+
+@pytest.mark.timeout(60)  # a pipe would be waited for without an end
+def test_what_is_no_regular_file_or_too_large_is_a_drop(scenes, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    shutil.copy(scenes / "images" / "000000.png", images)
+    for name in ("000000.txt", "pipe.txt"):
+        (images / name).write_text("A red circle. A blue square.")
+    os.mkfifo(images / "pipe.png")
+    os.mkfifo(images / "no.txt")
+    shutil.copy(scenes / "images" / "000001.png", images / "no.png")
+    (images / "zero.png").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(images):
+        bound.bind("socket.png")
+    with (images / "sparse.png").open("wb") as sparse:
+        sparse.truncate(40 << 30)
+    overrides = ["caption.backend=sidecar", "propose.backend=grid"]
+    manifest = run_build(images, tmp_path / "out", overrides=overrides)
+    assert manifest["counts"]["drops"] == {
+        "ingest/too_large": 1,
+        "ingest/unreadable": 3,
+        "caption/no_caption": 1,
+    }
+    assert manifest["counts"]["shipped"] == 1
 
 
 def test_files_and_folders_without_permission(photographs, tmp_path_factory):

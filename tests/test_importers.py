@@ -144,7 +144,7 @@ def test_missing_images_are_listed(tmp_path, run_glit):
     done = run_glit("import", source, "--format", "docci", "-o", tmp_path / "captions.jsonl")
     assert done.code == 0 and done.output.startswith("2 captions: ")
     assert "images   3/3" in done.errors
-    assert f"missing: {tmp_path / 'images' / 'test.jpg'}\n1 images are missing" in done.errors
+    assert f"missing: {tmp_path / 'images' / 'test.jpg'}\n1 image is missing" in done.errors
     assert len(json_lines(tmp_path / "captions.jsonl")) == 2
 
 

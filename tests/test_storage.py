@@ -1,4 +1,5 @@
 import errno
+import os
 
 import fsspec
 import pytest
@@ -118,3 +119,16 @@ def test_a_folder_that_a_shell_stands_in_is_removed_and_a_linked_one_emptied(tmp
     (tmp_path / "root" / "linked").symlink_to(tmp_path / "disk")
     store.remove("linked")
     assert list((tmp_path / "disk").iterdir()) == [] and store.exists("linked")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("how", ["read", "open", "range"])
+def test_a_pipe_is_not_waited_for(tmp_path, how):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    store = Store(tmp_path)
+    read = {"read": store.read, "open": store.open, "range": lambda p: store.read_range(p, 0, 1)}
+    for name in ("pipe", "zero"):
+        assert store.entry(name).size == -1
+        with pytest.raises(OSError, match="not a regular file"):
+            read[how](name)

@@ -10,6 +10,7 @@ import os
 import shlex
 import tomllib
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -24,6 +25,7 @@ from glit.backends.model_files import (
 from glit.errors import MissingExtraError, MissingModelError, WeightsError
 from glit.resources import mini_model, weights_manifest
 
+_ANSWER_S = 2.0
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _FILE_SUFFIXES = {".pt", ".pth", ".safetensors", ".bin", ".onnx"}
 LOCAL, PUBLISHED = "local", "published"
@@ -282,6 +284,8 @@ def _cached(hub_id: str, revision: str) -> Path | None:
 def _download(entry: Entry, revision: str) -> Path | None:
     """The folder as the hub has it, None where the hub does not answer or has no such model."""
     hub = _hub()
+    if not hub.constants.HF_HUB_OFFLINE and not _answers(hub.constants.ENDPOINT):
+        return None
     files = [*_HUB_FILES, PICKLE] if entry.sha256 else _HUB_FILES
     try:
         return Path(hub.snapshot_download(entry.id, revision=revision, allow_patterns=files))
@@ -294,9 +298,23 @@ def _download(entry: Entry, revision: str) -> Path | None:
         return None
 
 
+@cache
+def _answers(address: str) -> bool:
+    """Whether anything answers there, whatever it says: the hub's client would ask for half a
+    minute, and once more for every model."""
+    import httpx
+
+    try:
+        httpx.head(address, timeout=_ANSWER_S)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError):
+        return False
+    return True
+
+
 def _hub() -> Any:
     try:
         import huggingface_hub
+        import huggingface_hub.constants
         import huggingface_hub.errors
     except ImportError as error:
         raise MissingExtraError(
@@ -309,10 +327,15 @@ def _nowhere(name: str, entry: Entry, revision: str) -> MissingModelError:
     known = manifest()
     close = [] if entry in known.values() else difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
+    if entry not in known.values() and (
+        "/" not in name or os.path.isdir(os.path.dirname(name) or name)
+    ):
+        reason = f"no such folder, and no model that glit or the hub (ORG/NAME) knows{hint}"
+        return MissingModelError(name, reason=reason)
     return MissingModelError(
         name,
         reason=f"not a folder, not in the Hugging Face cache, and the hub did not answer{hint}",
-        fetch="" if close and "/" not in name else _fetch_from_hub(entry, revision),
+        fetch=_fetch_from_hub(entry, revision),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glit.build.one_build import only_one_build
+from glit.build.one_build import only_one_build, remove_held
 from glit.dataset.manifest import read_manifest
 from glit.outputs import output_folder
 from glit.storage import Store
@@ -22,5 +22,6 @@ def clean(output: str) -> int:
     work = dataset.below("work")
     freed = sum(max(entry.size, 0) for entry in work.walk())
     with only_one_build(work):
-        dataset.remove("work")
+        read_manifest(dataset)  # a build that was to replace it may have removed it meanwhile
+        remove_held(work)
     return freed

@@ -10,7 +10,8 @@ from glit.build.listing import NOT_THERE, Chunk
 from glit.build.plan import read_beside, sidecars
 from glit.build.work import Work
 from glit.errors import InputError, UserError
-from glit.progress import StageProgress
+from glit.progress import StageProgress, size
+from glit.shards.files import MOST_BYTES
 from glit.stages import FLOW
 from glit.stages.pack import PackConfig
 
@@ -55,7 +56,7 @@ def _in_listing(
         for batch in file.iter_batches(_ROWS, row_groups=groups, columns=["size", "beside"]):
             images += len(batch)
             sizes = batch.column("size").to_numpy()
-            num_bytes += int(sizes[sizes > 0].sum())
+            num_bytes += int(sizes[(sizes > 0) & (sizes <= MOST_BYTES)].sum())
             stamps = batch.column("beside").flatten().to_numpy(zero_copy_only=False)
             for kind in range(num_kinds):
                 missing[kind] += int((stamps[kind::of] == NOT_THERE).sum())
@@ -86,8 +87,7 @@ def _check_room(work: Work, num_bytes: int, progress: StageProgress) -> None:
     if free is None or config.image_store != "bytes" or config.max_side or free >= num_bytes:
         return
     told = (
-        f"{work.store.root}: {free / 1e9:.1f} GB free, but the images to be stored have "
-        f"{num_bytes / 1e9:.1f} GB"
+        f"{work.store.root}: {size(free)} free, but the images to be stored have {size(num_bytes)}"
     )
     if free >= num_bytes / 2:  # many may be dropped or repeat others
         progress.note(f"{told}; the disk may become full")

@@ -34,14 +34,17 @@ _SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
 
 def ledger_name(work: Work, chunk: Chunk) -> str:
     """Path of a chunk's ledger, named as the last stage's table is."""
-    folder, _, file = work.table(_LAST, chunk).partition("/")
-    return f"ledger{folder.removeprefix(_LAST)}/{file}"
+    return f"{ledger_folder(work)}/{work.table(_LAST, chunk).rpartition('/')[2]}"
+
+
+def ledger_folder(work: Work) -> str:
+    """Where the ledgers of all chunks lie."""
+    return f"ledger{work.plan.folder(_LAST).removeprefix(_LAST)}"
 
 
 def missing_ledgers(work: Work, chunks: list[Chunk]) -> list[Chunk]:
     """The chunks whose ledger is not there yet."""
-    folder = ledger_name(work, chunks[0]).partition("/")[0] if chunks else ""
-    names = work.store.names(folder)
+    names = work.store.names(ledger_folder(work))
     return [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
 
 

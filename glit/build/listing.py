@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 from glit.ahead import batched
 from glit.errors import RunError, first_line
 from glit.schema import LISTING_SCHEMA
-from glit.shards import BAD_NAME, is_utf8, stem
+from glit.shards import BAD_NAME, escaped, is_utf8, stem
 from glit.spill import spilling
 from glit.storage import Entry
 
@@ -44,7 +43,10 @@ _FOUND = pa.schema(
 )
 _NOW = """
     CREATE VIEW now AS
-    WITH found AS (SELECT * FROM read_parquet('{file}', hive_partitioning = false)),
+    WITH listed AS (SELECT * FROM read_parquet('{file}', hive_partitioning = false)),
+         alike AS (SELECT path FROM listed WHERE size <> {bad} AND contains(path, '\\x')),
+         found AS (SELECT * REPLACE (CASE WHEN size = {bad} AND path IN (SELECT path FROM alike)
+                                     THEN './' || path ELSE path END AS path) FROM listed),
          beside AS (SELECT stem, role, any_value(size || ':' || stamp) AS stamp
                     FROM found WHERE role > 0 GROUP BY stem, role)
     SELECT found.path, size, found.stamp, {beside} AS beside
@@ -90,7 +92,7 @@ def write_listing(
     """Sort the images by path, write them in row groups of one chunk each, return the chunks.
 
     Names that are not valid UTF-8 are stored escaped (``\\udcff`` as ``\\xff``) with size -2, so
-    that ingest can name them in a drop.
+    that ingest can name them in a drop; where another file has that very name, as ``./`` and it.
 
     Args:
         found: images, and the files beside them by their roles.
@@ -160,7 +162,7 @@ def _now(file: Path, num_beside: int, captions: Path | None) -> str:
         texts = _TEXTS.format(file=quoted(captions))
         joins.append(f"LEFT JOIN ({texts}) AS texts ON texts.path = found.path")
     beside = f"[{', '.join(stamps)}]::VARCHAR[]"
-    return _NOW.format(file=quoted(file), beside=beside, joins=" ".join(joins))
+    return _NOW.format(file=quoted(file), bad=BAD_NAME, beside=beside, joins=" ".join(joins))
 
 
 def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
@@ -173,7 +175,7 @@ def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
             roles = [entry.role for entry in batch]
             for index, path in () if "".join(paths).isascii() else enumerate(paths):
                 if not is_utf8(path):
-                    paths[index], sizes[index] = _escaped(path), BAD_NAME
+                    paths[index], sizes[index] = escaped(path), BAD_NAME
             columns = {
                 "path": paths,
                 "size": sizes,
@@ -184,10 +186,6 @@ def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
             writer.write_table(pa.table(columns, schema=_FOUND))
             total += roles.count(0)
     return total
-
-
-def _escaped(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def listing_writer(target: Path) -> pq.ParquetWriter:

@@ -30,6 +30,8 @@ from glit.errors import RunError, StorageError, UserError, first_line
 from glit.storage import Store, to_json
 
 FOLDER = "lock"
+_FILE = ".lock"
+_TRIES = 100
 BEAT_S = 30.0
 DEAD_AFTER_S = 300.0
 """A holder that has not written for so long is dead."""
@@ -45,41 +47,75 @@ StillHeld = Callable[[], None]
 
 
 @contextlib.contextmanager
-def only_one_build(work: Store) -> Iterator[StillHeld]:
+def only_one_build(work: Store, *, keep_retry: bool = False) -> Iterator[StillHeld]:
     """Hold a work folder, and be able to tell whether it is held still.
+
+    Args:
+        work: the folder.
+        keep_retry: whether what an interrupted retry left in it stays.
 
     Raises:
         UserError: another build holds it, or it cannot be written to.
     """
     with (_held_locally if work.is_local else _held_remotely)(work) as still_held:
+        if not keep_retry and work.is_local:
+            work.sweep(RETRY_MARK)
         yield still_held
 
 
 @contextlib.contextmanager
 def _held_locally(work: Store) -> Iterator[StillHeld]:
     """A killed build leaves no lock behind: the system takes it back."""
-    folder = work.full("")
+    handle = _lock_file(work.full(""))
     try:
-        os.makedirs(folder, exist_ok=True)
-        handle = os.open(f"{folder}/.lock", os.O_CREAT | os.O_RDWR)
-    except OSError as error:
-        raise UserError(
-            f"{os.path.dirname(folder)}: cannot write there ({error.strerror}); "
-            "choose another output folder with -o"
-        ) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            found = os.pread(handle, 200, 0).decode(errors="replace").strip()
-            raise _refused(os.path.dirname(folder), found) from error
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{_me()}\n".encode(), 0)
         work.sweep()
-        work.sweep(RETRY_MARK)
         yield lambda: None
     finally:
         os.close(handle)
+
+
+def _lock_file(folder: str) -> int:
+    """The opened and locked file, which is in its place still: glit clean may have removed the one
+    that was opened."""
+    path = f"{folder}/{_FILE}"
+    for tried in range(1, _TRIES + 1):
+        try:
+            os.makedirs(folder, exist_ok=True)
+            handle = os.open(path, os.O_CREAT | os.O_RDWR)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and tried < _TRIES:
+                continue  # the folder has been removed since it was made
+            raise UserError(
+                f"{os.path.dirname(folder)}: cannot write there ({error.strerror}); "
+                "choose another output folder with -o"
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        except BlockingIOError as error:
+            found = os.pread(handle, 200, 0).decode(errors="replace").strip()
+            os.close(handle)
+            raise _refused(os.path.dirname(folder), found) from error
+        except FileNotFoundError:
+            pass
+        os.close(handle)
+    raise _refused(os.path.dirname(folder), "")
+
+
+def remove_held(work: Store) -> None:
+    """Remove a work folder that this process holds; the lock last, so that nobody who begins there
+    meanwhile loses anything."""
+    keep = _FILE if work.is_local else FOLDER
+    for name in work.names() - {keep}:
+        work.remove(name)
+    for name in [_FILE] if work.is_local else [f"{FOLDER}/{each}" for each in _numbers(work)]:
+        work.remove(name)
+    if work.is_local:
+        with contextlib.suppress(OSError):  # a link, or somebody has begun there
+            os.rmdir(work.full(""))
 
 
 def _me() -> str:

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -169,6 +170,16 @@ _rows_done: Any = None
 def _share(rows: Any) -> None:
     global _rows_done
     _rows_done = rows
+    threading.Thread(target=_end_with_parent, daemon=True, name="parent").start()
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it is gone, even if that was killed: else it
+    would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _write_shared(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[str, Any]:

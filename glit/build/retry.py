@@ -7,6 +7,7 @@ first, so that a kill at any moment leaves tables that fit together.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from glit.build.finished import (
     read_listing,
     work_folder,
 )
-from glit.build.ledger import ledger_name
+from glit.build.ledger import ledger_folder
 from glit.build.listing import Chunk
 from glit.build.one_build import StillHeld, only_one_build
 from glit.build.plan import make_plan, read_beside
@@ -42,8 +43,9 @@ from glit.recipe import overridden_tables, recipe_from_dict
 from glit.records import REASONS
 from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
-from glit.storage import Store
+from glit.storage import Store, to_json
 
+_IN_PLACE = f"in-place{RETRY_MARK}"
 _CHANGEABLE = frozenset({"ingest", "caption", "propose"})
 """Tables whose settings decide whether a sample is dropped, and of no other sample anything."""
 
@@ -79,7 +81,7 @@ def retry(
     dataset = Store(output_folder(output))
     store = work_folder(dataset)
     executor = Timed(executor, store)
-    with only_one_build(store) as still_held:
+    with only_one_build(store, keep_retry=True) as still_held:
         finished = finished_work(store, executor.device)
         changed = _changed(finished, settings, executor.device)
         listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
@@ -89,14 +91,21 @@ def retry(
             raise not_finished(store, wanted_by="retry")
 
         note_versions(finished)
+        asked = {"stage": stage, "reason": reason, "settings": list(settings)}
+        _finish_interrupted(finished)
 
         def retried() -> dict[str, Any]:
-            store.sweep(RETRY_MARK)
-            now, duplicates = _retried(
-                finished, changed, listed, executor, progress, still_held,
-                stage=stage, reason=reason, settings=settings,
-            )  # fmt: skip
-            return publish(dataset, finished, now, duplicates, executor, progress, still_held)
+            if _in_place(store) == asked:  # a retry that was stopped after its last sample
+                now, duplicates = leave_out_duplicates(finished, listed)
+            else:
+                store.sweep(RETRY_MARK)
+                now, duplicates = _retried(
+                    finished, changed, listed, executor, progress, still_held,
+                    stage=stage, reason=reason, settings=settings,
+                )  # fmt: skip
+            made = publish(dataset, finished, now, duplicates, executor, progress, still_held)
+            store.remove(_IN_PLACE)
+            return made
 
         again = partial(run_stages, finished, listed, executor, progress, still_held)
         if dataset.exists(MANIFEST):
@@ -130,7 +139,9 @@ def _retried(
     still_held()
     if settings:  # before they hold for anything: a kill must not leave samples without the note
         note_retry(changed, settings, stage=stage, reason=reason)
-    _put_in_place(finished, overlay, units)
+    asked = {"stage": stage, "reason": reason, "settings": list(settings)}
+    finished.store.write(_IN_PLACE, to_json(asked))
+    _put_in_place(finished)
     return now, duplicates
 
 
@@ -215,12 +226,40 @@ def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:
     )
 
 
-def _put_in_place(finished: Work, overlay: Work, units: list[RetryUnit]) -> None:
+def _in_place(store: Store) -> dict[str, Any] | None:
+    """What the retry was asked for whose tables are all written, and are being put in place or in
+    place already; None where there is no such retry.
+
+    Were its drops tried again, they would count one attempt more than was published.
+    """
+    if not store.exists(_IN_PLACE):
+        return None
+    try:
+        return json.loads(store.read(_IN_PLACE))
+    except ValueError:
+        return None
+
+
+def _finish_interrupted(finished: Work) -> None:
+    """Put the rest of the tables in place, where a retry was stopped while it did."""
+    if _in_place(finished.store) is not None:
+        _put_in_place(finished)
+
+
+def _put_in_place(finished: Work) -> None:
+    """The retry's tables in the place of those before; by chunk, the last stage first."""
+    store = finished.store
     forget_duplicates(finished)
-    for unit in units:
-        for name in reversed(TABLES):
-            chunk: Chunk = unit.now
-            written = overlay.table(name, chunk)
-            if written.endswith(RETRY_MARK):
-                finished.store.remove(ledger_name(finished, chunk))  # it tells of the table before
-                finished.store.move(written, finished.table(name, chunk))
+    written: dict[str, list[str]] = {}
+    for stage in reversed(TABLES):
+        folder = finished.plan.folder(stage)
+        for name in sorted(store.names(folder)):
+            if name.endswith(RETRY_MARK):
+                written.setdefault(name.partition("-")[0], []).append(f"{folder}/{name}")
+    ledgers = ledger_folder(finished)
+    for name in store.names(ledgers):
+        if name.partition("-")[0] in written:  # it tells of the tables before
+            store.remove(f"{ledgers}/{name}")
+    for _, tables in sorted(written.items()):
+        for table in tables:
+            store.move(table, table.removesuffix(RETRY_MARK))

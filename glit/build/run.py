@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +16,23 @@ from glit.build.earlier import EarlierListing, finished_already, refuse_others_f
 from glit.build.early import check_early
 from glit.build.listing import Chunk, series_of, write_listing
 from glit.build.lock import Lock
-from glit.build.one_build import StillHeld, only_one_build
+from glit.build.one_build import StillHeld, only_one_build, remove_held
 from glit.build.plan import make_plan, sidecars, upstream
 from glit.build.publish import publish
-from glit.build.source import Source, entries, find_source, skipped_note
+from glit.build.source import (
+    Source,
+    entries,
+    find_source,
+    refuse_images_folder,
+    skipped_note,
+)
 from glit.build.stage_task import StageTask, disk_error
 from glit.build.status import STATE
 from glit.build.timeline import Timed
 from glit.build.user_captions import brought_table, prepare
 from glit.build.versions import note_versions
 from glit.build.work import Work
-from glit.errors import DamagedTableError, InputError, UserError
+from glit.errors import DamagedTableError, GlitError, InputError, UserError
 from glit.executors.protocols import Executor, Job, Tally
 from glit.outputs import output_folder
 from glit.progress import StageProgress
@@ -71,11 +79,12 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     """
     dataset = Store(request.output)
     source = find_source(request.images)
+    refuse_images_folder(request.output, source.root)
     refuse_others_files(dataset)
     images = ImageFiles(source.root, index=dataset.below("work").root)
     work_store = dataset.below("work")
     executor = Timed(executor, work_store)
-    with only_one_build(work_store) as still_held:
+    with only_one_build(work_store) as still_held, _nothing_left(dataset):
         plan = _plan(request, source, work_store, executor.device)
         work = Work(store=work_store, images=images, plan=plan)
         chunks, finished = _list(request, source, dataset, work, progress)
@@ -91,6 +100,20 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
             return publish(dataset, work, whole, duplicates, executor, progress, still_held)
 
         return mending(work, progress, built)
+
+
+@contextlib.contextmanager
+def _nothing_left(dataset: Store) -> Iterator[None]:
+    """Of a first build that is refused before its first image, not even its folders stay."""
+    try:
+        yield
+    except GlitError:
+        work = dataset.below("work")
+        if work.is_local and work.names() <= {".lock"}:
+            remove_held(work)
+            with contextlib.suppress(OSError):  # something else is in there
+                os.rmdir(dataset.full(""))
+        raise
 
 
 def mending(

@@ -19,7 +19,7 @@ from glit.errors import InputError
 from glit.images import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
 from glit.shards import SUFFIXES, is_shard, stem
 from glit.shards.files import ImageFiles
-from glit.storage import Entry, Store
+from glit.storage import Entry, Store, tidy
 
 _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
 _PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
@@ -112,6 +112,23 @@ def _refuse_packed(images: str, name: str) -> None:
         raise InputError(
             f"{images}: a compressed archive, whose members cannot be read one by one; want a "
             "plain .tar"
+        )
+
+
+def refuse_images_folder(output: str, root: str) -> None:
+    """Refuse to write a dataset among its images.
+
+    Raises:
+        InputError: the output is the folder of the images, by whatever path.
+    """
+    try:
+        is_same = tidy(output) == root or os.path.samefile(output, root)
+    except OSError:  # an address, or not there yet
+        is_same = False
+    if is_same:
+        raise InputError(
+            f"-o {output}: is the folder of the images, where data/, work/ and README.md would lie "
+            "among them; choose another output folder, which may be one in it"
         )
 
 

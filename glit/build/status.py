@@ -16,6 +16,7 @@ from glit.storage import Store
 STATE = "state.json"
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _STATE_KEYS = {"images", "captions", "recipe", "folders", "num_chunks"}
+_FOLDER = re.compile(r"[a-z]+-[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,35 @@ def read_state(work: Store) -> dict[str, Any]:
         ) from error
     if not isinstance(state, dict) or not state.keys() >= _STATE_KEYS:
         raise UserError(other_version(work))
+    if faults := [name for name, good in _looked_at(state).items() if not good]:
+        raise UserError(
+            f"{work.root}/{STATE}: {faults[0]} = {json.dumps(state[faults[0]])[:60]} is nothing "
+            "that glit writes there; run glit build again, which writes it anew and reuses the "
+            "tables"
+        )
     return state
+
+
+def _looked_at(state: dict[str, Any]) -> dict[str, bool]:
+    """By key whether its value can be what a build noted."""
+    folders, recipe, source = state["folders"], state["recipe"], state.get("source", {})
+    return {
+        "images": isinstance(state["images"], str),
+        "captions": isinstance(state["captions"], str | None),
+        "recipe": isinstance(recipe, dict) and isinstance(recipe.get("name"), str),
+        "lock": isinstance(state.get("lock"), dict | None),
+        "source": isinstance(source, dict)
+        and source.keys() <= {"pattern", "list_file"}
+        and all(isinstance(v, str) for v in source.values()),
+        "folders": isinstance(folders, dict)
+        and all(isinstance(v, str) and _FOLDER.fullmatch(v) for v in folders.values()),
+        "num_chunks": _is_count(state["num_chunks"]),
+        "additions": _is_count(state.get("additions", 0)),
+    }
+
+
+def _is_count(found: Any) -> bool:
+    return type(found) is int and found >= 0
 
 
 def other_version(work: Store) -> str:

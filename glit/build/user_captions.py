@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from glit.backends.captioners.brought import BroughtCaptions
 from glit.errors import InputError, first_line
+from glit.shards import is_utf8
 from glit.spill import spilling
 from glit.storage import Store
 
@@ -93,7 +94,7 @@ def _written_before(work: Store, start: str) -> str | None:
     return None
 
 
-def _write_sorted(rows: Iterator[tuple[str, str, int]], work: Store, key: str) -> str:
+def _write_sorted(rows: Iterator[tuple[str, str | None, int]], work: Store, key: str) -> str:
     """The table's name."""
     if work.is_local:
         os.makedirs(work.full(""), exist_ok=True)
@@ -119,8 +120,10 @@ def _sha256(file: Path) -> str:
 
 def read_captions(
     file: Path, image_root: str, *, where: str = ""
-) -> Iterator[tuple[str, str, int]]:
+) -> Iterator[tuple[str, str | None, int]]:
     """Path relative to the image root, caption and row number of every row.
+
+    A caption with a lone surrogate, which JSON can hold and UTF-8 cannot, is None.
 
     Args:
         file: on this machine.
@@ -138,7 +141,8 @@ def read_captions(
     for number, row in reader(file):
         path = _pick(row, PATH_KEYS, file, number)
         caption = _pick(row, TEXT_KEYS, file, number, default="")
-        yield relative(_valid(path)), _valid(caption), number
+        if is_utf8(path):  # no image of another name goes in
+            yield relative(path), caption if is_utf8(caption) else None, number
 
 
 def _finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
@@ -162,11 +166,6 @@ def _below(path: str, image_root: str, under: str) -> str:
         return path.removeprefix(f"{image_root}/")
     plain = posixpath.normpath(path)
     return plain.removeprefix(f"{under}/") if under else plain
-
-
-def _valid(text: str) -> str:
-    """Lone surrogates, which JSON can hold and UTF-8 cannot, become question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _relative(path: str, root: Path, beside: str) -> str:
@@ -268,7 +267,7 @@ def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
             yield number, row
 
 
-def _write(rows: Iterator[tuple[str, str, int]], target: Path) -> None:
+def _write(rows: Iterator[tuple[str, str | None, int]], target: Path) -> None:
     columns: tuple[list, list, list] = ([], [], [])
     with pq.ParquetWriter(target, _SCHEMA, compression="lz4") as writer:
         for row in rows:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from glit.cli.options import QuietOption
 from glit.outputs import local_folder
 from glit.progress import telling
+from glit.terminal import Console
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 from glit.importers import IMPORTERS
 from glit.outputs import local_file, output_folder
+from glit.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.executors.protocols import Executor
@@ -239,8 +239,11 @@ def import_command(
         )
     print(f"{found.captions} captions: {path}")
     if found.without:
-        print(f"{found.without} images have no caption")
+        images_have = "1 image has" if found.without == 1 else f"{found.without} images have"
+        print(f"{images_have} no caption")
     for name in found.missing:
-        print(f"missing: {name}", file=sys.stderr)
+        print(visible(f"missing: {name}"), file=sys.stderr)
     if found.missing:
-        print(f"{len(found.missing)} images are missing; they are listed above", file=sys.stderr)
+        number = len(found.missing)
+        images_are = "1 image is" if number == 1 else f"{number} images are"
+        print(f"{images_are} missing; listed above", file=sys.stderr)

@@ -7,12 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from glit.cli.build import default_recipe
 from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
+from glit.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.doctor.examine import Report
@@ -58,14 +58,14 @@ def doctor_command(
 
 
 def _print(report: Report, console: Console) -> None:
-    from glit.doctor.finding import size
+    from glit.progress import size
 
     table = Table.grid(padding=(0, 2))
     for each in report.findings:
         word, style = _SIGNS[each.state]
-        said = Text(each.found, overflow="fold")
+        said = Text(visible(each.found), overflow="fold")
         if each.todo:
-            said.append(f"\n→ {each.todo}", style="bold" if each.state == "fails" else "")
+            said.append(visible(f"\n→ {each.todo}"), style="bold" if each.state == "fails" else "")
         table.add_row(Text(word, style=style), each.about, said)
     console.print(table)
     shown = Table("model", "here", "size", "recipes", box=None, padding=(0, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from glit.cli.options import ImageRootOption, JsonOption, QuietOption, SetOption
@@ -18,6 +18,7 @@ from glit.errors import UserError
 from glit.export import EXPORTERS
 from glit.outputs import local_file, local_folder
 from glit.storage import Store
+from glit.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.build.timeline import Timeline
@@ -90,7 +91,7 @@ def verify_command(
         print(json.dumps({"dataset": dataset, "ok": not breaches, "breaches": breaches}))
     else:
         for breach in breaches:
-            print(breach)
+            print(visible(breach))
         if len(breaches) == _MOST_LINES:
             print(f"(stopped after {_MOST_LINES} breaches)")
         if not breaches:
@@ -126,6 +127,10 @@ def query_command(
         found = query(dataset, sql)
         if form == "table":
             found.show(max_rows=_MOST_SHOWN)
+        elif sys.stdout.isatty():
+            answer = io.BytesIO()
+            write_answer(found, answer, form)
+            print(visible(answer.getvalue().decode("utf-8", "surrogateescape")), end="")
         else:
             write_answer(found, sys.stdout.buffer, form)
         return

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from glit.cli.inspect import DatasetArgument
 from glit.cli.options import ImageRootOption, JsonOption, QuietOption
 from glit.errors import UserError
 from glit.outputs import local_file
+from glit.terminal import Console, visible
 
 PORT = 8470
 
@@ -114,7 +114,7 @@ def explain_command(
     page = None if output is None else local_file(output)
     opened = Dataset(dataset, image_root=image_root)
     found = explain(opened, sample)
-    print(json.dumps(found) if as_json else as_text(found))
+    print(json.dumps(found) if as_json else visible(as_text(found)))
     if page is not None:
         write_page(page, report_html(explain_page(opened, found)))
         if not as_json:

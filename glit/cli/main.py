@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 import typer
-from rich.console import Console
 
 from glit.cli import bench, build, doctor, evaluate, inspect, look, pairs, scenes, train
 from glit.errors import GlitError, MissingExtraError
 from glit.extras import extra_with
+from glit.terminal import Console
 from glit.version import __version__
 
 app = typer.Typer(

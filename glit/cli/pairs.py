@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.terminal import Console
 
 pairs_app = typer.Typer(no_args_is_help=True, help="Judge pairs by eye, calibrate on verdicts.")
 
@@ -64,6 +64,8 @@ def calibrate_command(
     from glit.label.verdicts import read_verdicts
 
     opened = Dataset(dataset)
+    if not verdicts.is_file():
+        raise InputError(f"--verdicts {verdicts}: no such file; glit pairs label writes it")
     bare = ["pair.calibration=", "pair.min_probability=0", "pair.min_support=0"]
     config = pair_config(opened.manifest, recipe, [*(settings or ()), *bare])
     report = calibrate(opened, read_verdicts(verdicts), config)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from glit.cli.options import QuietOption
 from glit.errors import UserError
 from glit.outputs import local_folder
+from glit.terminal import Console
 
 
 def scenes_command(

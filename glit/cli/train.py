@@ -7,11 +7,11 @@ import os
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from glit.cli.options import QuietOption, RecipeOption, SetOption
 from glit.outputs import local_folder
 from glit.progress import duration
+from glit.terminal import Console
 
 
 def train_command(

@@ -84,7 +84,7 @@ def examine(
         tell("looking at the images")
         try:
             seen, found = look_at_images(images, chosen)
-            report.findings += found
+            report.findings += [*found, *_only_scenes(report.models, chosen)]
             report.num_images = seen.number
         except InputError as error:
             report.findings.append(Finding(about="images", state="fails", found=str(error)))
@@ -94,6 +94,21 @@ def examine(
         for name, other in others.items() if all_recipes else ():
             _time(report, seen, other, name, [], tell)
     return report
+
+
+def _only_scenes(found: list[Model], recipe: Recipe) -> list[Finding]:
+    """A remark on the mini models, with which a build of photographs runs and is worth nothing."""
+    mini = [each.name for each in found if recipe.name in each.recipes and "mini" in each.name]
+    if not mini:
+        return []
+    return [
+        Finding(
+            about="models",
+            state="note",
+            found=f"{', '.join(mini)}: trained on glit's procedural scenes alone",
+            todo="for photographs choose -r laptop or -r flism",
+        )
+    ]
 
 
 def _time(

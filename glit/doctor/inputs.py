@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glit.build.source import Source, entries, find_source
-from glit.doctor.finding import Finding, size
+from glit.doctor.finding import Finding
 from glit.errors import GlitError
 from glit.images import ImageError, decode
+from glit.progress import size
 from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import psutil
 
 from glit.cores import usable_cores
-from glit.doctor.finding import Finding, size
+from glit.doctor.finding import Finding
+from glit.progress import size
 from glit.version import __version__
 
 _LITTLE_BYTES = 4e9

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import httpx
 
 from glit.backends.weights import LookedUp, look_up
-from glit.doctor.finding import Finding, size
+from glit.doctor.finding import Finding
+from glit.progress import size
 from glit.stages import FLOW
 from glit.stages.plan import Recipe
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from glit.build.run import BuildRequest, build
+from glit.errors import GlitError
 from glit.executors.local import LocalExecutor
 from glit.progress import StageProgress
 from glit.recipe import load_recipe
@@ -80,4 +81,7 @@ def main(images: str, output: str, recipe: str, settings: list[str]) -> dict[str
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])))
+    try:
+        print(json.dumps(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])))
+    except GlitError as error:
+        sys.exit(str(error).replace(f"{sys.argv[2]}: ", "").replace(f"{sys.argv[1]}/", ""))

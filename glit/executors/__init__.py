@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator
-from typing import Literal, get_args
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, get_args
+
+import psutil
 
 from glit.errors import StoppedError, UserError, closest
 from glit.executors.protocols import Executor
 from glit.extras import require
 
 ExecutorName = Literal["ray", "local"]
+_STOPPED = "stopped; what is done is kept, the same command goes on from here"
+_GRACE_S = 10.0
+"""From SIGTERM to the end; SIGKILL follows after 30 s on Slurm and Kubernetes."""
 
 
 @contextlib.contextmanager
@@ -18,6 +28,9 @@ def open_executor(
     name: ExecutorName, *, num_workers: int | None = None, address: str | None = None
 ) -> Iterator[Executor]:
     """The named executor, closed afterwards whatever happens.
+
+    SIGTERM, which batch systems send before they take a machine away, stops as Ctrl-C does, unless
+    the caller's program handles it itself.
 
     Args:
         name: ``ray``, or ``local`` for everything in this process.
@@ -27,17 +40,71 @@ def open_executor(
     Raises:
         UserError: there is no executor of that name, or no cluster at the address.
         MissingExtraError: Ray is not installed.
-        StoppedError: Ctrl-C.
+        StoppedError: Ctrl-C or SIGTERM.
     """
-    executor = _make(name, num_workers, address)
-    try:
-        yield executor
-    except KeyboardInterrupt as error:
-        raise StoppedError(
-            "stopped; what is done is kept, the same command goes on from here"
-        ) from error
-    finally:
-        executor.close()
+    with _SigtermRaises() as sigterm:
+        executor = None
+        try:
+            executor = _make(name, num_workers, address)
+            sigterm.renew()
+            yield executor
+        except KeyboardInterrupt as error:
+            stopped = StoppedError(_STOPPED)
+            if sigterm.came:
+                stopped.exit_code = 128 + signal.SIGTERM
+            raise stopped from error
+        finally:
+            if executor is not None:
+                executor.close()
+
+
+class _SigtermRaises:
+    """Within the block SIGTERM raises what Ctrl-C does, once, unless the caller handles it."""
+
+    def __init__(self) -> None:
+        self.came = False
+        self._late = threading.Timer(_GRACE_S, _end_now)
+        self._before = self._wanted = signal.getsignal(signal.SIGTERM)
+        if threading.current_thread() is not threading.main_thread():
+            self._before = self._wanted = None
+        elif self._before is signal.SIG_DFL:
+            self._wanted = self._raise
+
+    def _raise(self, signum: int, frame: Any) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends it again
+        self.came = True
+        self._late.daemon = True
+        self._late.start()
+        raise KeyboardInterrupt
+
+    def renew(self) -> None:
+        """Once more, when Ray has started: its handlers print the stacks of native threads."""
+        if self._wanted is not None:
+            signal.signal(signal.SIGTERM, self._wanted)
+
+    def __enter__(self) -> Self:
+        self.renew()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._late.cancel()
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+
+def _end_now() -> None:
+    """End this process: where SIGTERM went to all processes, Ray's among them, Ray's client waits
+    for a minute for those that are gone."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
+    print(f"glit: {_STOPPED}", file=sys.stderr, flush=True)
+    os._exit(128 + signal.SIGTERM)
 
 
 def _make(name: ExecutorName, num_workers: int | None, address: str | None) -> Executor:

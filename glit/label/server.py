@@ -12,7 +12,7 @@ from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.label.choose import choose, pair_of
 from glit.label.verdicts import VERDICTS, Labelled, add_verdict, read_verdicts
-from glit.loopback import Answer, Site, as_json, shown
+from glit.loopback import Answer, Site, as_json, shown, whole_number
 
 
 class LabelSite(Site):
@@ -35,9 +35,9 @@ class LabelSite(Site):
         if part == "next":
             return as_json(self._questions.first_open())
         if part == "question":
-            return as_json(self._questions.question(int(number)))
+            return as_json(self._questions.question(whole_number(number)))
         if part == "image":
-            return shown(self._questions.image(int(number)))
+            return shown(self._questions.image(whole_number(number)))
         raise InputError(f"nothing at {address}")
 
     def take(self, address: str, said: Any) -> Answer:
@@ -84,8 +84,12 @@ class Questions:
         }
 
     def image(self, number: int) -> bytes:
-        """The encoded image file of a question."""
-        return self._dataset[self._rows[number]].encoded()
+        """The encoded image file of a question.
+
+        Raises:
+            InputError: there is no such question.
+        """
+        return self._asked(number)[0].encoded()
 
     def answer(self, number: int, verdict: Any) -> None:
         """Keep an answer.

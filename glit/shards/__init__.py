@@ -6,11 +6,14 @@ group. A member is called ``SHARD::MEMBER``, with ``SHARD`` relative to the inge
 
 from __future__ import annotations
 
+import os
 import posixpath
+import re
 from typing import Final
 
 MARK: Final = "::"
 SUFFIXES: Final = (".tar", ".parquet")
+_LIKE_ESCAPED = re.compile(r"\\(?=x[0-9a-f]{2})")
 
 BAD_NAME: Final = -2
 DAMAGED: Final = -3
@@ -35,6 +38,16 @@ def is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def escaped(name: str) -> str:
+    r"""A name that is only bytes as text, no two alike.
+
+    >>> print(escaped("a\udcff.png"), escaped("a\\xff\udcff.png"))
+    a\xff.png a\x5cxff\xff.png
+    """
+    plain = _LIKE_ESCAPED.sub(r"\\x5c", name)
+    return os.fsencode(plain).decode("utf-8", "backslashreplace")
 
 
 def is_shard(path: str) -> bool:

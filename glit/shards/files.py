@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -19,6 +20,8 @@ from glit.shards.table import TableShard, member
 from glit.shards.tar import SCHEMA, Member, TarShard, scan
 from glit.storage import Entry, Store
 
+MOST_BYTES = 1 << 30
+"""Of a file or a member of a shard: a larger one is no image but would fill the memory."""
 _OPEN = 8
 _BUFFER = 1 << 20
 
@@ -44,11 +47,13 @@ class ImageFiles(Store):
         """A file's bytes, or a member's.
 
         Raises:
-            OSError: it is missing or cannot be read.
+            OSError: it is missing, cannot be read, or has more than :data:`MOST_BYTES`.
             StorageError: the store cannot be reached.
         """
         place = split(path)
         if place is None:
+            if self.is_local and self.entry(path).size > MOST_BYTES:
+                raise OSError(errno.EFBIG, f"more than {MOST_BYTES} bytes", path)
             return super().read(path)
         return self._shard(place[0]).read(place[1])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.shards import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, is_utf8, stem
+from glit.shards import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, escaped, is_utf8, stem
 
 _BLOCK = 512
 CAPTION_KEYS = ("caption", "text")
@@ -72,7 +71,7 @@ def _member(info: tarfile.TarInfo, size: int, seen: dict[str, int]) -> Member:
         before = stem(name)
         name = f"{before}#{number}{name[len(before) :]}"
     if not is_utf8(name):
-        name, found = os.fsencode(name).decode("utf-8", "backslashreplace"), BAD_NAME
+        name, found = escaped(name), BAD_NAME
     elif escapes:
         found = ESCAPES
     elif not info.isreg() or info.issparse():

@@ -30,6 +30,7 @@ from glit.images import Pixels
 from glit.records import Caption, Drop, Sample, Token
 from glit.schema import CAPTION_SOURCE, TOKEN
 from glit.sentences import make_splitter
+from glit.shards import is_utf8
 from glit.spans import Span
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
@@ -191,6 +192,9 @@ class WriteCaptions(CaptionStage):
         """The sample with its caption, or why it cannot be used."""
         if isinstance(answer, Drop):
             return dataclasses.replace(answer, attempt=attempt)
+        if not is_utf8(answer.text):
+            message = "the captioner said half a character (a lone surrogate)"
+            return Drop(reason="captioner_error", message=message, attempt=attempt)
         text = unicodedata.normalize("NFC", answer.text).strip()
         if answer.cut:
             text = trim_to_sentence(text, self._splitter)

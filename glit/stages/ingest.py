@@ -16,6 +16,7 @@ from glit.images import MAX_PIXELS, ImageError, decode, perceptual_hash
 from glit.records import Drop
 from glit.rows import drop_row
 from glit.shards import REFUSED
+from glit.shards.files import MOST_BYTES
 from glit.stages import dedup
 from glit.stages.base import Step
 from glit.storage import Entry, Store
@@ -73,6 +74,8 @@ def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
     row: dict[str, Any] = {"sample_id": "", "source_path": entry.path, "num_bytes": entry.size}
     if entry.size in REFUSED:
         return _dropped(row, *REFUSED[entry.size])
+    if entry.size > MOST_BYTES:
+        return _dropped(row, "too_large", f"{entry.size} bytes, at most {MOST_BYTES} allowed")
     try:
         data = store.read(entry.path)
     except OSError as error:

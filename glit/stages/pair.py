@@ -78,7 +78,10 @@ class PairConfig:
             RecipeError: see above.
         """
         if getattr(self.make_rule(), "phrase_weight", 0) and not scored:
-            raise RecipeError("[pair] phrase_weight: wants a build with score.phrases = true")
+            raise RecipeError(
+                "[pair] phrase_weight: wants a build with score.phrases = true; without, add "
+                "--set pair.phrase_weight=0"
+            )
 
     def check_calibration(self, calibration: Calibration, scores: Mapping[str, Any]) -> None:
         """Refuse a calibration that was fitted to something else.

@@ -156,7 +156,7 @@ class ReadRegions(ProposeStage):
         beside = stem(sample.source_path) + self._suffix
         try:
             text = images.text(beside)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeError) as error:
             return Drop(reason="no_masks", message=f"{beside} cannot be read: {error}")
         if text is None:
             return Drop(reason="no_masks", message=f"there is no {posixpath.basename(beside)}")

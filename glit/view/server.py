@@ -15,7 +15,7 @@ from glit import loopback
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError, first_line
 from glit.images import ImageError
-from glit.loopback import Answer, as_json
+from glit.loopback import Answer, as_json, whole_number
 from glit.view.charts import charts, sources, totals
 from glit.view.dropped import dropped
 from glit.view.originals import Originals
@@ -67,7 +67,7 @@ class Site(loopback.Site):
 
     def dropped(self, words: dict[str, str]) -> dict[str, Any]:
         """A page of what is not in the dataset, of one reason."""
-        first = max(0, int(words.get("first", "0")))
+        first = whole_number(words.get("first", "0"))
         total, rows = dropped(
             self._search.connection.cursor(), self._originals, why=words.get("why", ""),
             text=words.get("text", ""), first=first, most=PAGE, pictures=PAGE,
@@ -114,13 +114,13 @@ class Site(loopback.Site):
             return as_json(self.numbers())
         if asked.path == "/samples":
             words = {name: values[0] for name, values in parse_qs(asked.query).items()}
-            first = max(0, int(words.pop("first", "0")))
+            first = whole_number(words.pop("first", "0"))
             return as_json(self.samples(_asked(words), first))
         if asked.path == "/dropped":
             words = {name: values[0] for name, values in parse_qs(asked.query).items()}
             return as_json(self.dropped(words))
         if asked.path.startswith("/image/"):
-            return self.image(int(asked.path.removeprefix("/image/")))
+            return self.image(whole_number(asked.path.removeprefix("/image/")))
         raise InputError(f"nothing at {asked.path}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+
 import pytest
 
 from glit.build.clean import clean
@@ -30,3 +32,52 @@ def test_a_build_at_work_keeps_its_folder(built_copy):
     assert (built_copy / "work" / "state.json").exists()
     assert clean(str(built_copy)) > 0
     assert clean(str(built_copy)) == 0
+
+
+def test_a_build_that_starts_while_its_folder_is_removed_is_alone_and_loses_nothing(
+    built_copy, monkeypatch
+):
+    """It opened the lock's file before it was removed, and locks it afterwards."""
+    work = Store(built_copy / "work")
+    flock, cleaned = fcntl.flock, []
+
+    def late(handle, how):
+        if not cleaned:
+            cleaned.append(True)
+            clean(str(built_copy))
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with only_one_build(work):
+        work.write("state.json", b"{}")
+        with pytest.raises(UserError, match="another glit is building here"), only_one_build(work):
+            pass
+    assert work.names() == {".lock", "state.json"}
+
+
+def test_the_lock_goes_last(built_copy, monkeypatch):
+    work, remove, refused = Store(built_copy / "work"), Store.remove, []
+
+    def beside(store, path):
+        if path != ".lock":
+            with pytest.raises(UserError, match="another glit"), only_one_build(work):
+                pass
+            refused.append(path)
+        remove(store, path)
+
+    monkeypatch.setattr(Store, "remove", beside)
+    clean(str(built_copy))
+    assert "state.json" in refused and not (built_copy / "work").exists()
+
+
+def test_clean_looks_again_once_it_holds_the_folder(built_copy, monkeypatch):
+    flock = fcntl.flock
+
+    def late(handle, how):
+        (built_copy / "manifest.json").unlink(missing_ok=True)
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(UserError):
+        clean(str(built_copy))
+    assert (built_copy / "work" / "state.json").exists()

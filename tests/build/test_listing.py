@@ -140,3 +140,16 @@ def test_what_a_dataset_keeps_below_the_images_is_no_input(tmp_path, output):
     assert found == {"a.png", "out.png", f"{output}x.png"}
     other = Store(tmp_path / "elsewhere" / "work")
     assert len(list(entries(find_source(str(tmp_path)), work=other))) == 5
+
+
+def test_a_name_that_is_only_bytes_is_never_that_of_another_file(tmp_path):
+    names = [b"bad\xff.png", rb"bad\xff.png", b"\xff\xff.png", b"\\xff\xff.png", b"\xfe.png"]
+    chunks, target = listing_of(list(map(os.fsdecode, names)), tmp_path)
+    found = {e.path: e.size for e in read_chunk(pq.ParquetFile(target), chunks[0])}
+    assert found == {
+        r"./bad\xff.png": -2,
+        r"bad\xff.png": 1,
+        r"\xff\xff.png": -2,
+        r"\x5cxff\xff.png": -2,
+        r"\xfe.png": -2,
+    }

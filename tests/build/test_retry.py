@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -83,6 +84,43 @@ def test_a_retried_image_may_turn_out_to_be_a_duplicate(scenes, tmp_path):
     after = retry(str(out), LocalExecutor(), quiet())
     assert counts(after) == (4, 3, 0, 1)
     assert list(verify(str(out))) == []
+
+
+@pytest.mark.parametrize("stop", ["at the first table", "at the last table", "in publish"])
+def test_a_retry_that_is_killed_late_counts_one_attempt(scenes, tmp_path, monkeypatch, stop):
+    images = with_captions_beside(scenes, tmp_path / "in", 4)
+    for number in range(2):
+        (images / f"{number:06d}.txt").unlink()
+    (images / "x.png").write_bytes(b"no image")
+    overrides = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+    for name in ("out", "whole"):
+        run_build(images, tmp_path / name, overrides=overrides)
+    retry(str(tmp_path / "whole"), LocalExecutor(), quiet())
+    move, moved = Store.move, []
+
+    def stopped(*words, **named):
+        raise KeyboardInterrupt
+
+    def move_some(store, source, target):
+        move(store, source, target)
+        moved.append(target)
+        if stop == "at the first table" or target.startswith("ingest"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if stop == "in publish":
+            patched.setattr(sys.modules["glit.build.retry"], "publish", stopped)
+        else:
+            patched.setattr(Store, "move", move_some)
+        with pytest.raises(KeyboardInterrupt):
+            retry(str(tmp_path / "out"), LocalExecutor(), quiet())
+    retry(str(tmp_path / "out"), LocalExecutor(), quiet())
+    drops = [pq.read_table(tmp_path / name / "drops.parquet") for name in ("out", "whole")]
+    assert drops[0]["attempt"].to_pylist() == [1, 1, 1]
+    assert drops[0].equals(drops[1])
+    retry(str(tmp_path / "out"), LocalExecutor(), quiet())
+    again = pq.read_table(tmp_path / "out" / "drops.parquet")
+    assert again["attempt"].to_pylist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize(("option", "value"), [("stage", "propse"), ("reason", "bad")])

@@ -291,6 +291,28 @@ def test_files_that_are_not_glits_are_left_alone(scenes, tmp_path, name):
     assert mine.read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("how", [".", "slash", "link", "glob"])
+def test_the_folder_of_the_images_is_no_output(scenes, tmp_path, monkeypatch, how):
+    images = Path(shutil.copytree(scenes / "images", tmp_path / "images"))
+    (tmp_path / "link").symlink_to(images)
+    monkeypatch.chdir(images)
+    output = {".": ".", "slash": f"{images}/", "link": tmp_path / "link", "glob": images}[how]
+    before = sorted(images.iterdir())
+    with pytest.raises(InputError, match="-o .*: is the folder of the images"):
+        run_build(f"{images}/*.png" if how == "glob" else images, output, recipe="mini")
+    assert sorted(images.iterdir()) == before
+
+
+def test_an_output_within_the_images_is_none_of_them(scenes, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for path in sorted((scenes / "images").iterdir())[:2]:
+        shutil.copy(path, images)
+    for _ in range(2):
+        manifest = run_build(images, images / "out", captions=scenes / "captions.jsonl")
+        assert counts(manifest) == (2, 2, 0, 0)
+
+
 def test_empty_folders_stand_in_no_builds_way(scenes, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "work").mkdir()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
+from building import quiet
 
+from glit.build.retry import retry
 from glit.build.status import status
-from glit.errors import DamagedTableError
+from glit.errors import DamagedTableError, UserError
+from glit.executors.local import LocalExecutor
 
 
 def test_status_counts_chunks_rows_and_drops(built):
@@ -29,3 +33,28 @@ def test_of_two_tables_of_a_chunk_the_newer_counts(built_copy):
     os.utime(first, (0, 0))
     with pytest.raises(DamagedTableError):
         status(str(built_copy))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_chunks", -5),
+        ("num_chunks", "6"),
+        ("num_chunks", True),
+        ("folders", ["ingest"]),
+        ("folders", {"ingest": "../../etc"}),
+        ("recipe", "mini"),
+        ("images", 7),
+        ("captions", ["a"]),
+        ("source", {"pattern": 1}),
+        ("source", {"other": ""}),
+        ("additions", -1),
+        ("lock", 3),
+    ],
+)
+def test_a_hand_edited_state_is_one_line(built_copy, key, value):
+    file = built_copy / "work" / "state.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    for ask in (status, lambda out: retry(out, LocalExecutor(), quiet())):
+        with pytest.raises(UserError, match=f"state.json: {key} = .* run glit build again"):
+            ask(str(built_copy))

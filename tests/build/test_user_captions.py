@@ -83,6 +83,28 @@ def test_captions_named_relative_to_their_own_file(scenes, tmp_path):
     assert list(verify(str(tmp_path / "caption=1" / "out"))) == []
 
 
+def test_half_a_character_drops_the_image_and_names_no_other(tmp_path):
+    images = tmp_path / "in"
+    images.mkdir()
+    for name in ("a", "b", "c?"):
+        (images / f"{name}.png").write_bytes(png(seed=ord(name[0])))
+    rows = [
+        {"path": "a.png", "caption": "A red circle \ud83d."},
+        {"path": "b.png", "caption": "A blue square."},
+        {"path": "c\ud83d.png", "caption": "Of a file that cannot be."},
+    ]
+    file = tmp_path / "captions.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    manifest = run_build(images, tmp_path / "out", captions=file)
+    assert manifest["counts"]["drops"] == {"caption/no_caption": 2}
+    drops = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
+    assert [drop["message"] for drop in drops] == [
+        "captions.jsonl: row 1 holds half a character (a lone surrogate), which no UTF-8 text can; "
+        "write it again",
+        "captions.jsonl has no row for c?.png",
+    ]
+
+
 @pytest.mark.parametrize(
     ("row", "found"),
     [

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 from building import data_bytes
@@ -91,6 +95,32 @@ def test_control_c_says_that_the_same_command_goes_on(
     )
     assert len(list(out.glob("work/*/*.parquet"))) == 2
     assert run_glit(*arguments).code == 0
+    assert data_bytes(out) == data_bytes(built)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("executor", ["local", "ray"])
+def test_sigterm_stops_in_one_line(scenes, built, tmp_path, run_glit, executor):
+    """As Slurm and Kubernetes send it, here twice to every process."""
+    out = tmp_path / "out"
+    words = ["build", scenes / "images", "-o", out, "-r", "mini", "--executor"]
+    captions = ["--captions", scenes / "captions.jsonl"]
+    command = [sys.executable, "-m", "glit", *map(str, [*words, executor, *captions])]
+    with subprocess.Popen(
+        command, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as build:
+        assert build.stdout is not None
+        while "loading" not in build.stdout.readline():
+            pass
+        for _ in range(2):
+            os.killpg(build.pid, signal.SIGTERM)
+        rest = build.stdout.read().splitlines()
+    stages = [line for line in rest if re.match(r"[a-z]+ +\d+/24 ", line)]
+    assert rest == [
+        *stages, "glit: stopped; what is done is kept, the same command goes on from here"
+    ]  # fmt: skip
+    assert build.returncode == 143
+    assert run_glit(*words, "local", *captions).code == 0
     assert data_bytes(out) == data_bytes(built)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from glit import open_dataset
 
 
@@ -19,3 +22,26 @@ def test_a_rule_that_is_not_there(built, tmp_path, run_glit):
     done = run_glit("pair", built, "-o", tmp_path / "x", "--set", "pair.rule=centered")
     assert done.code == 2
     assert "did you mean 'centred'" in done.errors
+
+
+PAIRS_THAT_WAIT = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from glit.build.pair_again import _share
+context = get_context("spawn")
+with ProcessPoolExecutor(2, mp_context=context, initializer=_share,
+                         initargs=(context.Value("q"),)) as pool:
+    pool.submit(pow, 2, 2).result()
+    waiting = [pool.submit(time.sleep, 600) for _ in range(2)]
+    print("started", flush=True)
+"""
+
+
+def test_processes_that_write_pairs_end_with_the_one_that_started_them():
+    """As they hold its standard output, whoever reads that would wait for ever."""
+    code = [sys.executable, "-c", PAIRS_THAT_WAIT]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None and killed.stdout.readline() == "started\n"
+        killed.kill()
+        assert killed.communicate(timeout=60)[0] == ""

@@ -189,3 +189,10 @@ def test_a_damaged_file_of_verdicts_is_refused_by_its_line(tmp_path, line):
     (tmp_path / "v.jsonl").write_text("\n" + line + "\n")
     with pytest.raises(InputError, match="line 2"):
         read_verdicts(tmp_path / "v.jsonl")
+
+
+@pytest.mark.parametrize("number", ["10", "-1", "x", "", "9" * 5000])
+@pytest.mark.parametrize("what", ["question", "image"])
+def test_questions_that_are_not_there(server, what, number):
+    answer = server[0].get(f"/{what}/{number}")
+    assert answer.status_code == 404 and len(answer.content) <= 300

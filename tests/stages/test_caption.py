@@ -97,6 +97,11 @@ def test_a_caption_bad_twice_is_a_drop_with_its_reason(answer, reason):
     assert (drop.reason, drop.attempt) == (reason, 1)
 
 
+def test_half_a_character_is_a_drop():
+    (drop,), _ = run({1: (said("A red \ud83d circle."), None)})
+    assert (drop.reason, "half a character" in drop.message) == ("captioner_error", True)
+
+
 def test_one_image_that_breaks_the_captioner_takes_no_other_with_it():
     broken = ValueError("odd image")
     outcomes, _ = run({1: (GOOD, None), 2: (broken, None), 3: (GOOD, None)})

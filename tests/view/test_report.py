@@ -10,8 +10,9 @@ import pytest
 
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
+from glit.errors import InputError
 from glit.view.page_file import json_for_html, report_html
-from glit.view.report import report_data, write_report
+from glit.view.report import report_data, write_page, write_report
 from glit.view.thumbnails import MAX_BYTES
 
 VERSION_1 = Path(__file__).parent.parent / "data" / "version-1"
@@ -124,3 +125,10 @@ def test_a_page_that_cannot_be_written(hostile, tmp_path, run_glit, monkeypatch,
     done = run_glit("view", hostile, "-o", output)
     assert done.code == 2 and said in done.errors and done.errors.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", Path("/proc/self")):  # even what is not there cannot go
+        with pytest.raises(InputError, match=r"-o .*page.html: cannot write there \("):
+            write_page(folder / "page.html", "<html>")

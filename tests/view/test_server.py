@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import socket
+import struct
 import threading
 from urllib.parse import quote, urlsplit
 
@@ -14,6 +15,7 @@ import pytest
 from browser import Page, violations
 from playwright.sync_api import expect
 
+from glit import loopback
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
@@ -48,6 +50,12 @@ def get(server, path, *, host=None, method="GET"):
     body = answer.read()
     connection.close()
     return answer.status, answer.headers, body
+
+
+def raw(server):
+    """A connection without a client's manners."""
+    place = urlsplit(server.address)
+    return socket.create_connection((place.hostname, place.port), timeout=20)
 
 
 def samples(server, **asked):
@@ -142,11 +150,51 @@ def test_a_picture_comes_in_full(server, opened):
 @pytest.mark.parametrize(
     "path",
     ["/image/7", "/image/-1", "/image/x", "/nothing", "/../manifest.json", "/samples?sort=DROP",
-     "/samples?at_least=nan", "/samples?first=x", "/samples?unknown=1"],
+     "/samples?at_least=nan", "/samples?first=x", "/samples?unknown=1",
+     f"/image/{'9' * 5000}", f"/dropped?first={'9' * 30}", f"/samples?first={'9' * 30}",
+     "/samples?first=-1", f"/{'x' * 5000}"],
 )  # fmt: skip
-def test_what_is_not_there(server, path):
+def test_what_is_not_there(server, path, capfd):
     status, _, body = get(server, path)
-    assert status == 404 and b"Traceback" not in body
+    assert status == 404 and b"Traceback" not in body and len(body) <= 300
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("length", "body"), [("-1", b"[]"), ("1e3", b"[]"), ("4000", b"[" * 4000), ("9" * 5000, b"")]
+)
+def test_what_cannot_be_taken(server, length, body, capfd):
+    with raw(server) as connection:
+        head = f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + head.encode() + body)
+        assert connection.recv(99).startswith(b"HTTP/1.1 404 ")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_client_that_goes_away_leaves_no_word(server, capfd):
+    for _ in range(5):
+        with raw(server) as connection:
+            no_farewell = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_farewell)
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert get(server, "/image/2")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_idle_connections_take_no_thread_each_and_are_closed(server, monkeypatch):
+    monkeypatch.setattr(loopback._Handler, "timeout", 1.0)
+    before = threading.active_count()
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(raw(server)) for _ in range(100)]
+        answers = [connection.recv(99) for connection in idle]  # which waits until it is closed
+        assert threading.active_count() - before <= loopback._MOST_THREADS
+    assert sum(answer.startswith(b"HTTP/1.1 503 ") for answer in answers) >= 60
+    assert get(server, "/image/2")[0] == 200
+
+
+def test_an_icon(server):
+    status, headers, body = get(server, "/favicon.ico")
+    assert (status, headers["Content-Type"], body[1:4]) == (200, "image/png", b"PNG")
 
 
 def test_only_this_machine_is_answered(server):

@@ -20,6 +20,7 @@ from glit.shards import stem
 from glit.storage import Store
 
 SUFFIX = ".txt"
+NO_TEXT = "holds half a character (a lone surrogate), which no UTF-8 text can; write it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,12 @@ class BroughtCaptions:
         within = (path >= min(paths)) & (path <= max(paths))
         file = Store(folder or "/").for_arrow(name)
         wanted = pq.read_table(file, filters=within)
-        rows: dict[str, dict[str, int]] = {}
+        rows: dict[str, dict[str | None, int]] = {}
         for row in wanted.to_pylist():
             rows.setdefault(row["path"], {}).setdefault(row["caption"], row["line"])
         return [self._choose(path, rows.get(path, {})) for path in paths]
 
-    def _choose(self, path: str, captions: dict[str, int]) -> str | Drop:
+    def _choose(self, path: str, captions: dict[str | None, int]) -> str | Drop:
         if not captions:
             return Drop(reason="no_caption", message=f"{self.name} has no row for {path}")
         if len(captions) > 1:
@@ -54,7 +55,10 @@ class BroughtCaptions:
                 reason="ambiguous_caption",
                 message=f"{self.name} has {len(captions)} different captions (rows {lines})",
             )
-        return next(iter(captions))
+        caption, line = next(iter(captions.items()))
+        if caption is None:
+            return Drop(reason="no_caption", message=f"{self.name}: row {line} {NO_TEXT}")
+        return caption
 
 
 class SidecarCaptions:
@@ -69,7 +73,7 @@ class SidecarCaptions:
     def _read(self, beside: str, read_text: ReadText) -> str | Drop:
         try:
             text = read_text(beside)
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeError) as error:
             return Drop(reason="no_caption", message=f"{beside} cannot be read: {error}")
         if text is None:
             return Drop(reason="no_caption", message=f"there is no {posixpath.basename(beside)}")
