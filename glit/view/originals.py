@@ -9,17 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from glit.build.source import find_source
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.images import ImageError
+from glit.shards.files import ImageFiles
+from glit.storage import inside
 from glit.view.thumbnails import data_url, thumbnail
 
 _STATE = "work/state.json"
-_MOST_BYTES = 100 << 20
-_MOST_PIXELS = 150_000_000
 
 
 class Originals:
@@ -45,21 +45,17 @@ class Originals:
         if data is None or hashlib.sha256(data).hexdigest() != sample_id:
             return ""
         try:
-            small = thumbnail(data, max_side=max_side, max_bytes=max_bytes, max_pixels=_MOST_PIXELS)
+            small = thumbnail(data, max_side=max_side, max_bytes=max_bytes)
         except ImageError:
             return ""
         return data_url(small)
 
     def _read(self, path: str) -> bytes | None:
-        place = PurePosixPath(path)
-        if not self._root or place.is_absolute() or ".." in place.parts:
+        if not self._root:
             return None
-        file = Path(self._root, *place.parts)
         try:
-            if not file.is_file() or file.stat().st_size > _MOST_BYTES:  # no pipe, no device
-                return None
-            return file.read_bytes()
-        except (OSError, ValueError):  # a name with a null byte
+            return ImageFiles(self._root).read(inside(path))
+        except OSError:
             return None
 
 

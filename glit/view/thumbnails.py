@@ -23,7 +23,6 @@ def thumbnail(
     *,
     max_side: int = MAX_SIDE,
     max_bytes: int = MAX_BYTES,
-    max_pixels: int | None = None,
 ) -> bytes:
     """WebP of at most so many pixels a side and so many bytes, upright.
 
@@ -31,12 +30,11 @@ def thumbnail(
         encoded: the image file.
         max_side: pixels.
         max_bytes: of the answer; a picture of 64 pixels is given whatever its size.
-        max_pixels: of the image; larger ones are refused.
 
     Raises:
         ImageError: the file is damaged, or too large.
     """
-    image = Image.fromarray(decode(encoded, max_pixels=max_pixels))
+    image = Image.fromarray(decode(encoded))
     side = min(max_side, max(image.size))
     while True:
         small = image.copy()
