@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from adding import Notes
-from building import Counting, counts, data_bytes, quiet, run_build
+from building import Counting, counts, data_bytes, quiet, run_build, with_captions_beside
+from PIL import Image
 
 from glit.build.retry import retry
 from glit.build.status import status
@@ -142,6 +143,32 @@ def test_an_empty_folder(tmp_path):
     (tmp_path / "in").mkdir()
     with pytest.raises(InputError, match="no images found"):
         run_build(tmp_path / "in", tmp_path / "out", overrides=["caption.backend=sidecar"])
+
+
+def test_images_of_other_formats_are_counted_and_named(scenes, tmp_path):
+    folder = with_captions_beside(scenes, tmp_path / "in", 2)
+    for name in ("a.heic", "b.HEIC", "c.jp2", ".png", "notes.md"):
+        (folder / name).write_bytes(b"x")
+    said = Notes()
+    run_build(folder, tmp_path / "out", overrides=["caption.backend=sidecar"], progress=said)
+    line = "not read: 2 '.heic', 1 '.jp2', 1 named '.png'; convert them to JPEG or PNG, or rename"
+    assert line in "\n".join(said.told)
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "a.heic").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"no images found .*; not read: 1 '\.heic'"):
+        run_build(tmp_path / "others", tmp_path / "o", overrides=["caption.backend=sidecar"])
+
+
+def test_a_file_named_like_jfif_or_avif_is_an_image(scenes, tmp_path):
+    folder = with_captions_beside(scenes, tmp_path / "in", 2)
+    for suffix, kind in ((".jfif", "JPEG"), (".avif", "AVIF")):
+        Image.open(folder / "000000.png").save(folder / f"x{suffix}", kind)
+        (folder / f"x{suffix}").rename(folder / f"y{suffix}")
+        (folder / "y.txt").write_text("A red circle. A blue square.")
+    manifest = run_build(
+        folder, tmp_path / "out", overrides=["caption.backend=sidecar", "pair.rule=argmax"]
+    )
+    assert manifest["counts"]["ingested"] == 4
 
 
 def test_an_output_folder_that_cannot_be_written(scenes, tmp_path):
