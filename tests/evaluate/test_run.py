@@ -74,3 +74,12 @@ def test_false_sentences_with_another_task_are_refused_and_not_measured_as_robus
 
 def test_the_command_line_knows_the_tasks():
     assert get_args(TaskName) == tuple(TASKS)
+
+
+def test_a_caption_that_fills_a_window_that_is_no_multiple_of_8(tiny_clip, make_dataset):
+    def long_caption(index: int, row) -> None:
+        row["caption"] = " ".join(["red"] * 200)
+
+    dataset = str(make_dataset(4, change=long_caption))
+    (found,) = evaluate("retrieval", [str(tiny_clip)], dataset, config(context=77))
+    assert found.num_captions == 4
