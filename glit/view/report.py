@@ -16,6 +16,7 @@ from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.progress import StageProgress, untold
+from glit.storage import Store
 from glit.version import __version__
 from glit.view.charts import charts, sources, totals
 from glit.view.dropped import all_dropped
@@ -59,20 +60,15 @@ def write_report(
 
 
 def write_page(output: Path, html: str) -> None:
-    """Write a page beside its place, then put it there.
+    """Write a page; it appears whole.
 
     Raises:
         InputError: it cannot be written.
     """
-    beside = output.with_name(f".{output.name}.partial")
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(html, encoding="utf-8")
-        os.replace(beside, output)
+        Store(output.parent).write(output.name, html.encode())
     except OSError as error:
         raise InputError(f"-o {output}: cannot write there ({error.strerror or error})") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def report_data(
