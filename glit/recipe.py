@@ -61,8 +61,8 @@ def naming_file(name_or_path: str | None) -> Iterator[None]:
         yield
     except RecipeError as error:
         said = str(error)
-        is_file = name_or_path and name_or_path not in builtin_recipes()
-        if not is_file or name_or_path in said or said.startswith("--set"):
+        is_file = name_or_path is not None and name_or_path not in builtin_recipes()
+        if not is_file or str(name_or_path) in said or said.startswith("--set"):
             raise
         raise RecipeError(f"{name_or_path}: {said.removeprefix('recipe: ')}") from error
 

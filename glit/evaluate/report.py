@@ -61,7 +61,7 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """CLIP_benchmark's keys, and our settings beside them."""
-        told = {"broken": list(self.broken)} if self.broken else {}
+        told: dict[str, Any] = {"broken": list(self.broken)} if self.broken else {}
         if self.remark:
             told["remark"] = self.remark
         return {

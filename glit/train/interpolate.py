@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glit.backends.tokenizer import tokenizer_hash
+from glit.callers_process import without_bars
 from glit.clip.folder import load_clip, read_preprocessing, write_json, write_model
 from glit.clip.text_window import stretch_model
 from glit.errors import UserError, WeightsError
@@ -55,7 +56,7 @@ def interpolate(
     """
     if not 0 <= alpha <= 1:
         raise UserError(f"--alpha {alpha}: wanted 0 (the start) to 1 (the end)")
-    with new_folder(output) as folder:
+    with new_folder(output) as folder, without_bars():
         return _write(start, end, folder, alpha, progress or untold())
 
 
