@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glit.executors import ExecutorName
     from glit.progress import StageProgress
     from glit.stages.plan import Recipe
-    from glit.train.loop import TrainResult
+    from glit.train.result import TrainResult
 
 PathLike = str | os.PathLike[str]
 

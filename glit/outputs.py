@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-from glit.errors import UserError
+from glit.errors import InputError, UserError
+from glit.folder_lock import folder_lock
 from glit.storage import tidy
 
 
@@ -44,6 +48,31 @@ def local_file(output: str | os.PathLike[str]) -> Path:
     if Path(output).is_dir():
         raise UserError(f"{output}: cannot write there; it is a folder, want the name of a file")
     return _here(output, "file")
+
+
+@contextlib.contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """A folder to write to, which gets its name once all is written; what failed is removed.
+
+    Raises:
+        InputError: there is one of that name, or it cannot be written.
+        UserError: another process is writing it.
+    """
+    with folder_lock(output, beside=True):
+        if output.exists():
+            raise InputError(f"-o {output}: exists already; choose another folder or remove it")
+        partial = output.with_name(f".{output.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            yield partial
+            os.replace(partial, output)
+        except OSError as error:
+            raise InputError(
+                f"-o {output}: cannot write there ({error.strerror or error})"
+            ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _here(output: str | os.PathLike[str], what: str) -> Path:

@@ -7,12 +7,14 @@ another recipe; ``--set score.model=...`` changes single keys. Nobody reads a ra
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import tomllib
 import types
 import typing
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,8 +45,26 @@ def load_recipe(name_or_path: str, *, overrides: typing.Sequence[str] = ()) -> R
         RecipeError: unknown recipe, table or key; a value of the wrong type.
     """
     _refuse_others(overrides, [step.name for step in FLOW], what="a build")
-    tables = read_tables(name_or_path, overrides=overrides)
-    return recipe_from_dict({"about": "", **tables})
+    with naming_file(name_or_path):
+        tables = read_tables(name_or_path, overrides=overrides)
+        return recipe_from_dict({"about": "", **tables})
+
+
+@contextlib.contextmanager
+def naming_file(name_or_path: str | None) -> Iterator[None]:
+    """Errors of a recipe that is a file say which.
+
+    Raises:
+        RecipeError: with the file's path before what it said, unless it names that or ``--set``.
+    """
+    try:
+        yield
+    except RecipeError as error:
+        said = str(error)
+        is_file = name_or_path is not None and name_or_path not in builtin_recipes()
+        if not is_file or str(name_or_path) in said or said.startswith("--set"):
+            raise
+        raise RecipeError(f"{name_or_path}: {said.removeprefix('recipe: ')}") from error
 
 
 def recipe_from_dict(values: dict[str, Any]) -> Recipe:
@@ -68,8 +88,9 @@ def load_table(table: str, name_or_path: str, *, overrides: typing.Sequence[str]
     _refuse_others(overrides, [table], what=f"glit {table}".replace("evaluate", "eval"))
     module, _, class_name = LEARN_TABLES[table].partition(":")
     kind = getattr(importlib.import_module(module), class_name)
-    tables = read_tables(name_or_path, overrides=overrides)
-    return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
+    with naming_file(name_or_path):
+        tables = read_tables(name_or_path, overrides=overrides)
+        return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
 
 
 def _refuse_others(overrides: typing.Sequence[str], read: list[str], *, what: str) -> None:

@@ -82,3 +82,27 @@ def test_a_setting_that_nobody_reads_is_refused():
         load_recipe("mini", overrides=["train.lr=3"])
     with pytest.raises(RecipeError, match=r"glit eval does not read \[score\] .it reads evaluate"):
         load_table("evaluate", "mini", overrides=["score.model=mini-matcher"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[train]\nepoch = 3\n", "[train]: unknown key 'epoch'; did you mean 'epochs'?"),
+        ("[train]\nlr = 0.0\n", "train.lr = 0.0: wanted a positive number; set e.g. 5e-6"),
+        ("[trian]\n", "unknown table [trian]; did you mean 'train'?"),
+        ("train = 3\n", "train = 3, want a table: [train]"),
+    ],
+)
+def test_errors_name_the_file(tmp_path, text: str, said: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(RecipeError) as caught:
+        load_table("train", str(path))
+    assert str(caught.value) == f"{path}: {said}"
+    path.write_text("")
+    with pytest.raises(RecipeError, match="^--set"):
+        load_table("train", str(path), overrides=["trian.lr=1"])
+    path.write_text("[pair]\nrul = 1\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(str(path))
+    assert str(caught.value).startswith(f"{path}: [pair]: unknown key 'rul'")

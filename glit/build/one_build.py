@@ -11,10 +11,8 @@ clock.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import socket
 import threading
 import time
 import uuid
@@ -27,11 +25,11 @@ import psutil
 
 from glit.build.work import RETRY_MARK
 from glit.errors import RunError, StorageError, UserError, first_line
+from glit.folder_lock import locked, this_process
 from glit.storage import Store, to_json
 
 FOLDER = "lock"
 _FILE = ".lock"
-_TRIES = 100
 BEAT_S = 30.0
 DEAD_AFTER_S = 300.0
 """A holder that has not written for so long is dead."""
@@ -39,6 +37,7 @@ _LOOK_AGAIN_S = 120.0
 """A holder that has not seen its lock for so long looks before it goes on."""
 _RELEASE_S = 30.0
 """How long a build waits at its end until the store knows; one that is silent must not keep it."""
+_TODO = "wait for it, or stop it, which keeps what is done"
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while the machine sleeps."""
 
@@ -66,43 +65,10 @@ def only_one_build(work: Store, *, keep_retry: bool = False) -> Iterator[StillHe
 @contextlib.contextmanager
 def _held_locally(work: Store) -> Iterator[StillHeld]:
     """A killed build leaves no lock behind: the system takes it back."""
-    handle = _lock_file(work.full(""))
-    try:
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{_me()}\n".encode(), 0)
+    folder = Path(work.full(""))
+    with locked(folder / _FILE, folder.parent, doing="building", todo=_TODO):
         work.sweep()
         yield lambda: None
-    finally:
-        os.close(handle)
-
-
-def _lock_file(folder: str) -> int:
-    """The opened and locked file, which is in its place still: glit clean may have removed the one
-    that was opened."""
-    path = f"{folder}/{_FILE}"
-    for tried in range(1, _TRIES + 1):
-        try:
-            os.makedirs(folder, exist_ok=True)
-            handle = os.open(path, os.O_CREAT | os.O_RDWR)
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and tried < _TRIES:
-                continue  # the folder has been removed since it was made
-            raise UserError(
-                f"{os.path.dirname(folder)}: cannot write there ({error.strerror}); "
-                "choose another output folder with -o"
-            ) from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                return handle
-        except BlockingIOError as error:
-            found = os.pread(handle, 200, 0).decode(errors="replace").strip()
-            os.close(handle)
-            raise _refused(os.path.dirname(folder), found) from error
-        except FileNotFoundError:
-            pass
-        os.close(handle)
-    raise _refused(os.path.dirname(folder), "")
 
 
 def remove_held(work: Store) -> None:
@@ -118,16 +84,9 @@ def remove_held(work: Store) -> None:
             os.rmdir(work.full(""))
 
 
-def _me() -> str:
-    return f"pid {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %T')}"
-
-
 def _refused(where: str, holder: str) -> UserError:
     named = f" ({holder})" if holder else ""
-    return UserError(
-        f"{where}: another glit is building here{named}; wait for it, or stop it, which keeps "
-        "what is done"
-    )
+    return UserError(f"{where}: another glit is building here{named}; {_TODO}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,7 +163,7 @@ def take(work: Store) -> _Held:
     if numbers and _lives(work, numbers[-1]):
         raise _refused(_dataset(work), _holder(work, numbers[-1]))
     number = f"{int(numbers[-1]) + 1 if numbers else 1:08d}"
-    said = {"holder": _me(), "released": False, "token": uuid.uuid4().hex, **_process()}
+    said = {"holder": this_process(), "released": False, "token": uuid.uuid4().hex, **_process()}
     asked_at = _now()
     if _create(work, number, said) and _create(work, number, said):
         work.remove(f"{FOLDER}/{number}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -26,7 +25,8 @@ from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import MANIFEST, describe_data_file, sum_without_pair
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
-from glit.recipe import build_dataclass, overridden_tables, read_tables
+from glit.outputs import new_folder
+from glit.recipe import build_dataclass, naming_file, overridden_tables, read_tables
 from glit.rows import pair_row
 from glit.rules.pairing import Pairing
 from glit.schema import PAIR, SCHEMA_VERSION, dataset_schema
@@ -62,8 +62,18 @@ def pair_again(
         RecipeError: a setting cannot be, or the scores do not suffice for it.
         DatasetError: a file of the dataset is damaged.
     """
-    if output.exists():
-        raise InputError(f"-o {output}: exists already; choose another folder or remove it")
+    with new_folder(output) as partial:
+        return _write(dataset, partial, recipe, settings, processes, report)
+
+
+def _write(
+    dataset: Dataset,
+    folder: Path,
+    recipe: str | None,
+    settings: Sequence[str],
+    processes: int,
+    report: Report,
+) -> dict[str, Any]:
     manifest = json.loads(json.dumps(dataset.manifest))
     if manifest["schema_version"] != SCHEMA_VERSION:
         raise InputError(
@@ -72,27 +82,19 @@ def pair_again(
         )
     config = pair_config(manifest, recipe, settings)
     pairing = _pairing(manifest, config)
-    partial = output.with_name(f".{output.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        (partial / "data").mkdir(parents=True)
-        described = _write_files(dataset, partial, pairing, processes, report)
-        for name in ("drops.parquet", "duplicates.parquet"):
-            (partial / name).write_bytes(Store(dataset.path).read(name))
-        manifest["files"] |= described
-        manifest["counts"]["without_pair"] = sum_without_pair(described)
-        manifest["recipe"]["pair"] = as_table(config)
-        kept = pairing.calibration
-        manifest["calibration"] = None if kept is None else kept.as_dict()
-        manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
-        (partial / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
-        (partial / CROISSANT).write_bytes(croissant(manifest))
-        (partial / MANIFEST).write_bytes(to_json(manifest))
-        os.replace(partial, output)
-    except OSError as error:
-        raise InputError(f"-o {output}: cannot write there ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    (folder / "data").mkdir()
+    described = _write_files(dataset, folder, pairing, processes, report)
+    for name in ("drops.parquet", "duplicates.parquet"):
+        (folder / name).write_bytes(Store(dataset.path).read(name))
+    manifest["files"] |= described
+    manifest["counts"]["without_pair"] = sum_without_pair(described)
+    manifest["recipe"]["pair"] = as_table(config)
+    kept = pairing.calibration
+    manifest["calibration"] = None if kept is None else kept.as_dict()
+    manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
+    (folder / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
+    (folder / CROISSANT).write_bytes(croissant(manifest))
+    (folder / MANIFEST).write_bytes(to_json(manifest))
     return manifest
 
 
@@ -107,6 +109,13 @@ def pair_config(
     for word in settings:
         if not word.startswith("pair."):
             raise RecipeError(f"--set {word}: only keys of [pair] can change here")
+    with naming_file(recipe):
+        return _pair_config(manifest, recipe, settings)
+
+
+def _pair_config(
+    manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]
+) -> PairConfig:
     if recipe is not None:
         values = read_tables(recipe, overrides=settings).get("pair", {})
     else:

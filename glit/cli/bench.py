@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption
+from glit.cli.options import QuietOption, hold
 from glit.outputs import local_folder
 from glit.progress import telling
 from glit.terminal import Console
@@ -26,6 +26,7 @@ def _bench() -> None:
 
 @bench_app.command("lism-flism")
 def lism_flism_command(
+    context: typer.Context,
     output: Annotated[str, typer.Option("-o", "--output", help="Folder for the results.")],
     images: Annotated[
         str | None, typer.Argument(help="A folder of photographs; without it, scenes are drawn.")
@@ -50,13 +51,13 @@ def lism_flism_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """LISM against FLISM, as the papers' scripts do them and in glit."""
-    from glit.bench.lism_flism.files import check_writable, write_report
+    from glit.bench.lism_flism.files import write_report
     from glit.bench.lism_flism.run import Request, run
     from glit.bench.lism_flism.show import print_report
 
     folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
-    check_writable(folder)
+    hold(context, folder)
     request = Request(
         images=images,
         weights=weights or _default_weights(console, device),
@@ -77,6 +78,7 @@ def lism_flism_command(
 
 @bench_app.command("pairs")
 def pairs_command(
+    context: typer.Context,
     output: Annotated[str, typer.Option("-o", "--output", help="Folder for scenes and results.")],
     num_scenes: Annotated[int, typer.Option("--scenes", min=2, help="Scenes of a seed.")] = 300,
     num_seeds: Annotated[
@@ -91,7 +93,7 @@ def pairs_command(
 
     require("models", needed_for="glit bench pairs")
     folder = local_folder(output)
-    folder.mkdir(parents=True, exist_ok=True)
+    hold(context, folder)
     console = Console(stderr=True, highlight=False)
     request = Request(output=folder, num_scenes=num_scenes, num_seeds=num_seeds)
     report = run(request, _lines(console, quiet=quiet))
@@ -101,6 +103,7 @@ def pairs_command(
 
 @bench_app.command("objectives")
 def objectives_command(
+    context: typer.Context,
     output: Annotated[str, typer.Option("-o", "--output", help="Folder for runs and tables.")],
     objectives: Annotated[
         list[str] | None,
@@ -147,12 +150,14 @@ def objectives_command(
             validation=min(own.validation, gallery),
         ),
     )
+    hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)
 
 
 @bench_app.command("gpu")
 def gpu_command(
+    context: typer.Context,
     output: Annotated[str, typer.Option("-o", "--output", help="Folder for the results.")],
     device: Annotated[
         DeviceName, typer.Option("--device", help="auto takes a GPU when there is one.")
@@ -167,14 +172,13 @@ def gpu_command(
     from glit.backends.device import pick_device
     from glit.bench.gpu.run import run
     from glit.bench.gpu.show import markdown, print_report
-    from glit.bench.lism_flism.files import check_writable
     from glit.errors import UserError
     from glit.extras import require
 
     for extra in ("models", "sam", "train"):
         require(extra, needed_for="glit bench gpu")
     folder = local_folder(output).resolve()
-    check_writable(folder)
+    hold(context, folder)
     where = pick_device(device).type
     if where != "cuda" and not tiny:
         raise UserError("glit bench gpu: this machine has no GPU; add --tiny to see the parts run")

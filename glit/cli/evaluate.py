@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
-from glit.errors import UserError
+from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption, hold
 from glit.outputs import local_folder
 from glit.terminal import Console
 
@@ -29,6 +28,7 @@ _NAMED = 5
 
 
 def eval_command(
+    context: typer.Context,
     task: Annotated[TaskName, typer.Argument(help="What to measure.")],
     model: Annotated[
         str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")
@@ -94,10 +94,7 @@ def eval_command(
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
     if folder is not None:
-        try:  # before anything takes long
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"-o {folder}: cannot write there ({error.strerror})") from error
+        hold(context, folder)  # before anything takes long
     console = Console(stderr=as_json, highlight=False)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         results = evaluate(
@@ -126,7 +123,7 @@ def eval_command(
 
 
 def _show(results: list[Result], console: Console) -> None:
-    from glit.evaluate.report import table
+    from glit.evaluate.report import short_names, table
 
     headings, rows = table(results)
     console.print(results[0].title, soft_wrap=True)
@@ -143,8 +140,10 @@ def _show(results: list[Result], console: Console) -> None:
             )
     shown = Table()
     shown.add_column("")
-    for row in rows:  # a column for each model: measurements have many figures
-        shown.add_column(Path(row[0]).name, justify="right", overflow="fold")
+    for name in short_names([row[0] for row in rows]):  # measurements have many figures
+        shown.add_column(name, justify="right", overflow="fold")
     for number, heading in enumerate(headings[1:], start=1):
         shown.add_row(heading, *(row[number] for row in rows))
     console.print(shown)
+    if results[0].remark:
+        console.print(results[0].remark, soft_wrap=True)

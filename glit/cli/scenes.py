@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption
+from glit.cli.options import QuietOption, hold
 from glit.errors import UserError
 from glit.outputs import local_folder
 from glit.terminal import Console
 
 
 def scenes_command(
+    context: typer.Context,
     output: Annotated[str, typer.Option("-o", "--output", help="Folder to write to.")],
     num: Annotated[int, typer.Option("-n", "--num", min=1, help="How many scenes.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="First seed; see docs/scenes.md.")] = 0,
@@ -33,6 +34,7 @@ def scenes_command(
     from glit.scenes import write_scenes
 
     folder = local_folder(output)
+    hold(context, folder)
     try:
         with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
             write_scenes(

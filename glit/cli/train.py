@@ -10,7 +10,7 @@ import typer
 
 from glit.cli.options import QuietOption, RecipeOption, SetOption
 from glit.outputs import local_folder
-from glit.progress import duration
+from glit.progress import StageProgress, duration
 from glit.terminal import Console
 
 
@@ -38,6 +38,7 @@ def train_command(
 
     require("train", needed_for="glit train")
     from glit.evaluate.validation import open_validation
+    from glit.train.checkpoint import model_of_run
     from glit.train.launch import train_on_ray
     from glit.train.loop import train
     from glit.train.run_file import config_of, trained_parameters
@@ -76,9 +77,11 @@ def train_command(
             f"stopped after step {result.step} of {result.total_steps}; go on with --resume"
         )
         raise typer.Exit(130)
-    learned = trained_parameters(run)
+    taken = model_of_run(run).checkpoint
     console.print(
-        f"trained {result.step} steps, {learned}; the model is in {run / 'last'}", soft_wrap=True
+        f"trained {result.step} steps, {trained_parameters(run)}; glit eval takes "
+        f"{run / taken.partition(',')[0]} ({taken})",
+        soft_wrap=True,
     )
 
 
@@ -89,6 +92,7 @@ def interpolate_command(
     alpha: Annotated[
         float, typer.Option("--alpha", help="0 is the start, 1 the end.", min=0, max=1)
     ] = 0.5,
+    quiet: QuietOption = False,
 ) -> None:
     """Write a model between two: less learned, less forgotten (WiSE-FT)."""
     from glit.extras import require
@@ -97,7 +101,8 @@ def interpolate_command(
     from glit.train.interpolate import interpolate
 
     folder = local_folder(output)
-    checkpoint = interpolate(start, end, folder, alpha=alpha)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        checkpoint = interpolate(start, end, folder, alpha=alpha, progress=progress)
     console = Console(highlight=False)
     of = f" ({checkpoint})" if checkpoint else ""
     console.print(f"{alpha:g} of the way from {start} to {end}{of}: {folder}", soft_wrap=True)

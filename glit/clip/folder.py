@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +17,7 @@ import torch
 from glit.clip import ImageFit
 from glit.clip.open_clip import image_values, is_open_clip, load_open_clip
 from glit.errors import WeightsError, first_line
+from glit.gpu_errors import is_out_of_memory, ruins_process
 from glit.pretrained import load_whole
 
 if TYPE_CHECKING:
@@ -95,7 +98,8 @@ def write_model(
         preprocessing: of the images in training, for preprocessor_config.json.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
+    with disk_errors():
+        model.save_pretrained(folder)
     for name in TOKENIZER_FILES:
         if (start / name).is_file():
             shutil.copyfile(start / name, folder / name)
@@ -150,6 +154,7 @@ def load_model(kind: type[M], folder: Path) -> M:
     Raises:
         WeightsError: as :func:`load_clip`.
     """
+    from safetensors import SafetensorError
     from transformers import AutoConfig
 
     wanted: Any = kind
@@ -168,10 +173,26 @@ def load_model(kind: type[M], folder: Path) -> M:
             weights_only=True,
             attn_implementation="sdpa",
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        if ruins_process(error) or is_out_of_memory(error):
+            raise
         raise WeightsError(
             f"{folder}: no {kind.__name__} can be loaded from it ({first_line(error)})"
         ) from error
+
+
+@contextlib.contextmanager
+def disk_errors() -> Iterator[None]:
+    """A disk that takes no more is an OSError, which safetensors makes an error of its own.
+
+    Raises OSError: see above.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(errno.EIO, first_line(error)) from error
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:

@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 ROW_MULTIPLE = 8
-"""Row widths are multiples of this: fast on tensor cores, and few shapes to compile for."""
+"""Row widths are multiples of this, or the text window: fast on tensor cores, and few shapes to
+compile for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +90,21 @@ def assign_rows(lengths: Sequence[int], width: int) -> Int[np.ndarray, "t 2"]:
     return places
 
 
-def lay_out(token_ids: Sequence[Sequence[int]], *, pad_id: int) -> TextRows:
+def lay_out(token_ids: Sequence[Sequence[int]], *, context: int, pad_id: int) -> TextRows:
     """Lay out the token ids of T texts in rows as wide as the longest one, rounded up to 8.
 
     Takes O(T * T) in NumPy: 4 ms for 512 texts.
+
+    Args:
+        token_ids: of each text, ``context`` at most.
+        context: the model's text window in tokens; no row is wider, because CLIP's embeddings
+            refuse one, whatever the positions in it.
+        pad_id: token id of empty slots.
     """
     lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
     longest = int(lengths.max(initial=1))
-    width = -(-longest // ROW_MULTIPLE) * ROW_MULTIPLE
+    assert longest <= context, f"a text of {longest} tokens in a window of {context}"
+    width = min(-(-longest // ROW_MULTIPLE) * ROW_MULTIPLE, context)
     places = assign_rows(lengths.tolist(), width)
     num_rows = int(places[:, 0].max(initial=-1)) + 1
     offset = places[:, 0] * width + places[:, 1]

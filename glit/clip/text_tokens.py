@@ -62,7 +62,7 @@ def rows_agree(tower: CLIPTextModel) -> bool:
     weight: Any = tower.get_input_embeddings().weight
     attention = getattr(tower.config, "_attn_implementation", "")  # decides how a mask is read
     ids = (torch.arange(8) * 7 % len(weight)).tolist()
-    texts = lay_out([ids[:5], ids[5:]], pad_id=0).to(weight.device)
+    texts = lay_out([ids[:5], ids[5:]], context=8, pad_id=0).to(weight.device)
     training = tower.training
     tower.eval()  # no dropout
     try:

@@ -84,8 +84,9 @@ class Embedder:
         self.progress.begin("texts", total=len(ids), done=0, drops=False)
         by_length = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
         for group in _token_groups(by_length, ids, self.batch_size * self.context):
-            rows = lay_out([ids[i] for i in group], pad_id=self.tokenizer.end_id)
-            rows = rows.to(self.device)
+            rows = lay_out(
+                [ids[i] for i in group], context=self.context, pad_id=self.tokenizer.end_id
+            ).to(self.device)
             with torch.inference_mode():
                 tokens, embedding = self.encoder.encode_texts(rows)
             self.progress.advance(len(group))

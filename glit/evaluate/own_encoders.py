@@ -47,8 +47,8 @@ class FCastEmbedder(Embedder):
         self.progress.begin("chunks", total=len(ids), done=0, drops=False)
         encoded = []
         for some in batched(iter(ids), self.batch_size * most):
-            rows = lay_out(list(some), pad_id=self.tokenizer.end_id).to(self.device)
-            encoded.append(encoder.chunks(rows))
+            rows = lay_out(list(some), context=self.context, pad_id=self.tokenizer.end_id)
+            encoded.append(encoder.chunks(rows.to(self.device)))
             self.progress.advance(len(some))
         chunks = torch.cat(encoded)
         number_T = torch.tensor([len(some) for some in pieces], device=self.device)

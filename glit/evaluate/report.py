@@ -42,9 +42,28 @@ class Result:
         measured = f"{self.task} on {self.dataset}: {self.num_images} images"
         return measured if self.task == "classify" else f"{measured}, {self.num_captions} captions"
 
+    @property
+    def remark(self) -> str:
+        """Which recalls a gallery as small as this one makes 1 whatever the model; or nothing."""
+        galleries = {"image_retrieval_": self.num_images, "text_retrieval_": self.num_captions}
+        sure = [
+            heading(name)
+            for name in self.metrics
+            for way, number in galleries.items()
+            if (found := re.search(rf"{way}recall@(\d+)$", name)) and int(found[1]) >= number
+        ]
+        if not sure:
+            return ""
+        return (
+            f"{', '.join(sure)}: so many answers are the whole gallery, so these are 100 for any "
+            "model; set evaluate.recall_at to smaller numbers, or take a larger gallery"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """CLIP_benchmark's keys, and our settings beside them."""
-        broken = {"broken": list(self.broken)} if self.broken else {}
+        told: dict[str, Any] = {"broken": list(self.broken)} if self.broken else {}
+        if self.remark:
+            told["remark"] = self.remark
         return {
             "dataset": self.dataset,
             "model": self.model,
@@ -56,7 +75,7 @@ class Result:
             "metrics": self.metrics,
             "language": "en",
             "settings": self.settings,
-            **broken,
+            **told,
         }
 
 
@@ -91,6 +110,22 @@ def table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     return ["model", *map(heading, names)], rows
 
 
+def short_names(models: Sequence[str]) -> list[str]:
+    """The last part of each model's path, or as many as tell different ones apart.
+
+    >>> short_names(["runs/a/last", "runs/b/last"])
+    ['a/last', 'b/last']
+    >>> short_names(["runs/a/last", "runs/a/last", "clip"])
+    ['last', 'last', 'clip']
+    """
+    parts = [Path(model).parts for model in models]
+    for number in range(1, max(map(len, parts), default=1) + 1):
+        found = ["/".join(each[-number:]).replace("//", "/") for each in parts]
+        if len(set(found)) == len(set(models)):
+            return found
+    return list(models)
+
+
 def markdown(results: Sequence[Result]) -> str:
     """A Markdown table; shares in per cent."""
     headings, rows = table(results)
@@ -100,6 +135,7 @@ def markdown(results: Sequence[Result]) -> str:
         "| " + " | ".join(headings) + " |",
         "|" + " --- |" + " ---: |" * (len(headings) - 1),
         *("| " + " | ".join(row) + " |" for row in rows),
+        *(["", results[0].remark] if results[0].remark else []),
     ]
     return "\n".join(lines) + "\n"
 
@@ -109,9 +145,9 @@ def write_results(out: Path, results: Sequence[Result]) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     written = [out / f"{results[0].task}.md"]
     written[0].write_text(markdown(results), encoding="utf-8")
-    for number, result in enumerate(results):
-        last = Path(result.model).name
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-.") or "model"
+    names = short_names([result.model for result in results])
+    for number, (result, short) in enumerate(zip(results, names, strict=True)):
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", short).strip("-.") or "model"
         path = out / f"{result.task}_{name}.json"
         if path in written:
             path = out / f"{result.task}_{name}-{number}.json"

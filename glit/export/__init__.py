@@ -7,8 +7,6 @@ the size.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ from glit.export.hf import export_hf
 from glit.export.lance import export_lance
 from glit.export.mdetr import export_mdetr
 from glit.export.webdataset import export_webdataset
+from glit.outputs import new_folder
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -69,18 +68,8 @@ def export(
         raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}")
     if embeddings and to not in EMBEDDING:
         raise InputError(f"--embeddings: --to {to} has no place for them; want --to lance")
-    if output.exists():
-        raise InputError(f"-o {output}: exists already; choose another folder or remove it")
-    partial = output.with_name(f".{output.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir(parents=True)
+    with new_folder(output) as partial:
         if embeddings:
             EMBEDDING[to](dataset, partial, report, embeddings=embeddings)
         else:
             EXPORTERS[to](dataset, partial, report)
-        os.replace(partial, output)
-    except OSError as error:
-        raise InputError(f"-o {output}: cannot write there ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

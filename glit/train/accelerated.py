@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glit.backends.device import best_device
-from glit.errors import UserError
+from glit.errors import RecipeError, UserError, closest
 from glit.train.config import TrainConfig
 from glit.train.setup import mixed_precision
 
@@ -36,6 +37,7 @@ def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, Train
                 "shards; start with torchrun or another setting of accelerate, and where memory is "
                 "short set train.micro_batch_size or train.gradient_checkpointing"
             )
+    _check_trackers(config.trackers)
     AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
     device = "cpu" if parse_flag_from_env("ACCELERATE_USE_CPU") else best_device()
     config = replace(config, precision=mixed_precision(config.precision, device))
@@ -50,3 +52,25 @@ def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, Train
         raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
     set_seed(config.seed)
     return accelerator, config
+
+
+def _check_trackers(names: Sequence[str]) -> None:
+    """Refuse a tracker that accelerate would leave out without a word, or that it does not know.
+
+    Raises:
+        RecipeError: names it.
+    """
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+    from accelerate.utils import LoggerType
+
+    known = [str(name) for name in LOGGER_TYPE_TO_CLASS]
+    published = {each.value for each in LoggerType}
+    installed = {each.value for each in get_available_trackers()}
+    for name in names:
+        if name not in (*known, "all"):
+            raise RecipeError(f"train.trackers: unknown tracker {name!r}; {closest(name, known)}")
+        if name in published - installed - {"all"}:
+            raise RecipeError(
+                f"train.trackers: {name!r} is not installed; install the package of that name, or "
+                "leave it out"
+            )

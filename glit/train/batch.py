@@ -94,6 +94,7 @@ def collate(
     needs: Needs,
     *,
     side: int,
+    context: int,
     pad_id: int,
     pin_memory: bool = False,
 ) -> tuple[Batch, list[PixelPlace]]:
@@ -106,6 +107,7 @@ def collate(
         tokenize: see :data:`Tokenize`.
         needs: of the objective.
         side: of the model's input square, pixels.
+        context: text window, tokens.
         pad_id: token id of empty slots.
         pin_memory: use page-locked memory, for copies to a GPU that nobody waits for.
     """
@@ -133,7 +135,7 @@ def collate(
     )
     batch = Batch(
         pixels_V3SS=pixels,
-        texts=lay_out(tokenize(texts) if texts else [], pad_id=pad_id),
+        texts=lay_out(tokenize(texts) if texts else [], context=context, pad_id=pad_id),
         num_global=num_global,
         num_valid=int(valid.sum()),
         slot_M=torch.from_numpy(slot_M),

@@ -8,15 +8,17 @@
                                      is an average trainer/weights.safetensors
     RUN/last, RUN/best               links to the two that are kept, beside those of keep_every
 
-A folder is written under a temporary name and renamed, so one that exists is complete.
+A folder is written under a temporary name and renamed, and renamed before it is removed, so one
+that exists is complete. The links follow from the newest one: a resumed run makes them anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
-import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +27,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from glit.clip.folder import Preprocessing, write_json, write_model
-from glit.errors import InputError, RunError, WeightsError, first_line
+from glit.clip.folder import Preprocessing, disk_errors, write_json, write_model
+from glit.errors import RunError, WeightsError, first_line
 from glit.train.average import RAW
 from glit.train.lora import ADAPTER, has_adapters, merged, write_adapters
+from glit.train.position import Position, read_position
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -38,26 +41,8 @@ OBJECTIVE = "objective"
 """Folder of a checkpoint with the parameters of the objective's own."""
 _STAYS = "trainer/stays"
 """An empty file in checkpoints that are not removed when newer ones come."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """Where a run is: the next batch to be trained on, and how it has done so far."""
-
-    step: int = 0
-    """Optimiser steps done."""
-
-    epoch: int = 0
-    """Epoch of the next batch, from 0."""
-
-    batch: int = 0
-    """Number of the next batch in its epoch."""
-
-    best: float | None = None
-    """Score of the best checkpoint so far (higher is better); None before the first."""
-
-    loss_sum: float = 0.0
-    """Losses of this epoch's batches so far, summed."""
+_WRITING, _REPLACED, _REMOVED = ".writing-", ".replaced-", ".removed-"
+"""How the names of folders begin that are no checkpoints yet, or no more."""
 
 
 class Checkpoints:
@@ -72,6 +57,14 @@ class Checkpoints:
         found = sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
         return found[-1] if found else None
 
+    def put_back(self) -> None:
+        """Rename what was being replaced when a run was killed; every process may."""
+        for folder in self.folder.glob(f"{_REPLACED}*"):
+            target = self._named(int(folder.name.removeprefix(_REPLACED)))
+            if not target.exists():
+                with contextlib.suppress(FileNotFoundError):  # another process was first
+                    os.replace(folder, target)
+
     def save(
         self,
         position: Position,
@@ -83,7 +76,6 @@ class Checkpoints:
         preprocessing: Preprocessing,
         optimizer: dict[str, Any],
         scaler: dict[str, Any] | None,
-        is_best: bool,
         stays: bool = False,
         raw: dict[str, torch.Tensor] | None = None,
     ) -> Path:
@@ -94,31 +86,33 @@ class Checkpoints:
 
         Raises RunError when it cannot be written; the checkpoints before it stay.
         """
-        target = self.folder / f"step-{position.step:08d}"
-        temporary = self.folder / f".writing-{position.step:08d}"
+        target = self._named(position.step)
+        temporary = self.folder / f"{_WRITING}{position.step:08d}"
         try:
-            shutil.rmtree(temporary, ignore_errors=True)
-            plain = merged(model) if has_adapters(model) else model
-            write_model(temporary, plain, start=start, preprocessing=preprocessing)
-            if has_adapters(model):
-                write_adapters(temporary / ADAPTER, model)
-            if module is not None:
-                write_module(temporary, module, objective)
-            (temporary / "trainer").mkdir()
-            torch.save(
-                {"optimizer": optimizer, "scaler": scaler}, temporary / "trainer" / "optimizer.pt"
-            )
-            write_json(temporary / "trainer" / "state.json", dataclasses.asdict(position))
-            if raw is not None:
-                _write_weights(temporary / RAW, raw)
-            if stays:
-                (temporary / _STAYS).touch()
-            shutil.rmtree(target, ignore_errors=True)
-            os.replace(temporary, target)
-            self._link("last", target)
-            if is_best:
-                self._link("best", target)
+            with disk_errors():
+                shutil.rmtree(temporary, ignore_errors=True)
+                plain = merged(model) if has_adapters(model) else model
+                write_model(temporary, plain, start=start, preprocessing=preprocessing)
+                if has_adapters(model):
+                    write_adapters(temporary / ADAPTER, model)
+                if module is not None:
+                    write_module(temporary, module, objective)
+                (temporary / "trainer").mkdir()
+                _write_optimizer(
+                    temporary / "trainer" / "optimizer.pt",
+                    {"optimizer": optimizer, "scaler": scaler},
+                )
+                write_json(temporary / "trainer" / "state.json", dataclasses.asdict(position))
+                if raw is not None:
+                    _write_weights(temporary / RAW, raw)
+                if stays:
+                    (temporary / _STAYS).touch()
+                if target.exists():  # measured only now, and written again with its score
+                    os.replace(target, self.folder / f"{_REPLACED}{position.step:08d}")
+                os.replace(temporary, target)
+                self._link(position)
         except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
             raise RunError(
                 f"{target}: the checkpoint cannot be written ({error.strerror or error}); free "
                 "some space or choose another run folder, then go on with --resume"
@@ -126,63 +120,49 @@ class Checkpoints:
         self._prune()
         return target
 
-    def _link(self, name: str, target: Path) -> None:
-        fresh = self.run / f".{name}.link"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(target.relative_to(self.run), target_is_directory=True)
-        os.replace(fresh, self.run / name)
+    def mend(self, position: Position) -> None:
+        """Make the links that a killed run did not come to, and remove what it left.
+
+        Args:
+            position: of the newest checkpoint.
+
+        Raises:
+            RunError: nothing can be written there.
+        """
+        try:
+            self._link(position)
+        except OSError as error:
+            raise RunError(
+                f"{self.run}: the links to the checkpoints cannot be written "
+                f"({error.strerror or error}); see that the folder can be written, then go on "
+                "with --resume"
+            ) from error
+        self._prune()
+
+    def _named(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
+
+    def _link(self, position: Position) -> None:
+        """``last`` is the checkpoint of a position, ``best`` the one that it names."""
+        named = {"last": position.step, "best": position.best_step}
+        for name, step in named.items():
+            if step is not None and self._named(step).is_dir():
+                fresh = self.run / f".{name}.link"
+                fresh.unlink(missing_ok=True)
+                folder = self._named(step).relative_to(self.run)
+                fresh.symlink_to(folder, target_is_directory=True)
+                os.replace(fresh, self.run / name)
 
     def _prune(self) -> None:
+        """Remove what no link names; by another name first, or a kill would leave half of it."""
         kept = {(self.run / name).resolve() for name in ("last", "best")}
         for folder in self.folder.glob("step-*"):
             if folder.resolve() not in kept and not (folder / _STAYS).exists():
+                with contextlib.suppress(OSError):
+                    os.replace(folder, folder.with_name(f"{_REMOVED}{folder.name}"))
+        for mark in (_WRITING, _REPLACED, _REMOVED):
+            for folder in self.folder.glob(f"{mark}*"):
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def checkpoint_to_start_from(run: Path, *, resume: bool) -> Path | None:
-    """The checkpoint to resume from, None for a fresh run.
-
-    Raises InputError when there is none to resume, or when a fresh run would mix with an old one.
-    """
-    last = Checkpoints(run).last()
-    if resume and last is None:
-        raise InputError(f"{run}: no checkpoint to resume from; start the run without --resume")
-    if not resume and last is not None:
-        raise InputError(
-            f"{run}: holds a run already (last checkpoint {last.name}); go on with --resume, or "
-            "choose another folder with -o"
-        )
-    return last if resume else None
-
-
-def read_position(checkpoint: Path) -> Position:
-    """Where the run of a checkpoint was.
-
-    Raises InputError for a folder that is not one of our checkpoints.
-    """
-    path = checkpoint / "trainer" / "state.json"
-    try:
-        return Position(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{checkpoint}: no usable trainer/state.json ({error}), so the run cannot be resumed "
-            "from here; start a new run folder"
-        ) from error
-
-
-def read_optimizer(checkpoint: Path) -> dict[str, Any]:
-    """Optimiser and loss scaler state of a checkpoint.
-
-    Raises InputError for a file that is missing or damaged.
-    """
-    path = checkpoint / "trainer" / "optimizer.pt"
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise InputError(
-            f"{path}: missing or damaged ({type(error).__name__}), so the run cannot be resumed "
-            "from here; start a new run folder"
-        ) from error
 
 
 def write_module(checkpoint: Path, module: nn.Module, objective: dict[str, Any]) -> None:
@@ -190,6 +170,21 @@ def write_module(checkpoint: Path, module: nn.Module, objective: dict[str, Any])
     (checkpoint / OBJECTIVE).mkdir()
     write_json(checkpoint / OBJECTIVE / "config.json", objective)
     _write_weights(checkpoint / OBJECTIVE / "model.safetensors", module.state_dict())
+
+
+def _write_optimizer(path: Path, state: dict[str, Any]) -> None:
+    """Save an optimiser's state.
+
+    Raises:
+        OSError: the disk takes no more, which torch tells as a RuntimeError of its writer.
+    """
+    with path.open("wb") as file:
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:
+            if "PytorchStreamWriter" not in str(error) and "unexpected pos" not in str(error):
+                raise
+            raise OSError(errno.EIO, first_line(error)) from error
 
 
 def _write_weights(path: Path, weights: dict[str, torch.Tensor]) -> None:

@@ -6,16 +6,18 @@ models, CVPR 2022, section 3): what was forgotten comes back, most of what was l
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from glit.backends.tokenizer import tokenizer_hash
+from glit.callers_process import without_bars
 from glit.clip.folder import load_clip, read_preprocessing, write_json, write_model
 from glit.clip.text_window import stretch_model
-from glit.errors import InputError, UserError, WeightsError
+from glit.errors import UserError, WeightsError
+from glit.outputs import new_folder
+from glit.progress import StageProgress, untold
 from glit.train.setup import find_model, refuse_own_encoders
 from glit.version import __version__
 
@@ -34,7 +36,9 @@ _COMPUTED_WITH = (
 """Of each tower's configuration: where two models differ here, their weights mean other things."""
 
 
-def interpolate(start: str, end: str, output: Path, *, alpha: float) -> str:
+def interpolate(
+    start: str, end: str, output: Path, *, alpha: float, progress: StageProgress | None = None
+) -> str:
     """Write a CLIPModel folder between two models; returns which checkpoint ``end`` was.
 
     Args:
@@ -42,16 +46,22 @@ def interpolate(start: str, end: str, output: Path, *, alpha: float) -> str:
         end: a run (its best checkpoint), a folder, a hub id.
         output: a folder that does not exist yet.
         alpha: 0 is the start, 1 the end.
+        progress: told which model is loaded.
 
     What an objective learned beside CLIP is left out: the start has nothing to mix it with.
 
     Raises:
+        InputError: the folder exists, or cannot be written.
         UserError: ``alpha`` is not between 0 and 1, or the models do not fit together; says where.
     """
     if not 0 <= alpha <= 1:
         raise UserError(f"--alpha {alpha}: wanted 0 (the start) to 1 (the end)")
-    if output.exists():
-        raise InputError(f"{output}: exists already; choose another folder with -o")
+    with new_folder(output) as folder, without_bars():
+        return _write(start, end, folder, alpha, progress or untold())
+
+
+def _write(start: str, end: str, folder: Path, alpha: float, progress: StageProgress) -> str:
+    progress.begin("models", total=2, done=0, drops=False)
     first, last = find_model(start), find_model(end)
     for found, name in ((first, start), (last, end)):
         refuse_own_encoders(found.folder, name)
@@ -59,19 +69,25 @@ def interpolate(start: str, end: str, output: Path, *, alpha: float) -> str:
         raise WeightsError(
             f"{start} and {end}: they have other tokenizers, so nothing lies between"
         )
-    before, after = load_clip(first.folder), load_clip(last.folder)
+    before, after = (
+        _loaded(found.folder, name, progress) for found, name in ((first, start), (last, end))
+    )
     context = after.text_model.config.max_position_embeddings
     if before.text_model.config.max_position_embeddings < context:
         stretch_model(before, context)
     _check_alike(before, after, f"{start} and {end}")
     _mix(before, after, alpha, f"{start} and {end}")
-    fresh = output.with_name(f".{output.name}.writing")
-    shutil.rmtree(fresh, ignore_errors=True)
-    write_model(fresh, after, start=last.folder, preprocessing=read_preprocessing(last.folder))
+    write_model(folder, after, start=last.folder, preprocessing=read_preprocessing(last.folder))
     note = {"glit": __version__, "start": start, "end": end, "checkpoint": last.checkpoint}
-    write_json(fresh / NOTE, {**note, "alpha": alpha})
-    fresh.rename(output)
+    write_json(folder / NOTE, {**note, "alpha": alpha})
     return last.checkpoint
+
+
+def _loaded(folder: Path, name: str, progress: StageProgress) -> CLIPModel:
+    progress.loading(name)
+    model = load_clip(folder)
+    progress.advance(1)
+    return model
 
 
 def _check_alike(before: CLIPModel, after: CLIPModel, names: str) -> None:

@@ -14,10 +14,12 @@ from typing import Any
 from glit.backends.device import best_device
 from glit.errors import RunError
 from glit.extras import require
-from glit.train.checkpoint import Checkpoints, read_position
+from glit.train.checkpoint import Checkpoints
 from glit.train.config import TrainConfig
 from glit.train.log import METRICS
-from glit.train.loop import TrainResult, train
+from glit.train.loop import train
+from glit.train.position import read_position
+from glit.train.result import TrainResult
 from glit.train.validation import OpenMeasure
 
 

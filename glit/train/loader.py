@@ -56,6 +56,9 @@ class LoaderConfig:
     fit: ImageFit
     """How an image becomes that square."""
 
+    context: int
+    """Text window, tokens."""
+
     pad_id: int
     """Token id for empty slots."""
 
@@ -200,6 +203,7 @@ class _Pass:
                 loader.tokenize,
                 loader.objective.needs,
                 side=config.side,
+                context=config.context,
                 pad_id=config.pad_id,
                 pin_memory=config.pin_memory,
             )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from glit.errors import InputError, first_line
+from glit.storage import Store
 from glit.train.config import TrainConfig
 from glit.train.run_file import settings
 
@@ -23,15 +25,14 @@ class JsonLines:
     """A file of JSON lines that is appended to."""
 
     def __init__(self, path: Path, *, keep_until_step: int) -> None:
-        """Go on with a file, without the lines after ``keep_until_step`` (lost with a crash)."""
+        """Go on with a file, without the lines after ``keep_until_step`` (lost with a crash).
+
+        Raises:
+            InputError: the file cannot be read as text.
+        """
         self.path = path
-        kept = [
-            line
-            for line in (path.read_text(encoding="utf-8").splitlines() if path.is_file() else [])
-            if _step_of(line) <= keep_until_step
-        ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        kept = [line for line in _lines(path) if _step_of(line) <= keep_until_step]
+        Store(path.parent).write(path.name, "".join(line + "\n" for line in kept).encode())
         self.validated = {json.loads(line)["step"] for line in kept if VALIDATION in line}
         """Steps whose measurement is in the file."""
 
@@ -39,6 +40,19 @@ class JsonLines:
         """Append one line."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a log; none where there is no log yet."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: the run's log cannot be read ({first_line(error)}); mend it or move it away, "
+            "then go on with --resume"
+        ) from error
 
 
 def _step_of(line: str) -> float:

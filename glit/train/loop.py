@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +15,22 @@ import torch
 
 from glit.callers_process import kept_random_states, without_bars
 from glit.config import as_table
+from glit.cpu_threads import CpuThreads
+from glit.folder_lock import folder_lock
 from glit.train.accelerated import open_accelerator
 from glit.train.average import Average, read_raw_weights
 from glit.train.checkpoint import (
     Checkpoints,
-    Position,
-    checkpoint_to_start_from,
-    read_optimizer,
-    read_position,
 )
 from glit.train.config import TrainConfig
 from glit.train.gather import num_ranks
-from glit.train.gpu_ends import one_line_where_a_gpu_ends
 from glit.train.interrupt import Vote, interrupt_flag
 from glit.train.log import METRICS, VALIDATION, JsonLines, flat_config, numbers
 from glit.train.optimizer import make_optimizer
+from glit.train.position import Position, read_position
+from glit.train.result import TrainResult
+from glit.train.resume import check_position, checkpoint_to_start_from, restore_optimizer
+from glit.train.run_ends import one_line_where_a_run_ends
 from glit.train.run_file import check_resumable, write_run_file
 from glit.train.schedule import learning_rate, total_steps
 from glit.train.setup import Ingredients, prepare
@@ -41,22 +43,6 @@ if TYPE_CHECKING:
 
 Report = Callable[[dict[str, float | int | str]], None]
 """Called on the first process with every line of metrics."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainResult:
-    """How a run ended."""
-
-    step: int
-    """Optimiser steps done, over all its parts."""
-    total_steps: int
-    """Optimiser steps of the whole schedule."""
-    loss: float
-    """Loss of the last batch."""
-    checkpoint: Path
-    """The last checkpoint."""
-    interrupted: bool
-    """Whether the user stopped it; ``resume`` goes on."""
 
 
 def train(
@@ -83,8 +69,11 @@ def train(
         RunError: the loss is no longer finite, or a checkpoint cannot be written; the last good
             checkpoint stays.
     """
+    # one process of several holds the folder for all of them
+    is_first = os.environ.get("RANK", "0") == "0"
+    held = folder_lock(run) if is_first else contextlib.nullcontext()
     # outside: to put back what a GPU holds fails as well
-    with one_line_where_a_gpu_ends(run), kept_random_states(), without_bars():
+    with held, one_line_where_a_run_ends(run), kept_random_states(), without_bars():
         return _train(config, dataset, run, resume, report, open_measure)
 
 
@@ -113,9 +102,9 @@ def _train(
         assert open_measure is not None, "train.validation wants somebody who measures"
         if accelerator.is_main_process:
             measure = open_measure(config, ingredients)
-    with interrupt_flag() as interrupted:
+    with interrupt_flag() as interrupted, CpuThreads(accelerator.device.type) as threads:
         runner = _Run(config, run, ingredients, accelerator, checkpoint, report, measure)
-        return runner.train(interrupted)
+        return runner.train(interrupted, threads)
 
 
 class _Run:
@@ -147,12 +136,16 @@ class _Run:
             clip.vision_model.compile()
             clip.text_model.encoder.compile(dynamic=True)
         if checkpoint:
-            state = read_optimizer(checkpoint)
-            for group in state["optimizer"]["param_groups"]:
-                group["fused"] = fused  # the run may have begun on another device
-            self.optimizer.load_state_dict(state["optimizer"])
-            if accelerator.scaler is not None and state["scaler"]:
-                accelerator.scaler.load_state_dict(state["scaler"])
+            check_position(
+                checkpoint,
+                self.position,
+                num_batches=len(self.loader),
+                accumulation_steps=config.accumulation_steps,
+            )
+            restore_optimizer(
+                checkpoint, self.optimizer, accelerator.scaler,
+                step=self.position.step, fused=fused,
+            )  # fmt: skip
         self.average: Average | None = None
         if config.ema_decay:
             if accelerator.is_main_process:  # it alone saves and measures
@@ -161,6 +154,8 @@ class _Run:
                 read_raw_weights(checkpoint, ingredients.model)
         self.log: JsonLines | None = None
         if accelerator.is_main_process:
+            if checkpoint:
+                self.checkpoints.mend(self.position)
             self.log = JsonLines(run / METRICS, keep_until_step=self.position.step)
             write_run_file(
                 run, config, self.loader.dataset, start=ingredients.start, model=ingredients.model
@@ -170,7 +165,7 @@ class _Run:
         self.unseen = Unseen(run, len(self.loader))
         self.clock, self.samples, self.steps = time.perf_counter(), 0, 0
 
-    def train(self, interrupted: threading.Event) -> TrainResult:
+    def train(self, interrupted: threading.Event, threads: CpuThreads) -> TrainResult:
         """Train until the schedule ends or the user interrupts."""
         self.model.train()
         stopped, vote = False, Vote()
@@ -178,6 +173,7 @@ class _Run:
         while not stopped and self.position.step < self.total_steps:
             epoch = self.position.epoch
             for group, next_batch in self._steps_of_epoch():
+                threads.fit()
                 self._step(group)
                 self.position = replace(
                     self.position, step=self.position.step + 1, batch=next_batch
@@ -295,16 +291,15 @@ class _Run:
         self._look()
         mean_loss = self.position.loss_sum / len(self.loader)
         self.position = replace(self.position, epoch=epoch + 1, batch=0, loss_sum=0.0)
-        by_loss = not self.config.is_measured and self._is_best(-mean_loss)
-        self._save(is_best=by_loss, measured=not stopped)
+        if not self.config.is_measured:
+            self._score(-mean_loss)
+        self._save(measured=not stopped)
 
-    def _is_best(self, score: float) -> bool:
-        """Whether no checkpoint so far has a higher or the same score; it is remembered then."""
+    def _score(self, score: float) -> None:
+        """Remember the checkpoint to come as the best, unless one has as high a score."""
         best = self.position.best
-        if best is not None and score <= best:
-            return False
-        self.position = replace(self.position, best=score)
-        return True
+        if best is None or score > best:
+            self.position = replace(self.position, best=score, best_step=self.position.step)
 
     def _catch_up(self) -> None:
         """Measure the start of a run, or a checkpoint that was written in a hurry."""
@@ -314,19 +309,20 @@ class _Run:
             else:
                 self._save()
 
-    def _validate(self) -> bool:
-        """Measure the model as it is, unless its figures are known; whether it is the best so far.
+    def _validate(self) -> None:
+        """Measure the model as it is, unless its figures are known.
 
         The first process measures and the others wait.
         """
-        position, is_best = self.position, False
+        position = self.position
         if self.log is not None and position.step not in self.log.validated:
             assert self.measure is not None
             began = time.perf_counter()
             with self._as_saved():
                 found = self.measure()
             self.clock += time.perf_counter() - began  # rates are those of learning
-            is_best = position.step > 0 and self._is_best(found.score)
+            if position.step > 0:
+                self._score(found.score)
             epoch = position.epoch + (position.batch > 0)
             self._write(
                 {
@@ -339,13 +335,12 @@ class _Run:
             )
         assert self.wait_for_first is not None
         self.wait_for_first()
-        return is_best
 
-    def _save(self, *, is_best: bool = False, measured: bool = True) -> None:
+    def _save(self, *, measured: bool = True) -> None:
         """Write a checkpoint, measured before where there is validation and time for it."""
         self._look()
         if self.config.is_measured and measured:
-            is_best = self._validate()
+            self._validate()
         self.accelerator.wait_for_everyone()
         self.saved_step = self.position.step
         if not self.accelerator.is_main_process:
@@ -361,7 +356,6 @@ class _Run:
                 preprocessing=self.ingredients.preprocessing,
                 optimizer=self.optimizer.state_dict(),
                 scaler=scaler.state_dict() if scaler is not None else None,
-                is_best=is_best,
                 stays=self._stays(),
                 raw=raw,
             )

@@ -16,6 +16,7 @@ from glit.config import as_table
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.recipe import build_dataclass, load_table, overridden_tables, read_tables
+from glit.storage import Store
 from glit.train.config import TrainConfig
 from glit.train.mixture import Mixture
 from glit.version import __version__
@@ -64,7 +65,7 @@ def write_run_file(
     }
     if config.validation:
         values["validation_sha256"] = dataset_hash(Dataset(config.validation))
-    (run / NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    Store(run).write(NAME, (json.dumps(values, indent=2) + "\n").encode())
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:

@@ -287,6 +287,7 @@ def _loader_config(
     return LoaderConfig(
         side=side,
         fit=config.image_fit,
+        context=config.context,
         pad_id=pad_id,
         batch_size=config.batch_size,
         micro_batch_size=config.micro_batch_size,

@@ -60,7 +60,7 @@ def write_report(
 
 
 def write_page(output: Path, html: str) -> None:
-    """Write a page beside its place, then put it there.
+    """Write a page; it appears whole.
 
     Raises:
         InputError: it cannot be written.

@@ -14,7 +14,7 @@ from rich.console import Console
 from glit.backends.sam.model import PRESETS, build_sam
 from glit.backends.weights import resolve
 from glit.bench.lism_flism.clock import covered
-from glit.bench.lism_flism.files import check_writable, write_report
+from glit.bench.lism_flism.files import write_report
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import Truth, photographs, with_sentences
 from glit.bench.lism_flism.job import COLUMNS, CROP, FULL, PARTS, TINY, Facts, Rate
@@ -31,7 +31,7 @@ from glit.bench.lism_flism.operations import (
 from glit.bench.lism_flism.quality import judge
 from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
 from glit.bench.lism_flism.show import main_rows, markdown, print_report
-from glit.errors import InputError, UserError, WeightsError
+from glit.errors import InputError, WeightsError
 from glit.geometry import area_ratio_mask, grid_boxes, iou
 from glit.stages.split import SplitConfig
 
@@ -301,12 +301,6 @@ def test_the_threshold_lets_the_wanted_share_pass():
 def test_covered_time_counts_overlaps_once():
     assert covered([(0, 10), (2, 3), (8, 12), (20, 21)]) == 13
     assert covered([]) == 0
-
-
-def test_an_output_that_cannot_be_written_is_refused_first(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="choose another folder with -o"):
-        check_writable(tmp_path / "file")
 
 
 def test_real_weights_that_are_not_here():

@@ -26,6 +26,6 @@ def test_a_folder_that_cannot_be_written(tmp_path, run_glit):
     done = run_glit("scenes", "-o", tmp_path / "file" / "out", "-n", 1)
     assert done.code == 2
     assert done.errors == (
-        f"glit: scenes: cannot make the folder {tmp_path}/file/out/images (Not a directory); "
-        "choose an output folder that can be written\n"
+        f"glit: {tmp_path}/file/out: cannot write there (Not a directory); choose another folder "
+        "with -o\n"
     )

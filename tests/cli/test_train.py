@@ -26,7 +26,8 @@ def test_train_then_compare(tiny_clip, make_dataset, tmp_path, run_glit) -> None
     lines = [json.loads(line) for line in trained.output.splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
     assert trained.errors.splitlines()[-1] == (
-        f"trained 2 steps, 87,393 of 87,393 parameters; the model is in {out / 'last'}"
+        "trained 2 steps, 87,393 of 87,393 parameters; "
+        f"glit eval takes {out / 'best'} (best, step 2)"
     )
     table = run_glit("eval", "retrieval", out, dataset, "-o", tmp_path / "figures").output
     assert "T2I R@1" in table

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import CLIPTextConfig, CLIPTextModel
 
 from glit.clip.text_rows import assign_rows, lay_out
+from glit.clip.text_tokens import tokens_in_rows
 
 
 def in_plain_loops(lengths: list[int], width: int) -> list[list[int]]:
@@ -28,7 +31,7 @@ def test_rows_are_filled_first_fit(lengths: list[int]) -> None:
 
 @given(st.lists(st.lists(st.integers(1, 99), min_size=2, max_size=30), min_size=1, max_size=12))
 def test_every_text_can_be_read_back(texts: list[list[int]]) -> None:
-    rows = lay_out(texts, pad_id=0)
+    rows = lay_out(texts, context=248, pad_id=0)
     flat, positions = rows.input_ids_RW.flatten(), rows.position_ids_RW.flatten()
     owners = rows.text_id_RW.flatten()
     assert rows.input_ids_RW.shape[1] % 8 == 0
@@ -41,8 +44,41 @@ def test_every_text_can_be_read_back(texts: list[list[int]]) -> None:
         assert owners[start:end].tolist() == [index] * len(ids)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.integers(8, 300))
+def test_no_row_is_wider_than_the_window(data, context: int) -> None:
+    lengths = data.draw(st.lists(st.integers(2, context), min_size=1, max_size=12))
+    rows = lay_out([list(range(n)) for n in lengths], context=context, pad_id=0)
+    width = rows.input_ids_RW.shape[1]
+    assert max(lengths) <= width <= context
+    assert width % 8 == 0 or width == context
+
+
+@pytest.mark.parametrize("context", range(8, 301))
+def test_a_full_window_is_encoded_whatever_its_length(towers, context: int) -> None:
+    """A window of 77 and 73 tokens: 80 slots would be more than CLIP's embeddings take."""
+    tower = towers(context)
+    ids = [[1, *[5] * (length - 2), 2] for length in (context, max(2, context - 5), 4)]
+    found = tokens_in_rows(tower, lay_out(ids, context=context, pad_id=0))
+    assert bool(found.isfinite().all())
+
+
+@pytest.fixture(scope="module")
+def towers():
+    """Text towers of a few numbers, with a window of the length that is asked for."""
+    sizes = {
+        "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "vocab_size": 9,
+    }  # fmt: skip
+
+    def make(context: int) -> CLIPTextModel:
+        return CLIPTextModel(CLIPTextConfig(max_position_embeddings=context, **sizes)).eval()
+
+    return make
+
+
 def test_slots_look_at_their_own_text_and_back() -> None:
-    rows = lay_out([[5, 6, 7], [8, 9]], pad_id=0)
+    rows = lay_out([[5, 6, 7], [8, 9]], context=248, pad_id=0)
     mask = rows.attention_mask()[0, 0]
     assert mask.shape == (8, 8)
     assert mask[2].tolist() == [True, True, True] + [False] * 5
@@ -51,6 +87,6 @@ def test_slots_look_at_their_own_text_and_back() -> None:
 
 
 def test_no_texts() -> None:
-    rows = lay_out([], pad_id=0)
+    rows = lay_out([], context=248, pad_id=0)
     assert rows.input_ids_RW.shape == (0, 8)
     assert torch.equal(rows.offset_T, torch.zeros(0, dtype=torch.long))

@@ -15,7 +15,9 @@ from glit.clip.text_tokens import tokens_alone, tokens_in_rows
 from glit.fast_path import FastPathWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")
-TEXTS = lay_out([list(range(i, i + length)) for i, length in enumerate([3, 9, 5, 12, 2])], pad_id=0)
+TEXTS = lay_out(
+    [list(range(i, i + length)) for i, length in enumerate([3, 9, 5, 12, 2])], context=77, pad_id=0
+)
 
 
 @pytest.fixture

@@ -74,3 +74,37 @@ def test_false_sentences_with_another_task_are_refused_and_not_measured_as_robus
 
 def test_the_command_line_knows_the_tasks():
     assert get_args(TaskName) == tuple(TASKS)
+
+
+def test_a_caption_that_fills_a_window_that_is_no_multiple_of_8(tiny_clip, make_dataset):
+    def long_caption(index: int, row) -> None:
+        row["caption"] = " ".join(["red"] * 200)
+
+    dataset = str(make_dataset(4, change=long_caption))
+    (found,) = evaluate("retrieval", [str(tiny_clip)], dataset, config(context=77))
+    assert found.num_captions == 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda weights: {**weights, "visual_projection.weight": torch.zeros(3, 5)},
+        lambda weights: {**weights, "logit_scale": torch.zeros(2)},
+    ],
+)
+def test_a_weight_of_another_shape_is_one_line(tiny_clip, make_dataset, tmp_path, damage) -> None:
+    broken = Path(shutil.copytree(tiny_clip, tmp_path / "broken"))
+    weights = damage(load_file(broken / "model.safetensors"))
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(WeightsError, match="no CLIPModel can be loaded from it") as caught:
+        evaluate("retrieval", [str(broken)], str(make_dataset(2)), CONFIG)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 9, 4000])
+def test_weights_that_are_cut_are_one_line(tiny_clip, make_dataset, tmp_path, size) -> None:
+    broken = Path(shutil.copytree(tiny_clip, tmp_path / "broken"))
+    whole = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(whole[:size])
+    with pytest.raises(WeightsError):
+        evaluate("retrieval", [str(broken)], str(make_dataset(2)), CONFIG)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glit.dataset.reader import Dataset
-from glit.errors import DatasetError, InputError
+from glit.errors import DatasetError, InputError, UserError
 from glit.export import EXPORTERS, export
 
 
@@ -23,7 +23,7 @@ def test_a_folder_that_exists_is_left_alone(built, tmp_path):
 
 def test_a_folder_nobody_may_write(built, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write there"):
+    with pytest.raises(UserError, match="cannot write there"):
         export(Dataset(built), to="coco", output=tmp_path / "file" / "out")
 
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from glit.errors import InputError, WeightsError
-from glit.train.checkpoint import (
-    model_of_run,
-    read_module,
-    read_optimizer,
-    read_position,
-    write_module,
-)
+from glit.clip.folder import load_clip, read_preprocessing
+from glit.errors import RunError, WeightsError
+from glit.train.checkpoint import Checkpoints, model_of_run, read_module, write_module
 from glit.train.config import TrainConfig
 from glit.train.loop import train
 from glit.train.objectives.siglip import ScaleAndBias
+from glit.train.position import Position, read_position
+from glit.train.resume import checkpoint_to_start_from
 from glit.train.setup import find_model
 
 
@@ -101,13 +103,140 @@ def test_a_checkpoint_of_another_objective_is_refused(tmp_path) -> None:
         read_module(tmp_path, module)
 
 
-def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no usable trainer/state.json"):
-        read_position(tmp_path)
+class Killed(BaseException):
+    """What no ``except`` of ours catches, as SIGKILL."""
 
 
-def test_a_damaged_optimizer_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "trainer").mkdir()
-    (tmp_path / "trainer" / "optimizer.pt").write_bytes(b"x\n")
-    with pytest.raises(InputError, match="optimizer.pt: missing or damaged"):
-        read_optimizer(tmp_path)
+WRITES = {"save", "_link", "_prune", "mend", "put_back"}
+"""Functions of checkpoint.py that change files."""
+
+
+def killed_at(line: int, work: Callable[[], object]) -> bool:
+    """Do some work that ends before so-many-th line of :data:`WRITES`; whether it came to that."""
+    seen = 0
+
+    def trace(frame, event, argument):
+        nonlocal seen
+        code = frame.f_code
+        if Path(code.co_filename).name != "checkpoint.py" or code.co_name not in WRITES:
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                raise Killed
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except Killed:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+BEST = {1: 1, 2: 1, 3: 3, 4: 3}
+"""By step, which checkpoint is the best so far."""
+
+
+@pytest.fixture
+def save_step(tiny_clip, monkeypatch):
+    """``save_step(run, step)`` writes a checkpoint with an objective's own weights; CLIP's, which
+    are written first, are a file of a few bytes."""
+    model, preprocessing = load_clip(tiny_clip), read_preprocessing(tiny_clip)
+
+    def written(folder: Path, model, **others) -> None:
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+
+    monkeypatch.setattr(sys.modules["glit.train.checkpoint"], "write_model", written)
+
+    def save(run: Path, step: int) -> None:
+        Checkpoints(run).save(
+            Position(step=step, epoch=step, best=0.5, best_step=BEST[step]), model, ScaleAndBias(),
+            objective={"objective": "siglip"}, start=tiny_clip, preprocessing=preprocessing,
+            optimizer={"state": {}, "param_groups": []}, scaler=None, stays=step == 2,
+        )  # fmt: skip
+
+    return save
+
+
+def go_on(run: Path) -> int:
+    """What a resumed run does before its first step; the steps that are done."""
+    last = checkpoint_to_start_from(run, resume=True)
+    assert last is not None
+    position = read_position(last)
+    Checkpoints(run).mend(position)
+    return position.step
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """Every file by its path, through links as well, those of unfinished writing too."""
+    return {
+        str(path.relative_to(run)): path.read_bytes()
+        for name in ("last", "best", "checkpoints")
+        for path in (run / name).rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("again", [3, 4])
+def test_whatever_line_a_save_is_killed_at_links_and_bytes_are_right_after_resume(
+    save_step, tmp_path, again
+) -> None:
+    """Step 3 is the best, step 4 is not; 4 is written a second time, as after a late measurement.
+
+    Killed just before a link, ``last`` and ``best`` stayed at older checkpoints for good.
+    """
+    for step in range(1, 3 if again == 3 else 5):
+        save_step(tmp_path / "before", step)
+    wanted = {}
+    for step in range(2, 5):
+        run = shutil.copytree(tmp_path / "before", tmp_path / f"wanted-{step}", symlinks=True)
+        for each in range(go_on(run) + 1, step + 1):
+            save_step(run, each)
+        wanted[step] = contents(run)
+    line, killed = 0, True
+    while killed:
+        line += 1
+        run = shutil.copytree(tmp_path / "before", tmp_path / f"killed-{line}", symlinks=True)
+        killed = killed_at(line, partial(save_step, run, again))
+        torn = shutil.copytree(run, tmp_path / f"torn-{line}", symlinks=True)
+        killed_at(line % 12 + 1, partial(go_on, torn))  # and once more on its way
+        for each in (run, torn):
+            assert go_on(each) == read_last(each) >= again - 1
+            assert contents(each) == wanted[read_last(each)], f"killed before line {line}"
+            save_step(each, again)
+            assert contents(each) == wanted[again]
+        shutil.rmtree(run)
+        shutil.rmtree(torn)
+    assert line > 30
+
+
+def read_last(run: Path) -> int:
+    return read_position((run / "last").resolve()).step
+
+
+@pytest.mark.parametrize(
+    ("writer", "error"),
+    [
+        ("safetensors.torch.save_file", OSError(28, "No space left on device")),
+        ("safetensors.torch.save_file", SafetensorError("I/O error: No space left on device")),
+        ("torch.save", RuntimeError("[enforce fail at inline_container.cc:664] . "
+                                    "PytorchStreamWriter failed writing file data/0")),
+        ("pathlib.Path.write_text", OSError(28, "No space left on device")),
+    ],
+)  # fmt: skip
+def test_a_full_disk_ends_a_run_in_one_line_and_keeps_what_is_there(
+    save_step, tmp_path, monkeypatch, writer, error
+) -> None:
+    def fails(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(writer, fails)
+    with pytest.raises(RunError, match="the checkpoint cannot be written .*--resume") as caught:
+        save_step(tmp_path, 1)
+    assert "\n" not in str(caught.value)
+    assert not [*(tmp_path / "checkpoints").iterdir()]

@@ -38,12 +38,15 @@ def test_from_the_start_to_the_end(run, tiny_clip, tmp_path, run_glit) -> None:
         out = tmp_path / f"at-{alpha}"
         done = run_glit("interpolate", tiny_clip, run, "-o", out, "--alpha", alpha)
         assert done.code == 0 and "best, step 1" in done.output
+        assert "models   2/2" in done.errors
         found = load_clip(out).state_dict()
         assert set(found) == set(after)
         for name, weight in found.items():
             wanted = before[name] + alpha * (after[name] - before[name])
             torch.testing.assert_close(weight, wanted, rtol=0, atol=1e-6)
     assert json.loads((out / "interpolated.json").read_text())["alpha"] == 1.0
+    done = run_glit("interpolate", tiny_clip, run, "-o", tmp_path / "quiet", "--quiet")
+    assert done.code == 0 and "models" not in done.errors and "best, step 1" in done.output
     with pytest.raises(InputError, match="exists already"):
         interpolate(str(tiny_clip), str(run), out, alpha=0.5)
 

@@ -18,6 +18,7 @@ def config(**changes) -> LoaderConfig:
     values = {
         "side": 32,
         "fit": "resize",
+        "context": 248,
         "pad_id": 0,
         "batch_size": 8,
         "window": 2,

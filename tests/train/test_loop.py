@@ -16,9 +16,10 @@ from transformers import AutoProcessor, CLIPModel
 
 from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
 from glit.train import loop
-from glit.train.checkpoint import Checkpoints, model_of_run, read_position
+from glit.train.checkpoint import Checkpoints, model_of_run
 from glit.train.config import TrainConfig
 from glit.train.loop import train
+from glit.train.position import read_position
 from glit.train.schedule import total_steps
 
 
@@ -359,3 +360,17 @@ def test_a_gpu_that_fails_ends_a_run_in_one_line(
     with pytest.raises(RunError, match=message) as caught:
         train(config, str(make_dataset(8)), tmp_path / "run")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("context", [77, 74])
+def test_a_caption_that_fills_a_window_that_is_no_multiple_of_8(
+    tiny_clip, make_dataset, tmp_path, context
+) -> None:
+    """73 tokens round up to 80 slots, which a window of 77 positions does not take."""
+    dataset = str(make_dataset(8, change=long_caption))
+    result = train(config(tiny_clip, objective="clip", context=context), dataset, tmp_path / "run")
+    assert result.loss == result.loss
+
+
+def long_caption(index: int, row) -> None:
+    row["caption"] = " ".join(["red"] * 200)

@@ -54,6 +54,7 @@ def first_samples(folder, tokenizer, *, num_local, context) -> tuple[list[Planne
         lambda texts: tokenizer.encode_closed(texts, context=context),
         objective.needs,
         side=32,
+        context=context,
         pad_id=tokenizer.end_id,
     )
     for sample, place in zip(samples, places, strict=True):

@@ -67,6 +67,7 @@ def test_an_objective_picks_further_texts(make_dataset, tokenizer) -> None:
         lambda texts: tokenizer.encode_closed(texts, context=248),
         objective.needs,
         side=32,
+        context=248,
         pad_id=tokenizer.end_id,
     )
     assert batch.slot_E.tolist() == [0, 1, 3, 4, 6, 7]

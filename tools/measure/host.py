@@ -113,8 +113,11 @@ def _of_training(folder: Path, batch_size: int) -> list[HostCost]:
     samples = planned_samples(loader)
 
     def laid_out(tokenize: Callable[[list[str]], list[list[int]]]) -> Any:
-        needs, pad_id = made.objective.needs, loader.config.pad_id
-        return collate(samples, tokenize, needs, side=SIDE, pad_id=pad_id)
+        config = loader.config
+        return collate(
+            samples, tokenize, made.objective.needs,
+            side=SIDE, context=config.context, pad_id=config.pad_id,
+        )  # fmt: skip
 
     _, places = laid_out(loader.tokenize)
     written = list(zip(samples, places, strict=True))

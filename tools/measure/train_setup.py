@@ -112,6 +112,7 @@ def collated(made: Ingredients, samples: list[PlannedSample]) -> tuple[Batch, li
         made.loader.tokenize,
         made.objective.needs,
         side=config.side,
+        context=config.context,
         pad_id=config.pad_id,
     )
 

@@ -210,9 +210,9 @@ def test_parts_leave_after_the_second_layers_and_the_whole_after_the_last(encode
 def test_chunks_are_read_alone_and_missing_ones_are_not_there(encoder) -> None:
     text = made(encoder, "scratch").text
     ids = [[1, 5, 6, 2], [1, 7, 2], [1, 8, 9, 10, 2]]
-    together = text.chunks(lay_out(ids, pad_id=2))
+    together = text.chunks(lay_out(ids, context=77, pad_id=2))
     for number, one in enumerate(ids):
-        alone = text.chunks(lay_out([one], pad_id=2))
+        alone = text.chunks(lay_out([one], context=77, pad_id=2))
         torch.testing.assert_close(alone[0], together[number], rtol=1e-4, atol=1e-5)
     chunks = torch.stack([together[[0, 1, 2, 0]], together[[1, 2, 0, 0]]])
     valid = torch.tensor([[True] * 4, [True, True, False, False]])

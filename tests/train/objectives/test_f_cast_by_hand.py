@@ -146,7 +146,7 @@ def test_chunks_and_captions_by_hand() -> None:
     embeddings.token_embedding.weight[2] = torch.tensor([1.0, 0, -1])
     embeddings.position_embedding.weight[1] = torch.tensor([-1.0, 1, 0])
     embeddings.position_embedding.weight[2] = 0
-    found = text.chunks(lay_out([[1, 5, 2], [1, 2]], pad_id=2))
+    found = text.chunks(lay_out([[1, 5, 2], [1, 2]], context=77, pad_id=2))
     wanted = torch.tensor([[1.0, 0, -1], [0, 1, -1]])
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(text.parts(found), 2 * wanted)

@@ -1,0 +1,22 @@
+"""How a training run ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """How a run ended."""
+
+    step: int
+    """Optimiser steps done, over all its parts."""
+    total_steps: int
+    """Optimiser steps of the whole schedule."""
+    loss: float
+    """Loss of the last batch."""
+    checkpoint: Path
+    """The last checkpoint."""
+    interrupted: bool
+    """Whether the user stopped it; ``resume`` goes on."""
