@@ -13,15 +13,15 @@ import time
 import psutil
 import torch
 
-_LOOK_EVERY_S = 2.0
-"""Others come and go; a shorter look is a guess."""
+_SHORTEST_LOOK_S = 0.2
+"""What is seen in less time is a guess, and counts as little."""
 
 
 class CpuThreads:
-    """Fits torch's threads to the cores that are free, between one batch and the next.
+    """Sets torch's threads once, to the cores that were free since this was made.
 
-    ``OMP_NUM_THREADS`` is a user's own choice and stays; more than torch has at the start are
-    never taken, and at the end it has as many again.
+    The number of threads decides the last digits of a sum, so a run keeps it to its end and over
+    ``--resume``. ``OMP_NUM_THREADS`` is a user's own choice and stays.
     """
 
     def __init__(self, device: str) -> None:
@@ -36,13 +36,19 @@ class CpuThreads:
         if self._fits:
             torch.set_num_threads(self._most)
 
-    def fit(self) -> None:
-        """Set the number of threads, where it is time to look again."""
-        if self._fits and time.monotonic() - self._seen[0] >= _LOOK_EVERY_S:
-            before, self._seen = self._seen, _look()
-            wall, all_work, own = (new - old for new, old in zip(self._seen, before, strict=True))
-            others = max(0.0, all_work - own) / wall
+    def fit(self, kept: int | None = None) -> int:
+        """Set the number of threads, and return it.
+
+        Args:
+            kept: the number that the run had before; taken as it is.
+        """
+        if self._fits and kept is not None:
+            torch.set_num_threads(kept)
+        elif self._fits:
+            wall, all_work, own = (new - old for new, old in zip(_look(), self._seen, strict=True))
+            others = max(0.0, all_work - own) / max(wall, _SHORTEST_LOOK_S)
             torch.set_num_threads(threads_beside(others, cores=len(_cores()), most=self._most))
+        return torch.get_num_threads()
 
 
 def threads_beside(others: float, *, cores: int, most: int) -> int:

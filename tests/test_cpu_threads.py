@@ -22,19 +22,20 @@ def clock(monkeypatch):
     torch.set_num_threads(1)
 
 
-def test_one_thread_while_another_process_has_a_core_and_two_when_it_is_gone(clock) -> None:
-    found = []
-    with CpuThreads("cpu") as threads:
-        # seconds, work of all, own: alone; beside two that take half; too soon to look; alone
-        for seen in ((2, 4, 4), (4, 8, 6), (5, 8, 6), (8, 14, 12)):
-            clock(*map(float, seen))
-            threads.fit()
-            found.append(torch.get_num_threads())
-        clock(12.0, 22.0, 12.0)
-        threads.fit()
-        assert torch.get_num_threads() == 1
-    assert found == [2, 1, 1, 2]
+@pytest.mark.parametrize(("work_of_all", "threads"), [(4.0, 2), (8.0, 1), (4.8, 2)])
+def test_a_core_that_another_process_has_is_left_to_it(clock, work_of_all, threads) -> None:
+    with CpuThreads("cpu") as fitting:
+        clock(4.0, work_of_all, 4.0)  # seconds, work of all, own
+        assert fitting.fit() == threads == torch.get_num_threads()
+        clock(8.0, 16.0, 4.0)
     assert torch.get_num_threads() == 2  # as its caller had it
+
+
+def test_a_run_that_goes_on_keeps_its_number(clock) -> None:
+    with CpuThreads("cpu") as fitting:
+        clock(4.0, 8.0, 0.0)
+        assert fitting.fit(2) == 2
+        assert fitting.fit(1) == 1
 
 
 @pytest.mark.parametrize("why", ["a GPU", "a choice of the user's"])
@@ -43,8 +44,7 @@ def test_threads_that_are_left_alone(clock, monkeypatch, why) -> None:
         monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with CpuThreads("cuda" if why == "a GPU" else "cpu") as threads:
         clock(4.0, 8.0, 0.0)
-        threads.fit()
-        assert torch.get_num_threads() == 2
+        assert threads.fit() == 2
 
 
 def test_work_of_this_process_is_told_from_the_machines() -> None:

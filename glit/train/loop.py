@@ -31,7 +31,7 @@ from glit.train.position import Position, read_position
 from glit.train.result import TrainResult
 from glit.train.resume import check_position, checkpoint_to_start_from, restore_optimizer
 from glit.train.run_ends import one_line_where_a_run_ends
-from glit.train.run_file import check_resumable, write_run_file
+from glit.train.run_file import check_resumable, threads_of, write_run_file
 from glit.train.schedule import learning_rate, total_steps
 from glit.train.setup import Ingredients, prepare
 from glit.train.step import run_step
@@ -87,6 +87,22 @@ def _train(
 ) -> TrainResult:
     checkpoint = checkpoint_to_start_from(run, resume=resume)
     accelerator, config = open_accelerator(config, run)
+    with CpuThreads(accelerator.device.type) as threads:
+        return _train_with(
+            threads, accelerator, config, dataset, run, checkpoint, report, open_measure
+        )
+
+
+def _train_with(
+    threads: CpuThreads,
+    accelerator: Accelerator,
+    config: TrainConfig,
+    dataset: str,
+    run: Path,
+    checkpoint: Path | None,
+    report: Report | None,
+    open_measure: OpenMeasure | None,
+) -> TrainResult:
     ingredients = prepare(
         config,
         dataset,
@@ -102,9 +118,12 @@ def _train(
         assert open_measure is not None, "train.validation wants somebody who measures"
         if accelerator.is_main_process:
             measure = open_measure(config, ingredients)
-    with interrupt_flag() as interrupted, CpuThreads(accelerator.device.type) as threads:
-        runner = _Run(config, run, ingredients, accelerator, checkpoint, report, measure)
-        return runner.train(interrupted, threads)
+    num_threads = threads.fit(None if checkpoint is None else threads_of(run))
+    with interrupt_flag() as interrupted:
+        runner = _Run(
+            config, run, ingredients, accelerator, checkpoint, report, measure, num_threads
+        )
+        return runner.train(interrupted)
 
 
 class _Run:
@@ -119,6 +138,7 @@ class _Run:
         checkpoint: Path | None,
         report: Report | None,
         measure: Measure | None,
+        num_threads: int,
     ) -> None:
         self.config, self.accelerator, self.ingredients = config, accelerator, ingredients
         self.loader, self.objective = ingredients.loader, ingredients.objective
@@ -158,14 +178,15 @@ class _Run:
                 self.checkpoints.mend(self.position)
             self.log = JsonLines(run / METRICS, keep_until_step=self.position.step)
             write_run_file(
-                run, config, self.loader.dataset, start=ingredients.start, model=ingredients.model
-            )
+                run, config, self.loader.dataset, start=ingredients.start,
+                model=ingredients.model, num_threads=num_threads,
+            )  # fmt: skip
         accelerator.init_trackers("glit", config=flat_config(config))
         self.saved_step = self.position.step if checkpoint else -1
         self.unseen = Unseen(run, len(self.loader))
         self.clock, self.samples, self.steps = time.perf_counter(), 0, 0
 
-    def train(self, interrupted: threading.Event, threads: CpuThreads) -> TrainResult:
+    def train(self, interrupted: threading.Event) -> TrainResult:
         """Train until the schedule ends or the user interrupts."""
         self.model.train()
         stopped, vote = False, Vote()
@@ -173,7 +194,6 @@ class _Run:
         while not stopped and self.position.step < self.total_steps:
             epoch = self.position.epoch
             for group, next_batch in self._steps_of_epoch():
-                threads.fit()
                 self._step(group)
                 self.position = replace(
                     self.position, step=self.position.step + 1, batch=next_batch

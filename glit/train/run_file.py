@@ -37,7 +37,13 @@ MAY_CHANGE = {
 
 
 def write_run_file(
-    run: Path, config: TrainConfig, dataset: Mixture, *, start: Path, model: nn.Module
+    run: Path,
+    config: TrainConfig,
+    dataset: Mixture,
+    *,
+    start: Path,
+    model: nn.Module,
+    num_threads: int,
 ) -> None:
     """Say what is run on what, for the reader, for comparisons and for ``--resume``.
 
@@ -47,6 +53,7 @@ def write_run_file(
         dataset: all that is trained on.
         start: folder of the model that the run starts from.
         model: whose parameters are counted.
+        num_threads: of torch on the CPU; they decide the last digits of a sum.
     """
     packages = {
         name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
@@ -57,6 +64,7 @@ def write_run_file(
         "dataset": dataset.parts[0].path,
         "dataset_sha256": mixture_hash(dataset),
         "model_sha256": weights_hash(start),
+        "threads": num_threads,
         "parameters": {
             "trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
             "all": sum(p.numel() for p in model.parameters()),
@@ -155,6 +163,16 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
             f"that out, or start a new run with -o (may change: {', '.join(sorted(MAY_CHANGE))})"
         )
     return build_dataclass(TrainConfig, {**before, **changes}, where=where)
+
+
+def threads_of(run: Path) -> int | None:
+    """How many threads a run began with; None for a run of an earlier glit.
+
+    Raises:
+        InputError: the run does not say how it was started.
+    """
+    found = _read(run).get("threads")
+    return found if type(found) is int and found > 0 else None
 
 
 def trained_parameters(run: Path) -> str:

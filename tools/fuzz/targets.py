@@ -180,7 +180,7 @@ def _captions(folder: Path, suffix: str) -> Check:
     def read(path: Path) -> None:
         for name, caption, _ in read_captions(path, str(folder)):
             name.encode()
-            caption.encode()
+            (caption or "").encode()
 
     return _file(folder / f"captions{suffix}", read)
 
