@@ -134,7 +134,13 @@ def test_a_disk_that_is_far_too_small(images, tmp_path, monkeypatch, store):
     monkeypatch.setattr(Store, "free_bytes", lambda self: size // 2 - 1)
     settings = ["caption.backend=sidecar", f"pack.image_store={store}"]
     if store == "bytes":
-        refused(images, tmp_path, UserError, "kB free, but the images to be stored have .* kB", *settings)
+        refused(
+            images,
+            tmp_path,
+            UserError,
+            "kB free, but the images to be stored have .* kB",
+            *settings,
+        )
     else:
         assert begun_with(images, tmp_path, *settings) == []
 
