@@ -3,6 +3,8 @@ import os
 import re
 import shutil
 
+import httpx
+import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
@@ -299,3 +301,38 @@ def test_a_pickled_clip_embeds_as_its_safetensors_do(pickled):
     np.testing.assert_array_equal(*found)
     ours, theirs = (load_clip(path).state_dict() for path in (pickled, mini_model("matcher")))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch, tmp_path):
+    asked = []
+
+    def nobody(address, **options):
+        asked.append((address, options["timeout"]))
+        raise httpx.ConnectError("no route")
+
+    weights._answers.cache_clear()
+    monkeypatch.setattr(httpx, "head", nobody)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _not_in_the_cache)
+    for name in ("org/one", "org/two"):
+        with pytest.raises(MissingModelError, match="hub did not answer.*hf download org/"):
+            resolve(name)
+    weights._answers.cache_clear()
+    assert asked == [(huggingface_hub.constants.ENDPOINT, 2.0)]
+
+
+def _not_in_the_cache(*words, local_files_only=False, **options):
+    assert local_files_only, "asked a hub that does not answer"
+    raise huggingface_hub.errors.LocalEntryNotFoundError("not here")
+
+
+@pytest.mark.parametrize("name", ["nosuchmodel", "runs/clip"])
+def test_a_mistyped_model_is_not_to_be_fetched(monkeypatch, tmp_path, name):
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _not_in_the_cache)
+    monkeypatch.setattr(weights, "_answers", lambda address: False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    with pytest.raises(MissingModelError, match="no such folder, and no model") as said:
+        resolve(name)
+    assert "hf download" not in str(said.value)

@@ -72,6 +72,13 @@ def test_another_model_is_refused_by_its_role_before_the_first_image(
     assert not [*(tmp_path / "out").rglob("*.parquet")]
 
 
+def test_a_first_build_that_is_refused_leaves_no_folder(tmp_path, run_glit):
+    (tmp_path / "in").mkdir()
+    done = run_glit("build", tmp_path / "in", "-o", tmp_path / "out", "--executor", "local")
+    assert done.code == 2 and "no images found" in done.errors
+    assert not (tmp_path / "out").exists()
+
+
 def test_control_c_says_that_the_same_command_goes_on(
     scenes, built, tmp_path, monkeypatch, run_glit
 ):

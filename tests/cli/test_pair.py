@@ -45,3 +45,14 @@ def test_processes_that_write_pairs_end_with_the_one_that_started_them():
         assert killed.stdout is not None and killed.stdout.readline() == "started\n"
         killed.kill()
         assert killed.communicate(timeout=60)[0] == ""
+
+
+def test_phrases_that_were_not_scored_say_how_to_do_without(built, tmp_path, run_glit):
+    done = run_glit("pair", built, "-o", tmp_path / "x", "--set", "pair.phrase_weight=0.5",
+                    "--set", "pair.rule=centred")  # fmt: skip
+    assert done.code == 2 and "add --set pair.phrase_weight=0" in done.errors
+
+
+def test_verdicts_that_are_not_there(built, tmp_path, run_glit):
+    done = run_glit("pairs", "calibrate", built, "--verdicts", "nosuch.jsonl", "-o", "x.json")
+    assert done.code == 2 and "--verdicts nosuch.jsonl: no such file" in done.errors

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from glit.cli.main import app
 from glit.doctor import inputs, machine, pace, packages, pilot
 from glit.doctor.examine import build_recipes, examine
+from glit.doctor.inputs import look_at_images
 from glit.doctor.models import check_models, hub, models
 from glit.doctor.pace import Pace
 from glit.recipe import load_recipe
@@ -230,3 +231,17 @@ def test_masks_beside_the_images_are_not_made_up(scenes):
 def test_recipes_for_training_are_not_timed():
     assert {"mini", "flism", "lism", "glit", "laptop", "captions"} <= set(build_recipes())
     assert not {"goal", "clip", "siglip"} & set(build_recipes())
+
+
+def test_a_trial_that_ships_nothing_is_told_in_words(scenes, tmp_path):
+    seen, _ = look_at_images(str(scenes / "images"), MINI)
+    found = pace.pace(seen, MINI, "mini", ["propose.max_area=0.0001", "propose.backend=yolos"],
+                      device="cpu")  # fmt: skip
+    assert found.seconds is None and found.why_not
+    assert not re.search(r"Error|/tmp|glit-doctor", found.why_not), found.why_not
+
+
+def test_mini_models_are_remarked_on(scenes, tmp_path, monkeypatch):
+    monkeypatch.setattr("glit.doctor.examine._time", lambda *_: None)
+    report = examine("mini", images=str(scenes / "images"), output=str(tmp_path))
+    assert any("procedural scenes alone" in each.found for each in report.findings)
