@@ -49,7 +49,10 @@ from glit.storage import Store
 _MAX_FILE_BYTES = 500 << 20
 _MAX_GROUP_BYTES = 100 << 20
 _SIMILARITY_SLACK = 1e-3
-_IMPOSSIBLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+_IMPOSSIBLE = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+    pa.ArrowException,
+)  # fmt: skip
 """What checking values that cannot be raises."""
 
 
@@ -70,10 +73,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)
     told.begin("files", total=len(manifest["files"]), done=0, drops=False)
-    damaged: set[str] = set()
-    for name, breach in _check_files(dataset, manifest, told):
-        damaged.add(name)
-        yield f"{name}: {breach}"
+    yield from _check_files(dataset, manifest, told)
     yield from _check_left_out(dataset, manifest)
     try:
         pairing = pairing_of(manifest)
@@ -86,13 +86,13 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
             if name.startswith("data/") and dataset.exists(name):
                 with dataset.local_copy(name) as path:
                     found = _check_data_file(name, path, manifest, pairing, repeats, told)
-                    yield from _as_far_as_it_goes(name, found) if name in damaged else found
+                    yield from _as_far_as_it_goes(name, found)
         for name, path, first in repeats.found():
             yield f"{name}: {path}: the same sample as {first}"
 
 
 def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:
-    """Breaches of a file of which is known that it is damaged: anything can be in it."""
+    """Breaches of a file, in which anything can be."""
     try:
         yield from breaches
     except _IMPOSSIBLE as error:
@@ -134,30 +134,28 @@ def _check_additions(manifest: dict[str, Any]) -> Iterator[str]:
         yield f"manifest.json: data files of {unknown} additions that it does not tell of"
 
 
-def _check_files(
-    dataset: Store, manifest: dict[str, Any], told: StageProgress
-) -> Iterator[tuple[str, str]]:
-    """Files and what is wrong with their bytes."""
+def _check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) -> Iterator[str]:
+    """What is wrong with the bytes of files."""
     on_disk = {f"data/{name}" for name in dataset.names("data")}
     for name in sorted(on_disk - set(manifest["files"])):
-        yield name, "not in the manifest"
+        yield f"{name}: not in the manifest"
     for name, wanted in sorted(manifest["files"].items()):
         if not dataset.exists(name):
-            yield name, "missing"
+            yield f"{name}: missing"
             continue
         try:
             with dataset.local_copy(name) as path:
                 found = describe_file(path, wanted["rows"])
         except OSError as error:
-            yield name, f"cannot be read ({first_line(error)})"
+            yield f"{name}: cannot be read ({first_line(error)})"
             continue
         told.advance(1)
         if found["bytes"] != wanted["bytes"]:
-            yield name, f"{found['bytes']} bytes, the manifest says {wanted['bytes']}"
+            yield f"{name}: {found['bytes']} bytes, the manifest says {wanted['bytes']}"
         elif found["sha256"] != wanted["sha256"]:
-            yield name, "its SHA-256 is not the manifest's; the file was changed or damaged"
+            yield f"{name}: its SHA-256 is not the manifest's; the file was changed or damaged"
         if found["bytes"] > _MAX_FILE_BYTES:
-            yield name, f"{found['bytes']} bytes, files stay under {_MAX_FILE_BYTES}"
+            yield f"{name}: {found['bytes']} bytes, files stay under {_MAX_FILE_BYTES}"
 
 
 def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
@@ -194,8 +192,8 @@ def _check_data_file(
 ) -> Iterator[str]:
     try:
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        yield f"{name}: not a readable Parquet file ({error})"
+    except (pa.ArrowException, OSError, ValueError) as error:
+        yield f"{name}: not a readable Parquet file ({first_line(error)})"
         return
     schema = file.schema_arrow
     if not schema.remove_metadata().equals(dataset_columns(manifest["schema_version"])):
@@ -210,22 +208,7 @@ def _check_data_file(
         and json.loads(metadata[META_TOKENIZER]) != (manifest["tokenizer"])
     ):
         yield f"{name}: its tokenizer is not the manifest's"
-    try:
-        check_row_groups(file.metadata)
-        yield from _check_row_groups(name, path, file, manifest, pairing, repeats, told)
-    except (*_IMPOSSIBLE, pa.ArrowException) as error:
-        yield f"{name}: cannot be read to its end ({first_line(error)})"
-
-
-def _check_row_groups(
-    name: str,
-    path: Path,
-    file: pq.ParquetFile,
-    manifest: dict[str, Any],
-    pairing: Pairing,
-    repeats: Repeats,
-    told: StageProgress,
-) -> Iterator[str]:
+    check_row_groups(file.metadata)
     said = manifest["files"][name].get("without_pair")
     if said is not None and said != count_without_pair(path):
         yield f"{name}: the number of its samples without a pair is not the manifest's"
