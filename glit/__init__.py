@@ -13,20 +13,15 @@ from glit import api
 from glit.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from glit.data.records import Box as Box
+    from glit.data.records import Caption as Caption
+    from glit.data.records import Pair as Pair
+    from glit.data.records import Region as Region
+    from glit.data.records import Sentence as Sentence
     from glit.dataset.reader import Dataset as Dataset
     from glit.dataset.row import Row as Row
     from glit.errors import GlitError as GlitError
-    from glit.recipe import load_recipe as load_recipe
-    from glit.records import Box as Box
-    from glit.records import Caption as Caption
-    from glit.records import Pair as Pair
-    from glit.records import Region as Region
-    from glit.records import Sentence as Sentence
-
-# First the folders, then the functions of the same names: the import system binds a folder's name
-# once, so glit.build stays the function, and `from glit.build import run` still finds the folder.
-for _folder in ("build", "evaluate", "export", "train"):
-    importlib.import_module(f"glit.{_folder}")
+    from glit.stages.recipe import load_recipe as load_recipe
 
 add = api.add
 build = api.build
@@ -41,12 +36,12 @@ _LATER = {
     "Dataset": "glit.dataset.reader",
     "Row": "glit.dataset.row",
     "GlitError": "glit.errors",
-    "load_recipe": "glit.recipe",
-    "Box": "glit.records",
-    "Caption": "glit.records",
-    "Pair": "glit.records",
-    "Region": "glit.records",
-    "Sentence": "glit.records",
+    "load_recipe": "glit.stages.recipe",
+    "Box": "glit.data.records",
+    "Caption": "glit.data.records",
+    "Pair": "glit.data.records",
+    "Region": "glit.data.records",
+    "Sentence": "glit.data.records",
 }
 """Names that are imported when they are first asked for."""
 

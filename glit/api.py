@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
-    from glit.evaluate.report import Result
+    from glit.evaluation.report import Result
     from glit.executors import ExecutorName
-    from glit.progress import StageProgress
+    from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
-    from glit.train.result import TrainResult
+    from glit.training.result import TrainResult
 
 PathLike = str | os.PathLike[str]
 
@@ -52,14 +52,14 @@ def build(
     Raises:
         GlitError: see the one line it carries; what is done stays done.
     """
-    from glit.build.lock import lock_path, read_lock
-    from glit.build.run import BuildRequest
-    from glit.build.run import build as run
     from glit.errors import UserError
     from glit.executors import open_executor
-    from glit.progress import StageProgress
-    from glit.recipe import load_recipe
-    from glit.terminal import Console
+    from glit.pipeline.lock import lock_path, read_lock
+    from glit.pipeline.run import BuildRequest
+    from glit.pipeline.run import build as run
+    from glit.runtime.progress import StageProgress
+    from glit.runtime.terminal import Console
+    from glit.stages.recipe import load_recipe
 
     name = recipe if isinstance(recipe, str) else recipe.name
     if isinstance(recipe, str):
@@ -103,10 +103,10 @@ def add(
     Raises:
         GlitError: see the one line it carries; the dataset is as it was, and what is done stays.
     """
-    from glit.build.add import add as run
     from glit.executors import open_executor
-    from glit.progress import StageProgress
-    from glit.terminal import Console
+    from glit.pipeline.add import add as run
+    from glit.runtime.progress import StageProgress
+    from glit.runtime.terminal import Console
 
     console = Console(stderr=True, highlight=False)
     with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
@@ -142,7 +142,7 @@ def export(
 
     Args:
         dataset: folder or address of a finished dataset.
-        to: a key of ``glit.export.EXPORTERS``: ``coco``.
+        to: a key of ``glit.exporters.EXPORTERS``: ``coco``.
         output: a folder that does not exist yet.
         embeddings: of ``lance``: the CLIP whose image embeddings go in beside.
         image_root: the ingested folder, for a dataset that stores images by path.
@@ -151,8 +151,8 @@ def export(
         GlitError: no such format, the output exists or is no local folder, or a file of the
             dataset is damaged.
     """
-    from glit.export import export as write
-    from glit.outputs import local_folder
+    from glit.exporters import export as write
+    from glit.storage.outputs import local_folder
 
     folder = local_folder(output)
     write(open_dataset(dataset, image_root=image_root), to=to, output=folder, embeddings=embeddings)
@@ -187,8 +187,8 @@ def pair(
     Raises:
         GlitError: see the one line it carries.
     """
-    from glit.build.pair_again import pair_again
-    from glit.outputs import local_folder
+    from glit.pipeline.pair_again import pair_again
+    from glit.storage.outputs import local_folder
 
     folder = local_folder(output)
     pair_again(open_dataset(dataset), folder, recipe=recipe, settings=settings)
@@ -219,13 +219,13 @@ def train(
     Raises:
         GlitError: see the one line it carries; the last good checkpoint stays.
     """
-    from glit.extras import require
+    from glit.recipes.extras import require
 
     require("train", needed_for="glit.train")
-    from glit.evaluate.validation import open_validation
-    from glit.outputs import local_folder
-    from glit.train.loop import train as fine_tune
-    from glit.train.run_file import config_of
+    from glit.evaluation.validation import open_validation
+    from glit.storage.outputs import local_folder
+    from glit.training.loop import train as fine_tune
+    from glit.training.run_file import config_of
 
     folder = local_folder(run)
     config = config_of(folder, recipe=recipe, objective=objective, settings=settings, resume=resume)
@@ -276,11 +276,11 @@ def evaluate(
     Raises:
         GlitError: a model, a dataset or a setting cannot be used, or a model answers NaN.
     """
-    from glit.extras import require
+    from glit.recipes.extras import require
 
     require("models", needed_for="glit.evaluate")
-    from glit.evaluate.run import evaluate as measure
-    from glit.recipe import load_table
+    from glit.evaluation.run import evaluate as measure
+    from glit.stages.recipe import load_table
 
     return measure(
         task,

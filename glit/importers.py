@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glit.errors import InputError, closest
-from glit.evaluate.readers import READERS, Reader
-from glit.evaluate.readers.files import AnnotatedImage, annotated, json_array, json_lines, no_parts
-from glit.evaluate.readers.goal import published_place
-from glit.progress import StageProgress, untold
-from glit.storage import Store
+from glit.evaluation.readers import READERS, Reader
+from glit.evaluation.readers.files import (
+    AnnotatedImage,
+    annotated,
+    json_array,
+    json_lines,
+    no_parts,
+)
+from glit.evaluation.readers.goal import published_place
+from glit.runtime.progress import StageProgress, null_progress
+from glit.storage.store import Store
 
 
 def localized_narratives(
@@ -100,7 +106,7 @@ def import_captions(
         raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
     written = without = 0
     missing: list[str] = []
-    told = progress or untold()
+    told = progress or null_progress()
     try:
         found = list(IMPORTERS[name](annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)

@@ -9,10 +9,10 @@ from pathlib import Path
 from building import quiet
 from rich.console import Console
 
-from glit.build.add import add
 from glit.dataset.reader import Dataset
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
+from glit.pipeline.add import add
+from glit.runtime.progress import StageProgress
 
 OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=3", "propose.backend=grid"]
 OLD = [f"{number:06d}.png" for number in range(2, 9)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from glit.evaluate.readers import read_annotations
+from glit.evaluation.readers import read_annotations
 
 
 def touch(path: Path) -> Path:

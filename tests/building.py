@@ -12,10 +12,10 @@ import numpy as np
 from PIL import Image
 from rich.console import Console
 
-from glit.build.run import BuildRequest, build
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
+from glit.stages.recipe import load_recipe
 
 
 def with_captions_beside(scenes: Path, folder: Path, number: int) -> Path:

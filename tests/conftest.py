@@ -78,7 +78,7 @@ def no_accelerators():
 @pytest.fixture
 def fresh_verdicts(monkeypatch):
     """Fast paths are checked again, and what is found here is forgotten."""
-    from glit import fast_path
+    from glit.runtime import verified_paths as fast_path
 
     monkeypatch.setattr(fast_path, "_verdicts", {})
 

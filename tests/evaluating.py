@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from glit.evaluate.collection import (
+from glit.evaluation.collection import (
     AnnotatedCollection,
 )
-from glit.evaluate.config import EvaluateConfig
-from glit.evaluate.readers.files import AnnotatedImage
-from glit.train.config import TrainConfig
-from glit.train.loop import train
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.readers.files import AnnotatedImage
+from glit.training.config import TrainConfig
+from glit.training.loop import train
 
 CONFIG = EvaluateConfig(batch_size=4, num_workers=2, device="cpu", recall_at=(1, 5))
 

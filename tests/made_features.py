@@ -7,8 +7,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from glit.train.features import Features
-from glit.train.objectives import OBJECTIVES
+from glit.training.features import Features
+from glit.training.objectives import OBJECTIVES
 
 SCALE = torch.tensor(3.0)
 NUMBERS = {

@@ -31,7 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from glit.backends.sam.checks import FUSED_MEASURING
-from glit.fast_path import leave_out
+from glit.runtime.verified_paths import leave_out
 
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glit.records import Box, Region, Scores, Sentence
+from glit.data.records import Box, Region, Scores, Sentence
 
 
 def regions(*sources: str) -> tuple[Region, ...]:

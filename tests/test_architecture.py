@@ -16,7 +16,7 @@ MOST_LINES = 400
 
 
 def name_of(path: Path) -> str:
-    """``glit.build.run`` of its file; a folder has the name of its ``__init__``."""
+    """``glit.pipeline.run`` of its file; a folder has the name of its ``__init__``."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -49,7 +49,7 @@ def imported(node: ast.AST) -> list[str]:
 
 
 def folder_of(module: str) -> str:
-    """The folder of glit, or the file beside the folders: ``glit.build``, ``glit.storage``."""
+    """The folder of glit, or the file beside the folders: ``glit.pipeline``, ``glit.images``."""
     return ".".join(module.split(".")[:2])
 
 
@@ -68,7 +68,7 @@ def test_no_folder_of_tests_is_left_out(pytestconfig):
     """pytest passes over folders by name; one of its defaults is ``build``."""
     left_out = pytestconfig.getini("norecursedirs")
     folders = {path.parent for path in TESTS.rglob("test_*.py")} - {TESTS}
-    assert TESTS / "build" in folders
+    assert TESTS / "pipeline" in folders
     for folder in folders:
         for name in folder.relative_to(TESTS).parts:
             assert not any(fnmatch.fnmatch(name, pattern) for pattern in left_out), folder
@@ -76,7 +76,7 @@ def test_no_folder_of_tests_is_left_out(pytestconfig):
 
 def test_imports_between_folders_never_go_round():
     imports = folder_imports(MODULES)
-    assert "glit.dataset" in imports["glit.build"] and "glit.remote" in imports["glit.storage"]
+    assert "glit.dataset" in imports["glit.pipeline"] and "glit.data" in imports["glit.images"]
     graphlib.TopologicalSorter(imports).prepare()  # CycleError names the folders
 
 

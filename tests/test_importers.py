@@ -11,7 +11,7 @@ from building import json_lines, run_build
 
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.export import export
+from glit.exporters import export
 from glit.importers import IMPORTERS, import_captions
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from glit.geometry import areas
-from glit.train.losses import contrastive
+from glit.data.geometry import areas
+from glit.training.losses import contrastive
 
 
 def test_an_array_of_another_shape_is_refused():

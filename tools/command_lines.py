@@ -15,12 +15,12 @@ from typing import Any
 import typer
 
 from glit.cli.main import app
-from glit.config import Choice
-from glit.evaluate.readers import READERS
-from glit.export import EXPORTERS
-from glit.resources import builtin_recipes
+from glit.evaluation.readers import READERS
+from glit.exporters import EXPORTERS
+from glit.recipes.config import Choice
+from glit.recipes.resources import builtin_recipes
 from glit.stages import FLOW
-from glit.train.objectives import OBJECTIVES
+from glit.training.objectives import OBJECTIVES
 
 SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
 ANNOTATIONS, EXPORTED = "{annotations}", "{exported}"

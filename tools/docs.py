@@ -19,11 +19,11 @@ import pyarrow as pa
 import typer
 
 from glit.cli.main import app
-from glit.recipe import LEARN_TABLES, load_recipe
-from glit.records import REASONS
-from glit.resources import builtin_recipes
-from glit.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.data.records import REASONS
+from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.recipes.resources import builtin_recipes
 from glit.stages import FLOW
+from glit.stages.recipe import LEARN_TABLES, load_recipe
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"

@@ -46,10 +46,10 @@ def make_rows(scenes: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
     from rich.console import Console
 
-    from glit.build.run import BuildRequest, build
     from glit.executors.local import LocalExecutor
-    from glit.progress import StageProgress
-    from glit.recipe import load_recipe
+    from glit.pipeline.run import BuildRequest, build
+    from glit.runtime.progress import StageProgress
+    from glit.stages.recipe import load_recipe
 
     with tempfile.TemporaryDirectory() as folder:
         request = BuildRequest(
@@ -67,11 +67,11 @@ def make_rows(scenes: Path) -> list[dict[str, Any]]:
 
 def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
-    from glit.records import Sample
-    from glit.schema import dataset_schema
+    from glit.data.records import Sample
+    from glit.data.schema import dataset_schema
     from glit.stages import STAGES
     from glit.stages.pack import PackConfig, write_groups
-    from glit.storage import Store
+    from glit.storage.store import Store
 
     store = Store(scenes / "images")
     samples = []
@@ -100,12 +100,12 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
 
 def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
-    from glit.backends.captioners.brought import BroughtCaptions
+    from glit.backends.captioners.user_captions import BroughtCaptions
     from glit.backends.weights import Resolved
-    from glit.build.plan import make_plan
-    from glit.recipe import load_recipe
-    from glit.resources import builtin_recipes
+    from glit.pipeline.plan import make_plan
+    from glit.recipes.resources import builtin_recipes
     from glit.stages.pair import PairConfig
+    from glit.stages.recipe import load_recipe
 
     def at_hand(name: str, revision: str = "main", **_: Any) -> Resolved:
         digest = hashlib.sha256(name.encode()).hexdigest()
@@ -116,7 +116,7 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
             with (
-                mock.patch("glit.build.plan.resolve", at_hand),
+                mock.patch("glit.pipeline.plan.resolve", at_hand),
                 mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
             ):
                 plan = make_plan(load_recipe(name), device=device, brought=brought)

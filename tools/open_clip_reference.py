@@ -3,7 +3,7 @@
     pip install open_clip_torch
     python -m tools.open_clip_reference
 
-Writes ``tests/data/open-clip/``: a configuration and weights as its ``push_to_hf_hub`` names them,
+Writes ``tests/files/open-clip/``: a configuration and weights as its ``push_to_hf_hub`` names them,
 for both activations the same weights, and ``answers.safetensors`` with inputs and embeddings.
 Prints how far the new answers are from those that were there.
 """

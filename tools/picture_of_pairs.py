@@ -21,10 +21,10 @@ from matplotlib.patches import Rectangle
 
 import glit
 from glit.dataset.row import Row
-from glit.recipe import load_recipe
 from glit.rules.pairing import Pairing
 from glit.scenes import write_scenes
 from glit.stages.pair import PairConfig
+from glit.stages.recipe import load_recipe
 
 _INK, _ARGMAX, _BETTER = "#222222", "#d55e00", "#0072b2"  # told apart by everyone
 _GRID = {"quadrant": "quad", "centre": "mid"}

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 from glit.backends.device import best_device, warn_if_slow
 from glit.backends.model_files import model_type
 from glit.backends.weights import Resolved
-from glit.config import Device, Precision, speed_only
 from glit.errors import WeightsError
+from glit.recipes.config import Device, Precision, speed_only
 
 ConfigT = TypeVar("ConfigT", bound="ModelConfig")
 Reads = Literal["pixels", "file", "nothing"]

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from glit.errors import UserError
-from glit.extras import require
+from glit.recipes.extras import require
 
 
 def best_device() -> str:

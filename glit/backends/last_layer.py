@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.fast_path import Swap, agrees, probe_input, swap, swapped
+from glit.runtime.verified_paths import Swap, agrees, probe_input, swap, swapped
 
 _SIZES = 4
 """Image sizes whose position embeddings are kept."""

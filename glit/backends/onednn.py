@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.fast_path import agrees, probe_input
+from glit.runtime.verified_paths import agrees, probe_input
 
 
 class OneDnnLinear(nn.Module):

@@ -18,11 +18,11 @@ from PIL import Image
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.model_files import model_type
 from glit.backends.weights import Resolved
+from glit.data.geometry import Boxes, iou
 from glit.errors import WeightsError
-from glit.extras import require
-from glit.geometry import Boxes, iou
 from glit.images import Pixels
-from glit.pretrained import load_whole
+from glit.recipes.extras import require
+from glit.runtime.pretrained import load_whole
 
 MANY_PHRASES = frozenset({"owlvit", "owlv2"})
 ONE_PHRASE = frozenset({"grounding-dino", "mm-grounding-dino"})

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.backends.base import ModelConfig
-from glit.config import need, speed_only
-from glit.geometry import Boxes
+from glit.data.geometry import Boxes
+from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
-from glit.records import Drop, Region, Token
+from glit.recipes.config import require_value, speed_only
 
 ReadText = Callable[[str], str | None]
 """A small text file among the images, by its path; None when there is none."""
@@ -46,13 +46,17 @@ class CaptionerConfig(ModelConfig):
     """How often a failed endpoint request is repeated, with growing waits."""
 
     def __post_init__(self) -> None:
-        need(self.max_tokens >= 1, f"[caption] max_tokens: found {self.max_tokens}, want >= 1")
-        need(self.retries >= 0, f"[caption] retries: found {self.retries}, want >= 0")
-        need(
+        require_value(
+            self.max_tokens >= 1, f"[caption] max_tokens: found {self.max_tokens}, want >= 1"
+        )
+        require_value(self.retries >= 0, f"[caption] retries: found {self.retries}, want >= 0")
+        require_value(
             0 < self.timeout_s < math.inf,
             f"[caption] timeout_s: found {self.timeout_s}, want a number above 0",
         )
-        need(self.batch_size >= 1, f"[caption] batch_size: found {self.batch_size}, want >= 1")
+        require_value(
+            self.batch_size >= 1, f"[caption] batch_size: found {self.batch_size}, want >= 1"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +124,21 @@ class ProposerConfig(ModelConfig):
     """Images in one detector batch (YOLOS: always of one shape; SAM on a CPU: one)."""
 
     def __post_init__(self) -> None:
-        need(
+        require_value(
             0 <= self.min_area < self.max_area <= 1,
             f"[propose] min_area {self.min_area} and max_area {self.max_area}: "
             "want 0 <= min_area < max_area <= 1",
         )
-        need(
+        require_value(
             0 <= self.score_threshold <= 1,
             f"[propose] score_threshold: found {self.score_threshold}, want 0 to 1",
         )
-        need(self.max_regions >= 5, f"[propose] max_regions: found {self.max_regions}, want >= 5")
-        need(self.batch_size >= 1, f"[propose] batch_size: found {self.batch_size}, want >= 1")
+        require_value(
+            self.max_regions >= 5, f"[propose] max_regions: found {self.max_regions}, want >= 5"
+        )
+        require_value(
+            self.batch_size >= 1, f"[propose] batch_size: found {self.batch_size}, want >= 1"
+        )
 
 
 class Detector(Protocol):
@@ -171,7 +179,9 @@ class MatcherConfig(ModelConfig):
     """Crops or sentences in one encoder batch."""
 
     def __post_init__(self) -> None:
-        need(self.batch_size >= 1, f"[score] batch_size: found {self.batch_size}, want >= 1")
+        require_value(
+            self.batch_size >= 1, f"[score] batch_size: found {self.batch_size}, want >= 1"
+        )
 
 
 class Matcher(Protocol):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.fast_path import agrees, probe_input
+from glit.runtime.verified_paths import agrees, probe_input
 
 _SCALE = 2.0**11
 _MADE_FOR_HALVES = {(7, 0), (7, 5), (8, 0), (9, 0), (10, 0), (10, 3)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.errors import WeightsError
-from glit.extras import require
+from glit.recipes.extras import require
 
 
 class TextTokenizer:

@@ -43,10 +43,10 @@ class Download:
         return self._here
 
 
-def one_late(items: Iterable[Item]) -> Iterator[Item]:
+def lag_by_one(items: Iterable[Item]) -> Iterator[Item]:
     """The same items, each when the next has been made.
 
-    >>> list(one_late("abc"))
+    >>> list(lag_by_one("abc"))
     ['a', 'b', 'c']
     """
     before: list[Item] = []

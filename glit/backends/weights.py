@@ -23,7 +23,7 @@ from glit.backends.model_files import (
     weights_hash,
 )
 from glit.errors import MissingExtraError, MissingModelError, WeightsError
-from glit.resources import mini_model, weights_manifest
+from glit.recipes.resources import mini_model, weights_manifest
 
 _ANSWER_S = 2.0
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from glit.data.schema import dataset_schema
 from glit.dataset.manifest import Counts, describe_file, make_manifest
-from glit.recipe import load_recipe
-from glit.schema import dataset_schema
-from glit.spans import token_spans
+from glit.stages.recipe import load_recipe
+from glit.text.spans import token_spans
 
 WORDS = [
     "red",

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from glit.cli.options import QuietOption, hold
-from glit.outputs import local_folder
-from glit.progress import telling
-from glit.terminal import Console
+from glit.runtime.progress import status_reporter
+from glit.runtime.terminal import Console
+from glit.storage.outputs import local_folder
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
 
@@ -65,7 +65,7 @@ def lism_flism_command(
         num_images=num_images,
         repeats=repeats,
     )
-    with telling(console, quiet=quiet) as progress:
+    with status_reporter(console, quiet=quiet) as progress:
         report = run(request, progress)
     paths = write_report(report, folder)
     if as_json:
@@ -89,7 +89,7 @@ def pairs_command(
 ) -> None:
     """How often pairs are right, by rule, on scenes, whose right pairs are known."""
     from glit.bench.pairs.run import Request, run, table
-    from glit.extras import require
+    from glit.recipes.extras import require
 
     require("models", needed_for="glit bench pairs")
     folder = local_folder(output)
@@ -130,7 +130,7 @@ def objectives_command(
     """Every training objective at its own learning rate, on scenes; hours, and resumable."""
     from glit.bench.objectives.run import ALL, Request, run
     from glit.bench.objectives.world import WorldSize
-    from glit.extras import require
+    from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
     console = Console(stderr=True, highlight=False)
@@ -173,7 +173,7 @@ def gpu_command(
     from glit.bench.gpu.run import run
     from glit.bench.gpu.show import markdown, print_report
     from glit.errors import UserError
-    from glit.extras import require
+    from glit.recipes.extras import require
 
     for extra in ("models", "sam", "train"):
         require(extra, needed_for="glit bench gpu")
@@ -184,7 +184,7 @@ def gpu_command(
         raise UserError("glit bench gpu: this machine has no GPU; add --tiny to see the parts run")
     console = Console(stderr=as_json, highlight=False)
     scale = "tiny" if tiny else "full"
-    with telling(console, quiet=quiet) as progress:
+    with status_reporter(console, quiet=quiet) as progress:
         report = run(folder, device=where, scale=scale, progress=progress)
     (folder / "gpu.md").write_text(markdown(report), encoding="utf-8")
     if as_json:

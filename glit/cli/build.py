@@ -15,12 +15,12 @@ from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 from glit.importers import IMPORTERS
-from glit.outputs import local_file, output_folder
-from glit.terminal import Console, visible
+from glit.runtime.terminal import Console, visible
+from glit.storage.outputs import local_file, output_folder
 
 if TYPE_CHECKING:
     from glit.executors.protocols import Executor
-    from glit.progress import StageProgress
+    from glit.runtime.progress import StageProgress
 
 ExecutorOption = Annotated[
     ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
@@ -57,9 +57,9 @@ def build_command(
     as_json: JsonOption = False,
 ) -> None:
     """Build a dataset from images; run again to continue."""
-    from glit.build.lock import lock_path, read_lock
-    from glit.build.run import BuildRequest, build
-    from glit.recipe import load_recipe
+    from glit.pipeline.lock import lock_path, read_lock
+    from glit.pipeline.run import BuildRequest, build
+    from glit.stages.recipe import load_recipe
 
     folder = output_folder(output)
     console = Console(stderr=as_json, highlight=False)
@@ -97,7 +97,7 @@ def add_command(
     as_json: JsonOption = False,
 ) -> None:
     """Add the images that came into its folder since a dataset was built; run again to continue."""
-    from glit.build.add import add
+    from glit.pipeline.add import add
 
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
@@ -125,7 +125,7 @@ def retry_command(
     as_json: JsonOption = False,
 ) -> None:
     """Try dropped samples once more and merge what succeeds."""
-    from glit.build.retry import retry
+    from glit.pipeline.retry import retry
 
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
@@ -141,7 +141,7 @@ def _at_work(
     executor: ExecutorName, ray_address: str | None, console: Console, *, quiet: bool
 ) -> Iterator[tuple[Executor, StageProgress]]:
     """Where a command's stages run, and what tells of them."""
-    from glit.progress import StageProgress
+    from glit.runtime.progress import StageProgress
 
     own_process(executor)
     with (
@@ -167,9 +167,9 @@ def lock_command(
 
     The file is RECIPE.lock.json beside the recipe; for a built-in recipe, in this folder.
     """
-    from glit.build.lock import lock_path, lock_text
-    from glit.build.plan import find_models
-    from glit.recipe import load_recipe
+    from glit.pipeline.lock import lock_path, lock_text
+    from glit.pipeline.plan import find_models
+    from glit.stages.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides=overrides or [])
     models = find_models(loaded)
@@ -230,7 +230,7 @@ def import_command(
 ) -> None:
     """Published captions as a file for glit build --captions; missing images are listed."""
     from glit.importers import import_captions
-    from glit.progress import StageProgress
+    from glit.runtime.progress import StageProgress
 
     path = local_file(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from glit.cli.build import default_recipe
 from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
-from glit.terminal import Console, visible
+from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.doctor.examine import Report
@@ -38,9 +38,9 @@ def doctor_command(
     one alone) in a folder that is gone afterwards.
     """
     from glit.doctor.examine import examine
-    from glit.progress import telling
+    from glit.runtime.progress import status_reporter
 
-    with telling(Console(stderr=True, highlight=False), quiet=quiet) as tell:
+    with status_reporter(Console(stderr=True, highlight=False), quiet=quiet) as tell:
         report = examine(
             recipe or default_recipe(),
             settings=overrides or (),
@@ -58,7 +58,7 @@ def doctor_command(
 
 
 def _print(report: Report, console: Console) -> None:
-    from glit.progress import size
+    from glit.runtime.progress import size
 
     table = Table.grid(padding=(0, 2))
     for each in report.findings:

@@ -10,11 +10,11 @@ import typer
 from rich.table import Table
 
 from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption, hold
-from glit.outputs import local_folder
-from glit.terminal import Console
+from glit.runtime.terminal import Console
+from glit.storage.outputs import local_folder
 
 if TYPE_CHECKING:
-    from glit.evaluate.report import Result
+    from glit.evaluation.report import Result
 
 TaskName = Literal[
     "retrieval", "joint-map", "localize", "robustness", "caption-quality", "classify"
@@ -88,8 +88,8 @@ def eval_command(
     classify: zero-shot classification of a folder that holds one folder of images a class.
     """
     from glit.api import evaluate
-    from glit.extras import require
-    from glit.progress import StageProgress
+    from glit.recipes.extras import require
+    from glit.runtime.progress import StageProgress
 
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
@@ -116,14 +116,14 @@ def eval_command(
     else:
         _show(results, console)
     if folder is not None:
-        from glit.evaluate.report import write_results
+        from glit.evaluation.report import write_results
 
         for path in write_results(folder, results):
             console.print(f"wrote {path}", soft_wrap=True)
 
 
 def _show(results: list[Result], console: Console) -> None:
-    from glit.evaluate.report import short_names, table
+    from glit.evaluation.report import short_names, table
 
     headings, rows = table(results)
     console.print(results[0].title, soft_wrap=True)

@@ -15,13 +15,13 @@ from rich.table import Table
 
 from glit.cli.options import ImageRootOption, JsonOption, QuietOption, SetOption
 from glit.errors import UserError
-from glit.export import EXPORTERS
-from glit.outputs import local_file, local_folder
-from glit.storage import Store
-from glit.terminal import Console, visible
+from glit.exporters import EXPORTERS
+from glit.runtime.terminal import Console, visible
+from glit.storage.outputs import local_file, local_folder
+from glit.storage.store import Store
 
 if TYPE_CHECKING:
-    from glit.build.timeline import Timeline
+    from glit.pipeline.timeline import Timeline
 
 DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200
@@ -36,8 +36,8 @@ def status_command(
     as_json: JsonOption = False,
 ) -> None:
     """What is done, pending and dropped, per stage."""
-    from glit.build.status import status
-    from glit.build.timeline import read_timelines
+    from glit.pipeline.status import status
+    from glit.pipeline.timeline import read_timelines
 
     found = status(dataset)
     runs = read_timelines(Store(dataset).below("work")) if timeline else []
@@ -83,7 +83,7 @@ def verify_command(
     """Check every promise of the data format; exit 1 and a line per breach."""
     from glit.dataset.manifest import read_manifest
     from glit.dataset.verify import verify
-    from glit.progress import StageProgress
+    from glit.runtime.progress import StageProgress
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         breaches = list(islice(verify(dataset, progress), _MOST_LINES))
@@ -117,8 +117,8 @@ def query_command(
     as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
 ) -> None:
     """SQL over the dataset, read-only; no file besides the dataset's is in reach."""
-    from glit.dataset.answer import answer_format, write_answer
     from glit.dataset.query import query
+    from glit.dataset.query_output import answer_format, write_answer
 
     form = "json" if as_json else form
     if output is None:
@@ -157,8 +157,8 @@ def export_command(
 ) -> None:
     """Write the dataset in a format that others read."""
     from glit.dataset.reader import Dataset
-    from glit.export import export
-    from glit.progress import StageProgress
+    from glit.exporters import export
+    from glit.runtime.progress import StageProgress
 
     folder = local_folder(output)
     opened = Dataset(dataset, image_root=image_root)
@@ -181,10 +181,10 @@ def pair_command(
     quiet: QuietOption = False,
 ) -> None:
     """Write the dataset with the pairs of another rule; no model, no pixels."""
-    from glit.build.pair_again import pair_again
-    from glit.cores import usable_cores
     from glit.dataset.reader import Dataset
-    from glit.progress import StageProgress
+    from glit.pipeline.pair_again import pair_again
+    from glit.runtime.cores import usable_cores
+    from glit.runtime.progress import StageProgress
 
     folder, opened = local_folder(output), Dataset(dataset)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
@@ -198,7 +198,7 @@ def pair_command(
 
 def clean_command(dataset: DatasetArgument) -> None:
     """Remove the resumable state (work/); a finished dataset stays."""
-    from glit.build.clean import clean
+    from glit.pipeline.clean import clean
 
     freed = clean(dataset)
     print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

@@ -11,8 +11,8 @@ import typer
 from glit.cli.inspect import DatasetArgument
 from glit.cli.options import ImageRootOption, JsonOption, QuietOption
 from glit.errors import UserError
-from glit.outputs import local_file
-from glit.terminal import Console, visible
+from glit.runtime.terminal import Console, visible
+from glit.storage.outputs import local_file
 
 PORT = 8470
 
@@ -44,7 +44,7 @@ def view_command(
     queries that find what they should and do not.
     """
     from glit.dataset.reader import Dataset
-    from glit.progress import StageProgress
+    from glit.runtime.progress import StageProgress
     from glit.view.compare import compare_data
     from glit.view.learning import is_results, is_run
     from glit.view.page_file import report_html

@@ -8,8 +8,8 @@ import typer
 
 from glit.cli import bench, build, doctor, evaluate, inspect, look, pairs, scenes, train
 from glit.errors import GlitError, MissingExtraError
-from glit.extras import extra_with
-from glit.terminal import Console
+from glit.recipes.extras import extra_with
+from glit.runtime.terminal import Console
 from glit.version import __version__
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glit.folder_lock import folder_lock
+from glit.storage.folder_lock import folder_lock
 
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress, only the result.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from glit.cli.options import JsonOption, RecipeOption, SetOption
-from glit.terminal import Console
+from glit.runtime.terminal import Console
 
 pairs_app = typer.Typer(no_args_is_help=True, help="Judge pairs by eye, calibrate on verdicts.")
 
@@ -35,7 +35,7 @@ def label_command(
     """Show pairs in a browser on this machine and keep what you say of them; Ctrl-C ends it."""
     from glit.dataset.reader import Dataset
     from glit.label.server import LabelSite, Questions
-    from glit.loopback import address_of, loopback_server
+    from glit.runtime.local_server import address_of, loopback_server
 
     questions = Questions(Dataset(dataset), verdicts, num=num, seed=seed)
     console = Console(stderr=True, highlight=False)
@@ -57,11 +57,11 @@ def calibrate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Fit the probability of pairs, of the dataset's own rule or another, to your verdicts."""
-    from glit.build.pair_again import pair_config
     from glit.dataset.reader import Dataset
     from glit.errors import InputError
     from glit.label.calibrate import calibrate
     from glit.label.verdicts import read_verdicts
+    from glit.pipeline.pair_again import pair_config
 
     opened = Dataset(dataset)
     if not verdicts.is_file():

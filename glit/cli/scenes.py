@@ -8,8 +8,8 @@ import typer
 
 from glit.cli.options import QuietOption, hold
 from glit.errors import UserError
-from glit.outputs import local_folder
-from glit.terminal import Console
+from glit.runtime.terminal import Console
+from glit.storage.outputs import local_folder
 
 
 def scenes_command(
@@ -30,7 +30,7 @@ def scenes_command(
     quiet: QuietOption = False,
 ) -> None:
     """Procedural scenes with long captions and ground truth."""
-    from glit.progress import StageProgress
+    from glit.runtime.progress import StageProgress
     from glit.scenes import write_scenes
 
     folder = local_folder(output)

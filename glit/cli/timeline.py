@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from glit.build.timeline import Timeline
-from glit.progress import duration
+from glit.pipeline.timeline import Timeline
+from glit.runtime.progress import duration
 
 _COLUMNS = 60
 _BLOCKS = " ▁▂▃▄▅▆▇█"

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from glit.cli.options import QuietOption, RecipeOption, SetOption
-from glit.outputs import local_folder
-from glit.progress import StageProgress, duration
-from glit.terminal import Console
+from glit.runtime.progress import StageProgress, duration
+from glit.runtime.terminal import Console
+from glit.storage.outputs import local_folder
 
 
 def train_command(
@@ -34,14 +34,14 @@ def train_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
 ) -> None:
     """Fine-tune CLIP on a dataset; under torchrun, on several processes."""
-    from glit.extras import require
+    from glit.recipes.extras import require
 
     require("train", needed_for="glit train")
-    from glit.evaluate.validation import open_validation
-    from glit.train.checkpoint import model_of_run
-    from glit.train.launch import train_on_ray
-    from glit.train.loop import train
-    from glit.train.run_file import config_of, trained_parameters
+    from glit.evaluation.validation import open_validation
+    from glit.training.checkpoint import model_of_run
+    from glit.training.launch import train_on_ray
+    from glit.training.loop import train
+    from glit.training.run_file import config_of, trained_parameters
 
     run = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
@@ -95,10 +95,10 @@ def interpolate_command(
     quiet: QuietOption = False,
 ) -> None:
     """Write a model between two: less learned, less forgotten (WiSE-FT)."""
-    from glit.extras import require
+    from glit.recipes.extras import require
 
     require("models", needed_for="glit interpolate")
-    from glit.train.interpolate import interpolate
+    from glit.training.interpolate import interpolate
 
     folder = local_folder(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:

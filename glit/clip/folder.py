@@ -17,8 +17,8 @@ import torch
 from glit.clip import ImageFit
 from glit.clip.open_clip import image_values, is_open_clip, load_open_clip
 from glit.errors import WeightsError, first_line
-from glit.gpu_errors import is_out_of_memory, ruins_process
-from glit.pretrained import load_whole
+from glit.runtime.gpu_errors import is_out_of_memory, ruins_process
+from glit.runtime.pretrained import load_whole
 
 if TYPE_CHECKING:
     from transformers import CLIPModel

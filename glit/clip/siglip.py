@@ -25,7 +25,7 @@ from glit.clip.encoder import ClipEncoder
 from glit.clip.preprocess import vision_side
 from glit.clip.text_rows import TextRows
 from glit.errors import UserError, WeightsError, first_line
-from glit.extras import require
+from glit.recipes.extras import require
 
 if TYPE_CHECKING:
     from transformers import SiglipModel

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glit.clip.text_rows import TextRows, lay_out
-from glit.fast_path import agrees
+from glit.runtime.verified_paths import agrees
 
 if TYPE_CHECKING:
     from transformers import CLIPTextModel

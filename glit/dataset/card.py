@@ -9,7 +9,7 @@ import json
 import textwrap
 from typing import Any
 
-from glit.schema import hf_features
+from glit.data.schema import hf_features
 
 _WIDTH = 100
 LICENCE_WARNING = (

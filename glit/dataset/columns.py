@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from glit.data.records import Box, Caption, Pair, Region, Sentence
 from glit.dataset.row import Row, check_size
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
-from glit.records import Box, Caption, Pair, Region, Sentence
 
 StoredImage = Callable[[str], bytes]
 """Reads the file of an image that the dataset stores by path."""

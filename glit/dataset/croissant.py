@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA, SCHEMA_VERSION, dataset_columns
 from glit.dataset.manifest import pairing_of
-from glit.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA, SCHEMA_VERSION, dataset_columns
-from glit.storage import to_json
+from glit.storage.store import to_json
 
 CROISSANT = "croissant.json"
 YOURS = "To be completed: "

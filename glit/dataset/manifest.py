@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from glit.data.schema import READABLE_VERSIONS, SCHEMA_VERSION
 from glit.dataset.local_pairs import count_without_pair
 from glit.errors import DatasetError, RecipeError, UserError, first_line
-from glit.recipe import build_dataclass
+from glit.recipes.config import build_dataclass
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
 from glit.rules.calibration import Calibration
 from glit.rules.lism import Lism
 from glit.rules.pairing import Pairing
-from glit.schema import READABLE_VERSIONS, SCHEMA_VERSION
-from glit.storage import Store
+from glit.storage.store import Store
 from glit.version import __version__
 
 MANIFEST = "manifest.json"

@@ -19,14 +19,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.data.schema import META_TOKENIZER, is_readable
 from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
 from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.errors import DatasetError, InputError, first_line
-from glit.schema import META_TOKENIZER, is_readable
 from glit.shards.files import ImageFiles
-from glit.storage import Store, inside
+from glit.storage.store import Store, inside
 
 _RECENT = 4
 

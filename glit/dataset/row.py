@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from glit.data.records import Caption, Pair, Region, Scores, Sentence
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
-from glit.records import Caption, Pair, Region, Scores, Sentence
 
 
 def check_size(pixels: Pixels, *, width: int, height: int, name: str) -> None:

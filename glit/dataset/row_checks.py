@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from glit.schema import LATER_FIELDS
+from glit.data.schema import LATER_FIELDS
 
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
-from glit.remote import RangeFile
+from glit.storage.remote import RangeFile
 
 PROTOCOL = "dataset"
 

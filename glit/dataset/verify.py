@@ -19,8 +19,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit import rows
-from glit.data_files import series_of_file
+from glit.data import rows
+from glit.data.data_files import series_of_file
+from glit.data.records import REASONS
+from glit.data.schema import (
+    DROPS_SCHEMA,
+    DUPLICATES_SCHEMA,
+    META_HUGGINGFACE,
+    META_SCHEMA_VERSION,
+    META_TOKENIZER,
+    dataset_columns,
+)
+from glit.dataset.duplicate_samples import Repeats
 from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
     Counts,
@@ -29,22 +39,12 @@ from glit.dataset.manifest import (
     read_manifest,
     sum_without_pair,
 )
-from glit.dataset.repeats import Repeats
 from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.errors import DatasetError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
-from glit.progress import StageProgress, untold
-from glit.records import REASONS
 from glit.rules.pairing import Pairing
-from glit.schema import (
-    DROPS_SCHEMA,
-    DUPLICATES_SCHEMA,
-    META_HUGGINGFACE,
-    META_SCHEMA_VERSION,
-    META_TOKENIZER,
-    dataset_columns,
-)
-from glit.storage import Store
+from glit.runtime.progress import StageProgress, null_progress
+from glit.storage.store import Store
 
 _MAX_FILE_BYTES = 500 << 20
 _MAX_GROUP_BYTES = 100 << 20
@@ -68,7 +68,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
         DatasetError: the manifest cannot be read at all.
         RunError: there is no room for temporary files.
     """
-    told = progress or untold()
+    told = progress or null_progress()
     dataset = Store(output)
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)

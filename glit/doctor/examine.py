@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from glit.backends.device import best_device
+from glit.doctor.estimate import Pace, pace
 from glit.doctor.finding import Finding
 from glit.doctor.inputs import Images, disk, look_at_images
 from glit.doctor.machine import machine
 from glit.doctor.models import Model, check_models, hub, models
-from glit.doctor.pace import Pace, pace
 from glit.doctor.packages import packages
 from glit.errors import InputError
-from glit.recipe import known_tables, load_recipe, read_tables
-from glit.resources import builtin_recipes
+from glit.recipes.resources import builtin_recipes
 from glit.stages import FLOW
 from glit.stages.plan import Recipe
+from glit.stages.recipe import known_tables, load_recipe, read_tables
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from glit.build.source import Source, entries, find_source
 from glit.doctor.finding import Finding
 from glit.errors import GlitError
 from glit.images import ImageError, decode
-from glit.progress import size
+from glit.pipeline.source import Source, entries, find_source
+from glit.runtime.progress import size
 from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.stages.plan import Recipe
-from glit.storage import Entry, Store
+from glit.storage.store import Entry, Store
 
 SAMPLE = 32
 """Images that are decoded."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import psutil
 
-from glit.cores import usable_cores
 from glit.doctor.finding import Finding
-from glit.progress import size
+from glit.runtime.cores import usable_cores
+from glit.runtime.progress import size
 from glit.version import __version__
 
 _LITTLE_BYTES = 4e9

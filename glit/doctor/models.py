@@ -10,7 +10,7 @@ import httpx
 
 from glit.backends.weights import LookedUp, look_up
 from glit.doctor.finding import Finding
-from glit.progress import size
+from glit.runtime.progress import size
 from glit.stages import FLOW
 from glit.stages.plan import Recipe
 

@@ -8,8 +8,8 @@ from importlib import metadata
 
 from glit.doctor.finding import Finding
 from glit.errors import MissingExtraError
-from glit.extras import MODULES, require
-from glit.resources import tested_versions
+from glit.recipes.extras import MODULES, require
+from glit.recipes.resources import tested_versions
 from glit.stages import FLOW
 from glit.stages.plan import Recipe
 

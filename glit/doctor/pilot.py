@@ -15,11 +15,11 @@ from typing import Any, Self
 
 from rich.console import Console
 
-from glit.build.run import BuildRequest, build
 from glit.errors import GlitError
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
+from glit.stages.recipe import load_recipe
 
 CAPTIONS = "captions.jsonl"
 """Beside the images, for a recipe whose captions are brought."""

@@ -15,7 +15,7 @@ import psutil
 
 from glit.errors import StoppedError, UserError, closest
 from glit.executors.protocols import Executor
-from glit.extras import require
+from glit.recipes.extras import require
 
 ExecutorName = Literal["ray", "local"]
 _STOPPED = "stopped; what is done is kept, the same command goes on from here"

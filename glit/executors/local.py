@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from glit.backends.device import best_device
-from glit.cores import usable_cores
 from glit.executors.process import borrowed_process
-from glit.executors.protocols import Beat, Job, Stretch, Tally
-from glit.gpu_errors import one_line_where_the_gpu_fails
+from glit.executors.protocols import BusyInterval, Heartbeat, Job, Tally
+from glit.runtime.cores import usable_cores
+from glit.runtime.gpu_errors import one_line_where_the_gpu_fails
 
 _GO_ON = "run the same command again, it goes on where it stopped"
 
@@ -44,7 +44,9 @@ class LocalExecutor:
             for unit in job.units:
                 start = time.time()
                 tally = to_its_end(worker.run(unit, {}), partial(watch.moved, unit))
-                stretch = Stretch(worker=socket.gethostname(), start_s=start, stop_s=time.time())
+                stretch = BusyInterval(
+                    worker=socket.gethostname(), start_s=start, stop_s=time.time()
+                )
                 job.worked(stretch)
                 job.on_done(unit, tally)
 
@@ -52,7 +54,9 @@ class LocalExecutor:
         """Nothing to stop."""
 
 
-def to_its_end(running: Generator[Beat, None, Tally], on_beat: Callable[[Beat], None]) -> Tally:
+def to_its_end(
+    running: Generator[Heartbeat, None, Tally], on_beat: Callable[[Heartbeat], None]
+) -> Tally:
     """A unit's tally; what it tells on the way goes to ``on_beat``."""
     while True:
         try:

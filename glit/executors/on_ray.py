@@ -21,13 +21,13 @@ from ray.exceptions import RayError
 
 from glit.backends.device import best_device
 from glit.errors import RunError, UserError, first_line
+from glit.executors.crash_bisect import HangTimeout
 from glit.executors.flow import Flow
-from glit.executors.poison import Patience
 from glit.executors.protocols import Job, Task
 from glit.executors.ray_actor import RemoteActor, end
 from glit.executors.ray_pool import Kind, Pool
 from glit.executors.sharing import MOST_WORKERS, gpu_share, threads_a_worker, workers_a_gpu
-from glit.remote_settings import set_by_program
+from glit.storage.remote_settings import set_by_program
 
 _LOOK_EVERY_S = 10.0
 _KNOCK_S = 10.0
@@ -110,7 +110,7 @@ class RayExecutor:
                 pool.end_silent()
                 pool.resize(self._size(pool.job, beside_gpus=beside_gpus))
 
-    _new_patience = Patience
+    _new_patience = HangTimeout
 
     def close(self) -> None:
         """Stop the workers, and Ray itself if it was started here."""

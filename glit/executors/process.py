@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from glit.callers_process import kept_random_states, without_bars
+from glit.runtime.process_state import kept_random_states, without_bars
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _LARGE_BYTES = 1 << 30, 1 << 25

@@ -19,7 +19,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """How far a worker is in a unit that it has not finished."""
 
     rows: int
@@ -39,12 +39,12 @@ class Watch(Protocol):
         """They are at work."""
         ...
 
-    def moved(self, unit: Any, beat: Beat) -> None:
+    def moved(self, unit: Any, beat: Heartbeat) -> None:
         """A unit is so far; less than before when it was begun anew."""
         ...
 
 
-class Unwatched:
+class NullListener:
     """Nobody is told."""
 
     def loading(self, model: str) -> None:
@@ -53,14 +53,14 @@ class Unwatched:
     def ready(self) -> None:
         """See :class:`Watch`."""
 
-    def moved(self, unit: Any, beat: Beat) -> None:
+    def moved(self, unit: Any, beat: Heartbeat) -> None:
         """See :class:`Watch`."""
 
 
 class Worker(Protocol):
     """An opened task: models loaded, ready for units."""
 
-    def run(self, unit: Any, excluded: Mapping[int, str]) -> Generator[Beat, None, Tally]:
+    def run(self, unit: Any, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
         """Do a unit and publish its result; the samples at excluded positions are not touched, and
         dropped for the reasons given: ``worker_crash`` or ``timeout``.
 
@@ -82,7 +82,7 @@ Place = Literal["cpu", "cuda", "mps", "server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class Resources:
     """What a worker of a task needs of its machine."""
 
     memory_bytes: int
@@ -114,7 +114,7 @@ class Task(Protocol):
         ...
 
     @property
-    def needs(self) -> Needs: ...
+    def needs(self) -> Resources: ...
 
     def open(self, threads: int) -> Worker:
         """Load models; the worker may decode with so many threads."""
@@ -122,7 +122,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class BusyInterval:
     """A worker's time with a unit, in seconds since the epoch."""
 
     worker: str
@@ -151,8 +151,8 @@ class Job:
     that one of them comes after."""
     begin: Callable[[], None] = _nothing
     """Before its workers start."""
-    watch: Watch = field(default_factory=Unwatched)
-    worked: Callable[[Stretch], None] = _nothing
+    watch: Watch = field(default_factory=NullListener)
+    worked: Callable[[BusyInterval], None] = _nothing
     """When a unit is done."""
 
 

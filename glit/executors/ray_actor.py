@@ -16,9 +16,9 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, OutOfMemoryEr
 
 from glit.errors import DamagedTableError, GlitError, StorageError
 from glit.executors.process import prepare_own_process
-from glit.executors.protocols import Beat, Stretch, Tally, Task, Worker
-from glit.gpu_errors import ruins_process
-from glit.remote_settings import set_here
+from glit.executors.protocols import BusyInterval, Heartbeat, Tally, Task, Worker
+from glit.runtime.gpu_errors import ruins_process
+from glit.storage.remote_settings import set_here
 
 _KNOWN_WITHIN_S = 60.0
 _ASK_AGAIN_S = 0.5
@@ -71,7 +71,7 @@ class Actor:
         while True:
             told = _guarded(lambda: _next(running))
             yield told
-            if not isinstance(told, Beat):
+            if not isinstance(told, Heartbeat):
                 return
 
     def probe(self, unit: Any, start: int, stop: int, excluded: Mapping[int, str]) -> Any:
@@ -117,7 +117,7 @@ def is_alive(actor: Any) -> bool:
     return False
 
 
-def _next(running: Generator[Beat, None, Tally]) -> Beat | Tally:
+def _next(running: Generator[Heartbeat, None, Tally]) -> Heartbeat | Tally:
     """The next beat, or the tally that comes after the last."""
     try:
         return next(running)
@@ -169,10 +169,10 @@ class Slot:
         """What comes back of a unit, one reference after the other."""
         return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
 
-    def stretch(self, *, lost: bool = False) -> Stretch:
+    def stretch(self, *, lost: bool = False) -> BusyInterval:
         """Its time with the unit it has just finished, or was at when it died."""
         start, self.free_at = self.free_at, time.time()
-        return Stretch(worker=f"{id(self):x}", start_s=start, stop_s=self.free_at, lost=lost)
+        return BusyInterval(worker=f"{id(self):x}", start_s=start, stop_s=self.free_at, lost=lost)
 
     def silence(self) -> float:
         """Seconds since it was last heard, which is now."""

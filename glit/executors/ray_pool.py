@@ -13,10 +13,10 @@ import ray
 from ray.exceptions import ActorUnavailableError
 
 from glit.errors import RunError, first_line
-from glit.executors.poison import Patience
-from glit.executors.protocols import Beat, Job, Tally
+from glit.executors.crash_bisect import HangTimeout
+from glit.executors.protocols import Heartbeat, Job, Tally
 from glit.executors.ray_actor import DEAD, Slot, end, is_alive, machines, value
-from glit.executors.ray_suspect import Suspect
+from glit.executors.ray_suspect import CrashIsolation
 
 _START_FAILURES = 3
 _DEATHS_IN_A_ROW = 8
@@ -49,7 +49,7 @@ class Pool:
         actors: list[Any],
         new_actor: Callable[[], Any],
         threads: int,
-        patience: Patience,
+        patience: HangTimeout,
         on_done: Callable[[Any], None],
     ) -> None:
         self.job, self.kind = job, kind
@@ -138,7 +138,7 @@ class Pool:
             self._died(slot, error)
             return
         self._patience.heard(slot.silence())
-        if isinstance(told, Beat):
+        if isinstance(told, Heartbeat):
             self.job.watch.moved(unit, told)
             return
         slot.given.remove((stream, unit))
@@ -219,7 +219,7 @@ class Pool:
             return False
         unit, slot = self._suspects.pop(), started[0]
         replace = partial(self._replace, slot)
-        suspect = Suspect(self._task, unit, slot, self._patience, replace)
+        suspect = CrashIsolation(self._task, unit, slot, self._patience, replace)
         self._finish(unit, suspect.run())
         return True
 

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import GetTimeoutError
 
 from glit.errors import RunError
-from glit.executors.poison import Patience, first_killer
+from glit.executors.crash_bisect import HangTimeout, first_killer
 from glit.executors.protocols import Tally, Task
 from glit.executors.ray_actor import DEAD, Slot, value
 
@@ -23,7 +23,7 @@ class _Death:
     cause: str
 
 
-class Suspect:
+class CrashIsolation:
     """The unit and what is known of it.
 
     Args:
@@ -40,7 +40,7 @@ class Suspect:
         task: Task,
         unit: Any,
         slot: Slot,
-        patience: Patience,
+        patience: HangTimeout,
         replace: Callable[[Exception | None], bool],
     ) -> None:
         self._task, self._unit, self._slot = task, unit, slot

@@ -9,7 +9,7 @@ import ray.train
 import ray.train.torch
 
 from glit.errors import GlitError, RunError
-from glit.remote_settings import set_by_program, set_here
+from glit.storage.remote_settings import set_by_program, set_here
 
 
 def run_processes(

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from glit.bench.pairs.measure import average_precision, calibration_error, removed_at, stacked
+from glit.data.geometry import iou
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
-from glit.geometry import iou
 from glit.label.verdicts import Labelled
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from glit.data.records import Pair
 from glit.dataset.reader import Dataset
-from glit.records import Pair
 
 
 def choose(dataset: Dataset, *, num: int, seed: int) -> list[int]:

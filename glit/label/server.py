@@ -12,7 +12,7 @@ from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.label.choose import choose, pair_of
 from glit.label.verdicts import VERDICTS, Labelled, add_verdict, read_verdicts
-from glit.loopback import Answer, Site, as_json, shown, whole_number
+from glit.runtime.local_server import Answer, Site, as_json, shown, whole_number
 
 
 class LabelSite(Site):
@@ -27,7 +27,7 @@ class LabelSite(Site):
         self._questions = questions
 
     def answer(self, address: str) -> Answer:
-        """See :class:`glit.loopback.Site`."""
+        """See :class:`glit.runtime.local_server.Site`."""
         part, _, number = address.strip("/").partition("/")
         if not part:
             page = files("glit.label").joinpath("page.html").read_text("utf-8")
@@ -41,7 +41,7 @@ class LabelSite(Site):
         raise InputError(f"nothing at {address}")
 
     def take(self, address: str, said: Any) -> Answer:
-        """See :class:`glit.loopback.Site`."""
+        """See :class:`glit.runtime.local_server.Site`."""
         if not isinstance(said, dict) or type(said.get("number")) is not int:
             raise InputError("want a number and a verdict")
         self._questions.answer(said["number"], said.get("verdict"))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from glit.data.records import Region, Scores, Sentence
 from glit.errors import RecipeError
-from glit.records import Region, Scores, Sentence
 from glit.rules.evidence import pair_evidence, support_evidence
 from glit.rules.logistic import Logistic
 from glit.rules.protocol import Matrix

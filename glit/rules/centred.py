@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glit.records import Region, Scores
+from glit.data.records import Region, Scores
 from glit.rules.protocol import Values, Weighed, no_null
 
 

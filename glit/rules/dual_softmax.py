@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glit.config import need
-from glit.records import Region, Scores
+from glit.data.records import Region, Scores
+from glit.recipes.config import require_value
 from glit.rules.protocol import Values, Weighed, log_softmax, no_null
 
 
@@ -26,7 +26,7 @@ class DualSoftmax(Weighed):
 
     def __post_init__(self) -> None:
         Weighed.__post_init__(self)
-        need(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
+        require_value(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         """See :class:`glit.rules.protocol.Rule`."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from glit.records import Region, Scores, Sentence
+from glit.data.records import Region, Scores, Sentence
 from glit.rules.protocol import Matrix, is_detected
 
 Evidence = Mapping[str, Float[np.ndarray, " _"]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glit.records import Region, Scores
+from glit.data.records import Region, Scores
 from glit.rules.protocol import Values
 
 

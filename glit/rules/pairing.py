@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glit.records import Pair, Region, Scores, Sentence
+from glit.data.records import Pair, Region, Scores, Sentence
 from glit.rules.calibration import Calibration
 from glit.rules.protocol import Rule
 

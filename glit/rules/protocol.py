@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Bool, Float
 
+from glit.data.records import GRID_SOURCES, Region, Scores
 from glit.errors import RecipeError
-from glit.records import GRID_SOURCES, Region, Scores
 
 Matrix = Float[np.ndarray, "S R"]
 

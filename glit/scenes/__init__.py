@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glit.rle import decode_rle, encode_rle
+from glit.data.rle import decode_rle, encode_rle
 from glit.scenes.captions import SceneCaption, Sentence, canonical_caption, write_caption
 from glit.scenes.layout import SPLITS, Scene, SceneObject, draw_scene, split_of_seed
 from glit.scenes.render import Rendering, render

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from glit.data.rle import encode_rle
 from glit.errors import UserError
-from glit.progress import StageProgress, untold
-from glit.rle import encode_rle
+from glit.runtime.progress import StageProgress, null_progress
 from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import Scene, draw_scene, split_of_seed
 from glit.scenes.render import Rendering, render
@@ -111,7 +111,7 @@ def write_scenes(
         (out / "captions.jsonl").open("w", encoding="utf-8") as captions,
     ):
         rows: list[dict[str, Any]] = []
-        told = progress or untold()
+        told = progress or null_progress()
         told.begin("scenes", total=num, done=0, drops=False)
         for index in range(num):
             scene = draw_scene(seed, index, level=level)

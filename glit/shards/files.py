@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from glit.images import IMAGE_SUFFIXES
-from glit.seal import SealError, read_sealed, write_sealed
 from glit.shards import DAMAGED, join, split
 from glit.shards.table import TableShard, member
 from glit.shards.tar import SCHEMA, Member, TarShard, scan
-from glit.storage import Entry, Store
+from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
+from glit.storage.store import Entry, Store
 
 MOST_BYTES = 1 << 30
 """Of a file or a member of a shard: a larger one is no image but would fill the memory."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from glit.backends.base import Backend
+from glit.data.records import Drop, Sample
+from glit.data.schema import Columns
 from glit.errors import GlitError
-from glit.gpu_errors import free_memory, is_out_of_memory, ruins_process
-from glit.records import Drop, Sample
-from glit.schema import Columns
+from glit.runtime.gpu_errors import free_memory, is_out_of_memory, ruins_process
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from glit import rows
 from glit.backends.base import Backend
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import (
@@ -25,16 +24,17 @@ from glit.backends.protocols import (
     ContinuousCaptioner,
     RawCaption,
 )
-from glit.config import Choice, need
+from glit.data import rows
+from glit.data.records import Caption, Drop, Sample, Token
+from glit.data.schema import CAPTION_SOURCE, TOKEN
 from glit.images import Pixels
-from glit.records import Caption, Drop, Sample, Token
-from glit.schema import CAPTION_SOURCE, TOKEN
-from glit.sentences import make_splitter
+from glit.recipes.config import Choice, require_value
 from glit.shards import is_utf8
-from glit.spans import Span
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
+from glit.text.sentences import make_splitter
+from glit.text.spans import Span
 
 SECOND_TRY_TEMPERATURE = 0.7
 _REFUSAL = re.compile(
@@ -65,7 +65,9 @@ class CaptionConfig(CaptionerConfig):
 
     def __post_init__(self) -> None:
         CaptionerConfig.__post_init__(self)
-        need(self.temperature >= 0, f"[caption] temperature: found {self.temperature}, want >= 0")
+        require_value(
+            self.temperature >= 0, f"[caption] temperature: found {self.temperature}, want >= 0"
+        )
 
 
 class CaptionStage(Stage):

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image, ImageFilter
 
-from glit.geometry import Boxes
+from glit.data.geometry import Boxes
 from glit.images import Pixels
 
 CropView = Literal["tight", "context", "blur"]

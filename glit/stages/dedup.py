@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from glit.ahead import batched
-from glit.spill import spilling
+from glit.runtime.prefetch import batched
+from glit.storage.duckdb_temp import spilling
 
 VERSION = 1
 

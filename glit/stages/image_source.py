@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from glit.ahead import batched_by_weight, map_ahead
+from glit.data.records import Drop, Sample
 from glit.images import NO_LIMIT, ImageError, Pixels, decode
-from glit.records import Drop, Sample
-from glit.storage import Store
+from glit.runtime.prefetch import batched_by_weight, map_ahead
+from glit.storage.store import Store
 
 Loaded = tuple[Sample, Pixels | Drop]
 MOST_BYTES = 1 << 30

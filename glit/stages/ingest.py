@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.ahead import map_ahead
-from glit.config import need, speed_only
+from glit.data.records import Drop
+from glit.data.rows import drop_row
 from glit.images import MAX_PIXELS, ImageError, decode, perceptual_hash
-from glit.records import Drop
-from glit.rows import drop_row
+from glit.recipes.config import require_value, speed_only
+from glit.runtime.prefetch import map_ahead
 from glit.shards import REFUSED
 from glit.shards.files import MOST_BYTES
 from glit.stages import dedup
 from glit.stages.base import Step
-from glit.storage import Entry, Store
+from glit.storage.store import Entry, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,11 @@ class IngestConfig:
     """Perceptual-hash bits (of 64) up to which two images count as the same; -1 turns it off."""
 
     def __post_init__(self) -> None:
-        need(self.chunk_size >= 0, f"[ingest] chunk_size: found {self.chunk_size}, want >= 0")
-        need(self.min_side >= 1, f"[ingest] min_side: found {self.min_side}, want >= 1")
-        need(
+        require_value(
+            self.chunk_size >= 0, f"[ingest] chunk_size: found {self.chunk_size}, want >= 0"
+        )
+        require_value(self.min_side >= 1, f"[ingest] min_side: found {self.min_side}, want >= 1")
+        require_value(
             -1 <= self.near_duplicates <= 16,
             f"[ingest] near_duplicates: found {self.near_duplicates}, want -1 (off) to 16 bits",
         )

@@ -14,20 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.config import need
-from glit.data_files import file_name
+from glit.data.data_files import file_name
+from glit.data.parquet import PINNED
+from glit.data.records import Box, Sample
+from glit.data.schema import DATASET_SCHEMA
 from glit.errors import RunError
 from glit.images import NO_LIMIT, decode, encode_smaller
-from glit.parquet import PINNED
-from glit.records import Box, Sample
-from glit.schema import DATASET_SCHEMA
+from glit.recipes.config import require_value
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.pair import PairStage
 from glit.stages.propose import ProposeStage
 from glit.stages.score import ScoreStage
 from glit.stages.split import SplitStage
-from glit.storage import Store
+from glit.storage.store import Store
 
 _ROW_GROUP_BYTES = 64 << 20
 _ROW_OVERHEAD_BYTES = 4096  # text, boxes and similarities of a row, roughly
@@ -51,17 +51,17 @@ class PackConfig:
     """Rows of a row group; fewer when images are large (a group stays under 100 MB)."""
 
     def __post_init__(self) -> None:
-        need(self.min_files >= 1, f"[pack] min_files: found {self.min_files}, want >= 1")
-        need(
+        require_value(self.min_files >= 1, f"[pack] min_files: found {self.min_files}, want >= 1")
+        require_value(
             1 <= self.max_file_mb <= 480,
             f"[pack] max_file_mb: found {self.max_file_mb}, want 1 to 480",
         )
-        need(self.row_group_rows >= 1, "[pack] row_group_rows: want >= 1")
-        need(
+        require_value(self.row_group_rows >= 1, "[pack] row_group_rows: want >= 1")
+        require_value(
             self.max_side == 0 or self.max_side >= 32,
             f"[pack] max_side: found {self.max_side}, want 0 or >= 32",
         )
-        need(
+        require_value(
             not (self.max_side and self.image_store == "path"),
             "[pack] max_side: images that stay where they are cannot be made smaller; "
             "want image_store = 'bytes'",

@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from glit import rows
 from glit.backends.captioners import CAPTIONERS
-from glit.config import Choice, added, as_table, need
+from glit.data import rows
+from glit.data.records import Sample
+from glit.data.schema import PAIR
 from glit.errors import RecipeError
-from glit.records import Sample
+from glit.recipes.config import Choice, added, as_table, require_value
 from glit.rules import RULES
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import LOGPROBS
 from glit.rules.pairing import Pairing
 from glit.rules.protocol import Rule
-from glit.schema import PAIR
 from glit.stages.base import Outcome, Stage
 from glit.stages.caption import CaptionConfig
 from glit.stages.image_source import ImageSource
@@ -48,8 +48,8 @@ class PairConfig:
     def __post_init__(self) -> None:
         for name in ("min_probability", "min_support"):
             value = getattr(self, name)
-            need(0 <= value < 1, f"[pair] {name}: found {value}, want 0 to 1")
-            need(
+            require_value(0 <= value < 1, f"[pair] {name}: found {value}, want 0 to 1")
+            require_value(
                 not value or bool(self.calibration),
                 f"[pair] {name}: wants pair.calibration, which gives the probabilities",
             )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from glit.backends.captioners.brought import BroughtCaptions
+from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.weights import Resolved
-from glit.config import as_table
+from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
 
 ConfigT = TypeVar("ConfigT")
@@ -43,7 +43,7 @@ class Recipe:
 class Plan:
     """A recipe with its models found, its device and precisions decided, its prompt read.
 
-    Made once, by :func:`glit.build.plan.make_plan`, and carried to every worker. Picklable.
+    Made once, by :func:`glit.pipeline.plan.make_plan`, and carried to every worker. Picklable.
     """
 
     recipe: Recipe

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from glit import rows
 from glit.backends.base import Backend
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.grid import Grid
 from glit.backends.protocols import Detector, ProposerConfig, RegionLayout, RegionReader
-from glit.config import Choice, need
-from glit.geometry import area_ratio_mask, suppress_duplicates
-from glit.records import Drop, Region, Sample
-from glit.schema import REGION
+from glit.data import rows
+from glit.data.geometry import area_ratio_mask, suppress_duplicates
+from glit.data.records import Drop, Region, Sample
+from glit.data.schema import REGION
+from glit.recipes.config import Choice, require_value
 from glit.shards import stem
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
@@ -52,7 +52,9 @@ class ProposeConfig(ProposerConfig):
 
     def __post_init__(self) -> None:
         ProposerConfig.__post_init__(self)
-        need(0 <= self.max_iou <= 1, f"[propose] max_iou: found {self.max_iou}, want 0 to 1")
+        require_value(
+            0 <= self.max_iou <= 1, f"[propose] max_iou: found {self.max_iou}, want 0 to 1"
+        )
 
 
 class ProposeStage(Stage):

@@ -14,20 +14,20 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from glit import rows
 from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
 from glit.backends.phrase_detectors import PhraseDetector, agreement, refuse_other_detector
 from glit.backends.protocols import Matcher, MatcherConfig
-from glit.config import Choice, added
-from glit.geometry import Boxes
+from glit.data import rows
+from glit.data.geometry import Boxes
+from glit.data.records import Drop, Sample, Scores
 from glit.images import Pixels
-from glit.phrases import head_phrases
-from glit.records import Drop, Sample, Scores
+from glit.recipes.config import Choice, added
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights
 from glit.stages.image_source import MOST_BYTES, ImageSource, Loaded, num_bytes
 from glit.stages.plan import Plan, Recipe
+from glit.text.phrases import head_phrases
 
 SIMILARITY_DECIMALS = 5
 """Cosines are kept to this many decimals, well above the noise by which batching moves them."""

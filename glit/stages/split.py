@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from glit import rows
 from glit.backends.captioners.token_probabilities import LOGPROB_DECIMALS
 from glit.backends.tokenizer import TextTokenizer
-from glit.config import need
-from glit.records import Drop, Sample, Sentence, Token
-from glit.schema import SENTENCE
-from glit.sentences import make_splitter
-from glit.spans import token_spans
+from glit.data import rows
+from glit.data.records import Drop, Sample, Sentence, Token
+from glit.data.schema import SENTENCE
+from glit.recipes.config import require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
+from glit.text.sentences import make_splitter
+from glit.text.spans import token_spans
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
@@ -41,11 +41,11 @@ class SplitConfig:
     """A sentence longer than this alone is ``truncated`` when it is embedded."""
 
     def __post_init__(self) -> None:
-        need(
+        require_value(
             self.splitter != "sentencex" or bool(_LANGUAGE.fullmatch(self.language)),
             f"[split] language: found {self.language!r}, want a code such as 'en'",
         )
-        need(
+        require_value(
             3 <= self.short_context <= self.context,
             f"[split] short_context: found {self.short_context}, want 3 to context",
         )

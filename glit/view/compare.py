@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from glit.data.geometry import iou
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
-from glit.geometry import iou
-from glit.progress import StageProgress, untold
+from glit.runtime.progress import StageProgress, null_progress
 from glit.version import __version__
 from glit.view.charts import charts, totals
 from glit.view.report import overview, thumbnail_url
@@ -101,7 +101,7 @@ def compare_data(
         InputError: they have no image in common.
     """
     both = _in_both(a, b, seed)
-    told = progress or untold()
+    told = progress or null_progress()
     told.begin("compare", total=len(both.compared), done=0, drops=False)
     compared = []
     kinds: Counter[str] = Counter()

@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 
+from glit.data.records import REASONS, Pair
 from glit.dataset.manifest import pairing_of
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
-from glit.records import REASONS, Pair
 from glit.version import __version__
 from glit.view.originals import Originals
 from glit.view.report import thumbnail_url

@@ -11,12 +11,12 @@ import json
 import os
 from pathlib import Path
 
-from glit.build.source import find_source
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.images import ImageError
+from glit.pipeline.source import find_source
 from glit.shards.files import ImageFiles
-from glit.storage import inside
+from glit.storage.store import inside
 from glit.view.thumbnails import data_url, thumbnail
 
 _STATE = "work/state.json"

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glit.ahead import map_ahead
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.images import ImageError
-from glit.progress import StageProgress, untold
-from glit.storage import Store
+from glit.runtime.prefetch import map_ahead
+from glit.runtime.progress import StageProgress, null_progress
+from glit.storage.store import Store
 from glit.version import __version__
 from glit.view.charts import charts, sources, totals
 from glit.view.dropped import all_dropped
@@ -85,7 +85,7 @@ def report_data(
             "sources": sources(connection),
             "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,
                           "all": len(dataset), "seed": seed, "where": where},
-            "samples": list(_samples(dataset, chosen, progress or untold())),
+            "samples": list(_samples(dataset, chosen, progress or null_progress())),
             "dropped": all_dropped(connection, Originals(dataset)),
         }  # fmt: skip
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from glit.data.records import Pair, Region
 from glit.dataset.row import Row
-from glit.records import Pair, Region
 
 MOST_REGIONS = 100
 """Of an image; those in pairs come first, then those that some sentence is most similar to."""

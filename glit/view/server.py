@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import duckdb
 
-from glit import loopback
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError, first_line
 from glit.images import ImageError
-from glit.loopback import Answer, as_json, whole_number
+from glit.runtime import local_server as loopback
+from glit.runtime.local_server import Answer, as_json, whole_number
 from glit.view.charts import charts, sources, totals
 from glit.view.dropped import dropped
 from glit.view.originals import Originals
@@ -100,7 +100,7 @@ class Site(loopback.Site):
             raise InputError(f"the image is damaged: {error}") from error
 
     def answer(self, address: str) -> Answer:
-        """See :class:`glit.loopback.Site`."""
+        """See :class:`glit.runtime.local_server.Site`."""
         try:
             return self._answer(address)
         except duckdb.Error as error:

@@ -6,8 +6,8 @@ from typing import Any
 
 import duckdb
 
+from glit.data.records import REASONS
 from glit.dataset.manifest import pairing_of
-from glit.records import REASONS
 
 _EXAMPLES = 6
 """Of every reason."""

@@ -18,7 +18,7 @@ from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode, no_tf32_convolu
 from glit.backends.sam.masks import upscale
 from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, load_sam
 from glit.backends.weights import resolve
-from glit.geometry import iou
+from glit.data.geometry import iou
 from glit.images import decode
 
 WINDOWED = SamConfig(

@@ -23,7 +23,7 @@ from glit.backends.protocols import RawCaption
 from glit.backends.weights import resolve
 from glit.errors import RunError, UserError
 from glit.images import decode
-from glit.resources import mini_model
+from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig
 
 

@@ -17,7 +17,7 @@ from glit.backends.device import (
     warn_if_slow,
 )
 from glit.errors import UserError
-from glit.train.setup import mixed_precision
+from glit.training.setup import mixed_precision
 from tools.mini.loop import TrainSettings, train
 
 

@@ -24,7 +24,7 @@ from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.onednn import OneDnnLinear
 from glit.backends.proposers import PROPOSERS
 from glit.backends.weights import resolve
-from glit.fast_path import FastPathWarning
+from glit.runtime.verified_paths import FastPathWarning
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 

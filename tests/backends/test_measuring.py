@@ -11,9 +11,9 @@ import pytest
 import torch
 from pretend_cuda import pretend_cuda
 
-from glit import fast_path
 from glit.backends.sam.checks import measuring_agrees
-from glit.fast_path import FastPathWarning
+from glit.runtime import verified_paths as fast_path
+from glit.runtime.verified_paths import FastPathWarning
 
 
 def test_by_tritons_interpreter_it_measures_what_full_masks_hold(scenes):

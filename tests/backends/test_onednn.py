@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from glit.backends.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
-from glit.fast_path import FastPathWarning
+from glit.runtime.verified_paths import FastPathWarning
 
 
 @pytest.mark.parametrize("shape", [(7, 24), (2, 5, 24), (0, 3, 24), (2, 3, 4, 24)])

@@ -14,7 +14,7 @@ import glit
 from glit.backends.phrase_detectors import Found, PhraseDetector, agreement
 from glit.backends.weights import resolve
 from glit.errors import WeightsError
-from glit.resources import mini_model
+from glit.recipes.resources import mini_model
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
 PHRASES = ["a red ring", "a small dog", "a red ring"]

@@ -14,9 +14,9 @@ from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.sam import shrink_large
 from glit.backends.sam.model import PRESETS, build_sam
 from glit.backends.weights import resolve
+from glit.data.geometry import iou
 from glit.dataset.verify import verify
 from glit.errors import WeightsError
-from glit.geometry import iou
 from glit.images import decode
 from glit.stages.propose import ProposeConfig
 

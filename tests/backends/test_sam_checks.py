@@ -15,8 +15,8 @@ from glit.backends.sam.checks import encoder_agrees
 from glit.backends.sam.encoder import encode, published_encoder
 from glit.backends.sam.model import SamConfig, build_sam, load_sam
 from glit.backends.weights import resolve
-from glit.fast_path import FastPathWarning
 from glit.images import decode
+from glit.runtime.verified_paths import FastPathWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")
 

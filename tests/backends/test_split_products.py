@@ -19,8 +19,8 @@ from glit.backends.split_products import (
     use_split_products,
 )
 from glit.backends.weights import resolve
-from glit.fast_path import leave_out
 from glit.images import decode
+from glit.runtime.verified_paths import leave_out
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")
 

@@ -16,8 +16,8 @@ from glit.backends.sam.model import (
     save_sam,
 )
 from glit.backends.sam.tiny_vit import TinyViT, _TinyVitBlock, _WindowAttention
+from glit.data.geometry import iou
 from glit.errors import WeightsError
-from glit.geometry import iou
 from glit.images import decode
 
 

@@ -12,7 +12,7 @@ from glit.backends import weights
 from glit.backends.model_files import weight_files, weights_hash
 from glit.backends.weights import is_here, manifest, resolve
 from glit.errors import MissingModelError, WeightsError
-from glit.resources import mini_model
+from glit.recipes.resources import mini_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

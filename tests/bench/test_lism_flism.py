@@ -31,8 +31,8 @@ from glit.bench.lism_flism.operations import (
 from glit.bench.lism_flism.quality import judge
 from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
 from glit.bench.lism_flism.show import main_rows, markdown, print_report
+from glit.data.geometry import area_ratio_mask, grid_boxes, iou
 from glit.errors import InputError, WeightsError
-from glit.geometry import area_ratio_mask, grid_boxes, iou
 from glit.stages.split import SplitConfig
 
 KEYS = [column.key for column in COLUMNS]

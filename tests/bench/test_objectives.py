@@ -27,7 +27,7 @@ from glit.bench.objectives.world import (
     without_twins,
 )
 from glit.errors import InputError, RunError, UserError
-from glit.evaluate.config import EvaluateConfig
+from glit.evaluation.config import EvaluateConfig
 from glit.scenes.captions import write_caption
 
 SMALL = WorldSize(gallery=12, twins=6, local=8, validation=4)

@@ -49,7 +49,7 @@ def test_what_is_added_is_told(grown, run_glit):
 
 
 def test_an_addition_that_was_stopped_is_told(grown, run_glit, monkeypatch):
-    from glit.build import add
+    from glit.pipeline import add
 
     def stopped(*_, **__):
         raise KeyboardInterrupt

@@ -13,8 +13,8 @@ import sys
 import pytest
 from building import data_bytes
 
-from glit.build.stage_task import StageWorker
-from glit.resources import mini_model
+from glit.pipeline.stage_task import StageWorker
+from glit.recipes.resources import mini_model
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from glit.cli.main import app
-from glit.evaluate.readers import READERS
+from glit.evaluation.readers import READERS
 
 
 @pytest.mark.parametrize("task", ["joint-map", "localize", "robustness", "caption-quality"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from glit.export import EXPORTERS
+from glit.exporters import EXPORTERS
 
 
 def test_every_exporter_is_named_in_the_help(run_glit):

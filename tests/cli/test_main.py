@@ -69,7 +69,7 @@ def test_an_address_whose_package_is_missing_is_one_line(
     def missing(*_, **__):
         raise ImportError("No")
 
-    monkeypatch.setattr("glit.remote.url_to_fs", missing)
+    monkeypatch.setattr("glit.storage.remote.url_to_fs", missing)
     done = run_glit(*filled(words, built, scenes))
     assert done.code == 2
     assert done.errors.startswith("glit: s3://bucket/x")

@@ -28,7 +28,7 @@ PAIRS_THAT_WAIT = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from glit.build.pair_again import _share
+from glit.pipeline.pair_again import _share
 context = get_context("spawn")
 with ProcessPoolExecutor(2, mp_context=context, initializer=_share,
                          initargs=(context.Value("q"),)) as pool:

@@ -14,13 +14,13 @@ from transformers import CLIPModel
 from glit.clip.folder import load_clip, read_preprocessing
 from glit.clip.open_clip import CONFIG, WEIGHTS
 from glit.errors import WeightsError
-from glit.evaluate.config import EvaluateConfig
-from glit.evaluate.run import evaluate
-from glit.train.config import TrainConfig
-from glit.train.loop import train
-from glit.train.setup import find_model
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.run import evaluate
+from glit.training.config import TrainConfig
+from glit.training.loop import train
+from glit.training.setup import find_model
 
-REFERENCE = Path(__file__).parent.parent / "data" / "open-clip"
+REFERENCE = Path(__file__).parent.parent / "files" / "open-clip"
 
 
 @pytest.fixture

@@ -24,14 +24,14 @@ from transformers import SiglipTokenizer as TheirTokenizer
 from glit.bench.random_dataset import WORDS
 from glit.clip.kinds import open_tokenizer
 from glit.errors import MissingExtraError, RecipeError, UserError, WeightsError
-from glit.evaluate.config import EvaluateConfig
-from glit.evaluate.encode import load_embedder
-from glit.evaluate.run import evaluate
-from glit.train.config import TrainConfig
-from glit.train.loop import train
-from glit.train.objectives import OBJECTIVES
-from glit.train.setup import prepare
-from glit.train.step import run_step
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import load_embedder
+from glit.evaluation.run import evaluate
+from glit.training.config import TrainConfig
+from glit.training.loop import train
+from glit.training.objectives import OBJECTIVES
+from glit.training.setup import prepare
+from glit.training.step import run_step
 
 CONTEXT, LONGER = 24, 32
 FIT = {"clip", "local", "global+local", "hard-negatives", "long-clip", "siglip"}

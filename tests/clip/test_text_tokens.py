@@ -12,7 +12,7 @@ from transformers.models.clip.modeling_clip import CLIPEncoder
 from glit.clip.encoder import ClipEncoder
 from glit.clip.text_rows import lay_out
 from glit.clip.text_tokens import tokens_alone, tokens_in_rows
-from glit.fast_path import FastPathWarning
+from glit.runtime.verified_paths import FastPathWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")
 TEXTS = lay_out(
@@ -68,7 +68,7 @@ def test_with_another_transformers_each_text_is_alone(model, monkeypatch, change
         return real(self, inputs_embeds, None, is_causal=True, **named)
 
     monkeypatch.setattr(CLIPEncoder, "forward", forward)
-    monkeypatch.setattr("glit.fast_path._verdicts", {})
+    monkeypatch.setattr("glit.runtime.verified_paths._verdicts", {})
     with pytest.warns(FastPathWarning, match=f"transformers {version('transformers')}") as seen:
         encoder = make_encoder(model)
         make_encoder(model)

@@ -12,7 +12,7 @@ from glit.dataset.query import VIEWS, query
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 
-VERSION_1 = Path(__file__).parent.parent / "data" / "version-1"
+VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
 
 def test_query_and_its_mistakes(built):

@@ -18,7 +18,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import DatasetError, InputError, UserError
 
-VERSION_1 = Path(__file__).parent.parent / "data" / "version-1"
+VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
 
 def test_rows_are_those_of_the_files(built) -> None:

@@ -16,7 +16,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import row_faults
 from glit.dataset.verify import verify
 from glit.errors import DatasetError, GlitError
-from glit.export import EXPORTERS
+from glit.exporters import EXPORTERS
 from glit.view.report import write_report
 from tools.fuzz.strangers import png_bomb
 

@@ -14,13 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 from glit.cli.main import app
-from glit.doctor import inputs, machine, pace, packages, pilot
+from glit.doctor import estimate as pace
+from glit.doctor import inputs, machine, packages, pilot
+from glit.doctor.estimate import Pace
 from glit.doctor.examine import build_recipes, examine
 from glit.doctor.inputs import look_at_images
 from glit.doctor.models import check_models, hub, models
-from glit.doctor.pace import Pace
-from glit.recipe import load_recipe
-from glit.storage import Store
+from glit.stages.recipe import load_recipe
+from glit.storage.store import Store
 
 MINI = load_recipe("mini")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.build.plan import upstream
 from glit.executors.flow import Flow
-from glit.executors.protocols import Job, Needs
+from glit.executors.protocols import Job, Resources
+from glit.pipeline.plan import upstream
 from glit.stages import STAGES
 
 
@@ -21,12 +21,12 @@ class Unit:
 @dataclass(frozen=True)
 class Named:
     name: str
-    needs: Needs = field(default_factory=lambda: Needs(memory_bytes=1))
+    needs: Resources = field(default_factory=lambda: Resources(memory_bytes=1))
     loads: str = ""
 
 
 def job(name, place="cpu", units=range(3), after=()):
-    task = Named(name, Needs(memory_bytes=1, place=place))
+    task = Named(name, Resources(memory_bytes=1, place=place))
     return Job(task=task, units=[Unit(index) for index in units], after=after)
 
 

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from building import data_bytes, run_build
 
-from glit.build.stage_task import StageTask
 from glit.dataset.verify import verify
 from glit.errors import GlitError, RunError
-from glit.executors.poison import Patience
-from glit.executors.protocols import Beat, Job, Needs, Tally
+from glit.executors.crash_bisect import HangTimeout
+from glit.executors.protocols import Heartbeat, Job, Resources, Tally
+from glit.pipeline.stage_task import StageTask
 from glit.stages.image_source import ImageSource
 
 
@@ -65,7 +65,7 @@ class KillerTask:
     """Killers are not killed, but never finished."""
     name: str = "killer"
     loads: str = ""
-    needs: Needs = Needs(memory_bytes=1 << 20, gpus=1)
+    needs: Resources = Resources(memory_bytes=1 << 20, gpus=1)
     seen: list = field(default_factory=list)
 
     def open(self, threads):
@@ -106,7 +106,7 @@ class KillerWorker:
             self.at_work -= 1
         self._touch(unit, [s for s in range(unit.size) if s not in excluded])
         (Path(self.task.folder) / f"unit-{unit.index}").write_text(str(dict(excluded) or "whole"))
-        yield Beat(rows=unit.size // 2, drops=0)
+        yield Heartbeat(rows=unit.size // 2, drops=0)
         return Tally(rows=unit.size, drops={"worker_crash": len(excluded)} if excluded else {})
 
     def probe(self, unit, start, stop, excluded):
@@ -135,7 +135,7 @@ def test_every_unit_is_done_once(executor, tmp_path):
 
 
 def test_a_worker_may_be_at_two_units_together(executor, tmp_path):
-    needs = Needs(memory_bytes=1 << 20, units_at_once=2)
+    needs = Resources(memory_bytes=1 << 20, units_at_once=2)
     task = KillerTask(str(tmp_path), needs=needs, counting=True)
     done, _ = go(executor, task, num_units=12)
     assert sorted(done) == list(range(12))
@@ -143,7 +143,7 @@ def test_a_worker_may_be_at_two_units_together(executor, tmp_path):
 
 
 def test_of_two_units_together_the_one_that_kills_is_found(executor, tmp_path):
-    needs = Needs(memory_bytes=1 << 20, units_at_once=2)
+    needs = Resources(memory_bytes=1 << 20, units_at_once=2)
     done, written = go(executor, KillerTask(str(tmp_path), needs=needs, killers=((3, 2),)))
     assert sorted(done) == list(range(6))
     assert written["unit-3"] == "{2: 'worker_crash'}"
@@ -155,7 +155,7 @@ def test_a_unit_goes_on_in_another_place_while_others_are_at_the_first(executor,
     told = []
 
     def job(name, place, after=(), awaits=""):
-        needs = Needs(memory_bytes=1 << 20, place=place)
+        needs = Resources(memory_bytes=1 << 20, place=place)
         (tmp_path / name).mkdir()
         task = KillerTask(str(tmp_path / name), needs=needs, awaits=awaits, name=name)
         return Job(
@@ -201,7 +201,7 @@ def test_one_that_kills_among_many_takes_few_attempts(executor, tmp_path):
 
 
 def test_a_sample_that_never_ends_is_found_and_left_out(executor, tmp_path, monkeypatch):
-    patience = partial(Patience, least_s=1.5, first_s=1.5)
+    patience = partial(HangTimeout, least_s=1.5, first_s=1.5)
     monkeypatch.setattr(executor, "_new_patience", patience)
     done, written = go(executor, KillerTask(str(tmp_path), killers=((2, 7),), hangs=True))
     assert sorted(done) == list(range(6))
@@ -270,7 +270,7 @@ class PoisonedTask(StageTask):
 def test_an_image_that_segfaults_is_dropped_and_the_rest_is_shipped(
     executor, scenes, built, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(sys.modules["glit.build.run"], "StageTask", PoisonedTask)
+    monkeypatch.setattr(sys.modules["glit.pipeline.run"], "StageTask", PoisonedTask)
     out = tmp_path / "out"
     manifest = run_build(
         scenes / "images", out, captions=scenes / "captions.jsonl", executor=executor,
@@ -317,7 +317,7 @@ def test_workers_share_the_gpus_of_a_cluster(executor, monkeypatch, gpu_bytes, w
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 12.0})
     monkeypatch.setattr(executor, "_gpu_bytes", 80 << 30)
     number = executor._pool_size(
-        KillerTask("", needs=Needs(memory_bytes=1, gpus=1, gpu_bytes=gpu_bytes))
+        KillerTask("", needs=Resources(memory_bytes=1, gpus=1, gpu_bytes=gpu_bytes))
     )
     assert (number, on_ray.gpu_share(number, 2)) == (workers, share)
 
@@ -328,7 +328,7 @@ def test_a_model_over_several_gpus_takes_them_whole(executor, monkeypatch, gpus,
 
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 4.0, "CPU": 4.0})
     monkeypatch.setattr(executor, "_gpu_bytes", 80 << 30)
-    needs = Needs(memory_bytes=1, gpus=gpus)
+    needs = Resources(memory_bytes=1, gpus=gpus)
     assert executor._pool_size(KillerTask("", needs=needs)) == workers
 
 
@@ -337,4 +337,4 @@ def test_more_gpus_than_there_are_is_one_line(executor, monkeypatch):
 
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 4.0})
     with pytest.raises(RunError, match="wants 4 GPUs together, Ray has 2"):
-        executor._pool_size(KillerTask("", needs=Needs(memory_bytes=1, gpus=4)))
+        executor._pool_size(KillerTask("", needs=Resources(memory_bytes=1, gpus=4)))

@@ -8,8 +8,8 @@ import pytest
 import torch
 from building import json_lines
 
-from glit.callers_process import kept_random_states
 from glit.executors import process
+from glit.runtime.process_state import kept_random_states
 
 TRIM, MMAP = -1, -3  # malloc.h
 

@@ -12,7 +12,7 @@ from faulty_s3 import KEYS
 from fsspec.config import conf
 
 from glit.errors import StorageError
-from glit.storage import Store
+from glit.storage.store import Store
 
 OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=2", "propose.backend=grid"]
 

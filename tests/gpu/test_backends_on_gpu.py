@@ -9,7 +9,7 @@ import torch
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers import PROPOSERS
 from glit.backends.weights import resolve
-from glit.geometry import iou
+from glit.data.geometry import iou
 from glit.images import decode
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig

@@ -10,7 +10,7 @@ from browser import Page, violations
 from glit.dataset.reader import Dataset
 from glit.label.server import LabelSite, Questions
 from glit.label.verdicts import read_verdicts
-from glit.loopback import address_of, loopback_server
+from glit.runtime.local_server import address_of, loopback_server
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}])  # fmt: skip

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from glit.records import Scores
+from glit.data.records import Scores
 from glit.rules.argmax import Argmax
 from glit.rules.lism import Lism
 from glit.rules.pairing import Pairing

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scored import regions, scored
 
+from glit.data.records import Region, Scores
 from glit.errors import RecipeError
-from glit.records import Region, Scores
 from glit.rules import RULES
 from glit.rules.centred import Centred
 from glit.rules.dual_softmax import DualSoftmax

@@ -19,9 +19,9 @@ from PIL import Image
 from warm import Warm, needs_a_shell, warm
 
 from glit.cli.main import app
-from glit.config import Choice
-from glit.recipe import LEARN_TABLES
+from glit.recipes.config import Choice
 from glit.stages import FLOW
+from glit.stages.recipe import LEARN_TABLES
 from tools.docs import DOCS, pages
 
 ROOT = DOCS.parent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from glit.ahead import batched
+from glit.data.records import Drop
 from glit.errors import RunError
-from glit.records import Drop
+from glit.runtime.prefetch import batched
 from glit.stages.base import isolate
 
 

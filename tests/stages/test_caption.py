@@ -5,9 +5,8 @@ import pytest
 from building import json_lines
 
 from glit.backends.protocols import RawCaption
+from glit.data.records import Drop, Sample
 from glit.errors import RecipeError
-from glit.records import Drop, Sample
-from glit.sentences import make_splitter
 from glit.stages.caption import (
     CaptionConfig,
     WriteCaptions,
@@ -15,6 +14,7 @@ from glit.stages.caption import (
     is_looping,
     trim_to_sentence,
 )
+from glit.text.sentences import make_splitter
 
 
 class Scripted:
@@ -134,7 +134,7 @@ def test_refusals(text):
 def test_ordinary_captions_are_no_refusals_and_no_loops(scenes):
 
     rows = json_lines(scenes / "captions.jsonl")
-    rows += json_lines("tests/data/captions.jsonl")
+    rows += json_lines("tests/files/captions.jsonl")
     assert [row["caption"] for row in rows if caption_fault(row["caption"])] == []
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 import glit
-from glit.build.plan import make_plan
 from glit.errors import RecipeError
-from glit.recipe import load_recipe
+from glit.pipeline.plan import make_plan
+from glit.stages.recipe import load_recipe
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_what_does_not_fit_together_is_refused_in_the_plan(changes, message):
 
 
 def test_a_calibration_of_another_matcher_is_refused_by_name(tmp_path):
-    from glit.resources import builtin_calibrations
+    from glit.recipes.resources import builtin_calibrations
 
     values = json.loads(builtin_calibrations()["mini-scenes"].read_text())
     values["scores"]["name"] = "clip-vit-b-16"

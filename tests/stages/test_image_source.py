@@ -8,12 +8,12 @@ import threading
 
 from building import png, run_build
 
+from glit.data.records import Sample
 from glit.executors.local import LocalExecutor
 from glit.images import decode
-from glit.records import Sample
 from glit.stages import image_source
 from glit.stages.image_source import ImageSource, loaded_batches
-from glit.storage import Store
+from glit.storage.store import Store
 
 
 def test_an_image_that_changes_under_the_build_becomes_a_drop(scenes, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from building import png
 
 from glit.stages.ingest import IngestConfig, ingest
-from glit.storage import Entry, Store
+from glit.storage.store import Entry, Store
 
 
 def one(tmp_path, data: bytes | None, *, size: int | None = None, **settings):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scored import sentences
 
+from glit.data.records import Box, Region, Sample, Scores
 from glit.errors import RecipeError
-from glit.recipe import load_recipe
-from glit.records import Box, Region, Sample, Scores
 from glit.stages.pair import PairConfig, PairStage
+from glit.stages.recipe import load_recipe
 
 
 def sample() -> Sample:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glit.records import Box, Drop, Region, Sample
+from glit.data.records import Box, Drop, Region, Sample
 from glit.stages.propose import DetectRegions, ProposeConfig
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from glit.records import Box, Drop, Region, Sample, Sentence
+from glit.data.records import Box, Drop, Region, Sample, Sentence
 from glit.stages.score import ScoreConfig, ScoreStage
 
 

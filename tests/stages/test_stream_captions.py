@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from glit.backends.captioners.continuous import ContinuousBase
+from glit.backends.captioners.async_captioner import ContinuousBase
 from glit.backends.protocols import RawCaption
+from glit.data.records import Drop, Sample
 from glit.errors import RunError
-from glit.records import Drop, Sample
-from glit.sentences import make_splitter
 from glit.stages.caption import CaptionConfig, StreamCaptions
+from glit.text.sentences import make_splitter
 
 GOOD = "A red circle stands on grass. A wall is behind it."
 REFUSAL = "I'm sorry, I cannot."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from glit.build.ledger import read_ledgers
-from glit.build.listing import read_chunks
-from glit.build.status import status
+from glit.pipeline.ledger import read_ledgers
+from glit.pipeline.listing import read_chunks
+from glit.pipeline.status import status
 from tools.measure import size
 
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from glit.data.records import Box, Pair, Region, Sentence
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.records import Box, Pair, Region, Sentence
 from glit.view.compare import compare_data, compare_rows
 
 

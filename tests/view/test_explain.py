@@ -13,7 +13,7 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.view.explain import as_text, explain
 
-VERSION_1 = Path(__file__).parent.parent / "data" / "version-1"
+VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
 
 def test_a_sample_by_path_and_by_id(opened):

@@ -15,7 +15,7 @@ from glit.view.page_file import json_for_html, report_html
 from glit.view.report import report_data, write_page, write_report
 from glit.view.thumbnails import MAX_BYTES
 
-VERSION_1 = Path(__file__).parent.parent / "data" / "version-1"
+VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from glit.records import Box, Pair, Region
+from glit.data.records import Box, Pair, Region
 from glit.view.samples import MOST_REGIONS, sample
 
 

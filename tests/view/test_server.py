@@ -15,10 +15,10 @@ import pytest
 from browser import Page, violations
 from playwright.sync_api import expect
 
-from glit import loopback
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
+from glit.runtime import local_server as loopback
 from glit.view.search import SORTS
 from glit.view.server import PAGE, PageServer
 

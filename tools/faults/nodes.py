@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.build.timeline import read_timelines
+from glit.pipeline.timeline import read_timelines
 from glit.scenes.write import write_scenes
-from glit.storage import Store
+from glit.storage.store import Store
 from tools.faults.cluster import ENVIRONMENT, Cluster, cluster
 from tools.faults.run import digests
 

@@ -17,15 +17,15 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from glit.build.add import add
-from glit.build.retry import retry
-from glit.build.run import BuildRequest, build
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import GlitError, RunError
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
-from glit.storage import Store
+from glit.pipeline.add import add
+from glit.pipeline.retry import retry
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
+from glit.stages.recipe import load_recipe
+from glit.storage.store import Store
 from tools.faults import tripwire
 from tools.faults.damage import DAMAGES, harm
 from tools.faults.tripwire import Tripwire

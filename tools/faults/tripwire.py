@@ -15,10 +15,10 @@ from typing import Any
 
 from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.protocols import RawCaption
-from glit.storage import Store
+from glit.storage.store import Store
 
 HANG_S = 600.0
-_STAGE_TASK = importlib.import_module("glit.build.stage_task")
+_STAGE_TASK = importlib.import_module("glit.pipeline.stage_task")
 
 
 class Tripwire:

@@ -31,7 +31,7 @@ from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
-from glit.export import EXPORTERS
+from glit.exporters import EXPORTERS
 from glit.view.explain import explain
 from glit.view.report import write_report
 from glit.view.server import Site

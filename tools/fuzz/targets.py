@@ -21,24 +21,24 @@ from glit.backends.proposers.sa1b import Sa1bReader
 from glit.backends.protocols import ProposerConfig
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import resolve
-from glit.build.lock import read_lock
-from glit.build.source import entries, find_source
-from glit.build.tables import read_table
-from glit.build.user_captions import read_captions
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
 from glit.images import decode
-from glit.recipe import load_recipe
-from glit.resources import builtin_calibrations, builtin_recipes
+from glit.pipeline.lock import read_lock
+from glit.pipeline.source import entries, find_source
+from glit.pipeline.tables import read_table
+from glit.pipeline.user_captions import read_captions
+from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
-from glit.seal import write_sealed
 from glit.shards import stem
 from glit.shards.files import ImageFiles
 from glit.stages.caption import caption_fault
 from glit.stages.ingest import IngestConfig, ingest
+from glit.stages.recipe import load_recipe
 from glit.stages.split import SplitConfig, SplitStage
-from glit.storage import Entry, Store
+from glit.storage.checksummed_parquet import write_sealed
+from glit.storage.store import Entry, Store
 from glit.view.page_file import json_for_html
 from tools.fuzz.strangers import WHOLE, Strangers
 

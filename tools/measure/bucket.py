@@ -71,10 +71,10 @@ def bucket(total: int) -> Iterator[str]:
 
 def measure(how: str) -> None:
     """Print what one way of listing takes, in this process."""
-    from glit.build.listing import write_listing
-    from glit.build.source import entries, find_source
-    from glit.remote import open_remote
-    from glit.storage import Store
+    from glit.pipeline.listing import write_listing
+    from glit.pipeline.source import entries, find_source
+    from glit.storage.remote import open_remote
+    from glit.storage.store import Store
 
     address = "s3://bucket/images"
     fs, base = open_remote(address)

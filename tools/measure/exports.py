@@ -23,16 +23,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from glit.build.run import BuildRequest, build
 from glit.dataset.manifest import MANIFEST, describe_data_file
 from glit.dataset.reader import Dataset
 from glit.executors.local import LocalExecutor
-from glit.export import EXPORTERS, export
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.exporters import EXPORTERS, export
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.pack import writer_options
-from glit.storage import to_json
+from glit.stages.recipe import load_recipe
+from glit.storage.store import to_json
 
 SCENES = 100
 """As many as pack puts in a row group: footers, which a reader keeps, grow with those."""

@@ -17,15 +17,15 @@ from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import cut_crops
 from glit.backends.proposers.yolos import YolosDetector
-from glit.build.plan import make_plan
-from glit.build.run import BuildRequest, build
 from glit.executors.local import to_its_end
 from glit.executors.protocols import Job
 from glit.images import decode
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.pipeline.plan import make_plan
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe
+from glit.stages.recipe import load_recipe
 
 SEED = 2_500_000
 

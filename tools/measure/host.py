@@ -26,13 +26,13 @@ from glit.backends.proposers.regions import make_regions
 from glit.bench.lism_flism.fixed import fixed_boxes
 from glit.bench.random_clip import TINY
 from glit.bench.random_dataset import DatasetShape
-from glit.geometry import suppress_duplicates
+from glit.data.geometry import suppress_duplicates
 from glit.images import Pixels, decode, encode_smaller
 from glit.scenes import write_scenes
-from glit.train.batch import collate
-from glit.train.config import TrainConfig
-from glit.train.sample import PlannedSample
-from glit.train.setup import prepare
+from glit.training.batch import collate
+from glit.training.config import TrainConfig
+from glit.training.sample import PlannedSample
+from glit.training.setup import prepare
 from tools.measure.train_setup import clip_folder, dataset_folder, planned_samples
 
 SIDE = 224

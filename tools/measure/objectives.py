@@ -15,10 +15,10 @@ from pathlib import Path
 
 import torch
 
-from glit.evaluate.config import EvaluateConfig
-from glit.evaluate.run import evaluate
-from glit.train.config import TrainConfig
-from glit.train.loop import train
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.run import evaluate
+from glit.training.config import TrainConfig
+from glit.training.loop import train
 
 DEFAULT = ("local", "clip", "global+local", "fast-goal")
 MEASURES = ("retrieval", "joint-map", "localize")

@@ -19,8 +19,8 @@ from transformers import CLIPModel
 
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip.preprocess import vision_side
-from glit.train.batch import Batch
-from glit.train.sample import PlannedSample
+from glit.training.batch import Batch
+from glit.training.sample import PlannedSample
 
 CONTEXT = 248
 

@@ -11,10 +11,10 @@ from PIL import Image
 from rich.console import Console
 
 from glit.bench.random_clip import TINY, write_random_clip
-from glit.build.run import BuildRequest, build
 from glit.executors.protocols import Executor
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
+from glit.stages.recipe import load_recipe
 
 
 class _Peak:

@@ -32,30 +32,30 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from glit.build.add import add
-from glit.build.duplicates import forget_duplicates, leave_out_duplicates
-from glit.build.ledger import ledger_name, read_ledgers
-from glit.build.listing import Chunk, read_chunks, write_listing
-from glit.build.plan import make_plan
-from glit.build.published import note_published
-from glit.build.run import BuildRequest, build
-from glit.build.series import count_series, cut_series
-from glit.build.source import entries, find_source
-from glit.build.status import STATE, status
-from glit.build.tables import stage_table
-from glit.build.work import Work
+from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, Counts, make_manifest
 from glit.executors.local import LocalExecutor
 from glit.executors.protocols import Job
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.pipeline.add import add
+from glit.pipeline.duplicates import forget_duplicates, leave_out_duplicates
+from glit.pipeline.ledger import ledger_name, read_ledgers
+from glit.pipeline.listing import Chunk, read_chunks, write_listing
+from glit.pipeline.plan import make_plan
+from glit.pipeline.published import note_published
+from glit.pipeline.run import BuildRequest, build
+from glit.pipeline.series import count_series, cut_series
+from glit.pipeline.source import entries, find_source
+from glit.pipeline.status import STATE, status
+from glit.pipeline.tables import stage_table
+from glit.pipeline.work import Work
+from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
-from glit.schema import DROPS_SCHEMA
-from glit.seal import write_sealed
 from glit.stages import FLOW, TABLES
 from glit.stages.pack import PackConfig, cut_files
 from glit.stages.plan import Recipe
-from glit.storage import Store, to_json
+from glit.stages.recipe import load_recipe
+from glit.storage.checksummed_parquet import write_sealed
+from glit.storage.store import Store, to_json
 
 PARTS = ("status", "plan", "resume", "duplicates", "add", "nothing")
 _NUM_ADDED = 20
@@ -257,7 +257,7 @@ def _write_ingest(work: Work, chunk: Chunk, ids: list[str]) -> None:
             name: known.get(name, pa.nulls(number, empty.schema.field(name).type))
             for name in empty.schema.names
         },
-        schema=empty.schema.with_metadata({"glit.rows": str(number), "glit.drops": ""}),
+        schema=empty.schema.with_metadata({"glit.data.rows": str(number), "glit.drops": ""}),
     )
     write_sealed(ingest, Path(work.store.full(work.table("ingest", chunk))))
     dropped = [i % 100 == 99 for i in range(number)]

@@ -22,10 +22,10 @@ import torch
 from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
-from glit.train.config import TrainConfig
-from glit.train.objectives import OBJECTIVES
-from glit.train.setup import prepare
-from glit.train.step import run_step
+from glit.training.config import TrainConfig
+from glit.training.objectives import OBJECTIVES
+from glit.training.setup import prepare
+from glit.training.step import run_step
 from tools.measure.train_setup import (
     clip_folder,
     dataset_folder,

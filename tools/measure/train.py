@@ -30,12 +30,12 @@ from glit.bench.gpu.training import step_operations
 from glit.bench.lism_flism.machine import peak_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
-from glit.train.batch import Batch
-from glit.train.config import TrainConfig
-from glit.train.optimizer import parameter_groups
-from glit.train.sample import PlannedSample
-from glit.train.setup import Ingredients, prepare
-from glit.train.step import run_step
+from glit.training.batch import Batch
+from glit.training.config import TrainConfig
+from glit.training.optimizer import parameter_groups
+from glit.training.sample import PlannedSample
+from glit.training.setup import Ingredients, prepare
+from glit.training.step import run_step
 from tools.measure.published_step import padded_batch, published_loss
 from tools.measure.train_loader import flat_part, loader_part
 from tools.measure.train_setup import (

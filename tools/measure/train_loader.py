@@ -13,10 +13,10 @@ import torch
 
 from glit.bench.random_clip import TINY
 from glit.bench.random_dataset import DatasetShape
-from glit.train.config import TrainConfig
-from glit.train.loader import BatchLoader
-from glit.train.sample import PlannedSample
-from glit.train.setup import Ingredients, prepare
+from glit.training.config import TrainConfig
+from glit.training.loader import BatchLoader
+from glit.training.sample import PlannedSample
+from glit.training.setup import Ingredients, prepare
 from tools.measure.train_setup import (
     Timing,
     clip_folder,

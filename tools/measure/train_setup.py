@@ -16,12 +16,12 @@ from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 from glit.images import decode, encode_smaller
-from glit.train.batch import Batch, PixelPlace, collate
-from glit.train.config import TrainConfig
-from glit.train.loader import BatchLoader
-from glit.train.optimizer import parameter_groups
-from glit.train.sample import PlannedSample, plan_sample
-from glit.train.setup import Ingredients
+from glit.training.batch import Batch, PixelPlace, collate
+from glit.training.config import TrainConfig
+from glit.training.loader import BatchLoader
+from glit.training.optimizer import parameter_groups
+from glit.training.sample import PlannedSample, plan_sample
+from glit.training.setup import Ingredients
 
 CLIP_VOCABULARY = 49_408
 

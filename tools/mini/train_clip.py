@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModel, CLIPConfig, CLIPModel, CLIPTokenizer
 
-from glit.resources import mini_model
+from glit.recipes.resources import mini_model
 from glit.scenes import Scene, draw_scene, render
 from glit.scenes.captions import short_caption
 from tools.mini.crops import to_tensor

@@ -13,12 +13,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from glit.build.run import BuildRequest, build
 from glit.executors.local import LocalExecutor
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
 from glit.scenes import Scene, draw_scene, write_scenes
 from glit.scenes.told import objects_told, true_of
+from glit.stages.recipe import load_recipe
 from tools.mini.evaluate import IOU, TEST_SEED, iou_matrix
 
 

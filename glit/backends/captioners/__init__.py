@@ -7,9 +7,9 @@ are constructed with the user's :class:`~.brought.BroughtCaptions`, or None.
 from __future__ import annotations
 
 from glit.backends.base import Backend
-from glit.backends.captioners.brought import PROVIDED, SIDECAR
 from glit.backends.captioners.endpoint import ENDPOINT
 from glit.backends.captioners.transformers_generate import TRANSFORMERS
+from glit.backends.captioners.user_captions import PROVIDED, SIDECAR
 from glit.backends.captioners.vllm_engine import VLLM
 
 CAPTIONERS: dict[str, Backend] = {

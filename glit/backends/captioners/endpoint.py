@@ -15,7 +15,7 @@ import httpx
 from PIL import Image
 
 from glit.backends.base import PLAIN_BYTES, Backend
-from glit.backends.captioners.continuous import ContinuousBase
+from glit.backends.captioners.async_captioner import ContinuousBase
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
 from glit.errors import RunError, UserError, first_line

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from glit.records import Token
+from glit.data.records import Token
 
 LOGPROB_DECIMALS = 3
 """Kept to this many decimals, well above the noise by which batching moves them."""

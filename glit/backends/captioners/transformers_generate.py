@@ -14,9 +14,9 @@ from glit.backends.device import pick_device, torch_dtype
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
 from glit.errors import WeightsError
-from glit.extras import require
 from glit.images import Pixels
-from glit.pretrained import load_whole
+from glit.recipes.extras import require
+from glit.runtime.pretrained import load_whole
 
 
 class TransformersCaptioner:

@@ -24,15 +24,15 @@ from typing import Any, Literal
 from PIL import Image
 
 from glit.backends.base import Backend
-from glit.backends.captioners.continuous import ContinuousBase, settle
+from glit.backends.captioners.async_captioner import ContinuousBase, settle
 from glit.backends.captioners.kinds import refuse_no_captioner
 from glit.backends.captioners.token_probabilities import tokens_of_text
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
-from glit.config import need, speed_only
 from glit.errors import RunError
-from glit.extras import require
 from glit.images import Pixels
+from glit.recipes.config import require_value, speed_only
+from glit.recipes.extras import require
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives and dies with its worker
@@ -66,7 +66,7 @@ class VllmOptions:
 
     def __post_init__(self) -> None:
         found = self.tensor_parallel_size
-        need(found >= 1, f"[caption] tensor_parallel_size: found {found}, want >= 1")
+        require_value(found >= 1, f"[caption] tensor_parallel_size: found {found}, want >= 1")
 
 
 class VllmCaptioner(ContinuousBase):
@@ -285,7 +285,7 @@ def _options(config: Any) -> VllmOptions:
 def _check(config: CaptionerConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="vllm")
     found = _options(config).tensor_parallel_size
-    need(
+    require_value(
         found == 1 or config.device == "cuda",
         f"[caption] tensor_parallel_size: found {found}, but device is {config.device!r}; "
         "only GPUs hold a model together",

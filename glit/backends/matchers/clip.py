@@ -16,11 +16,11 @@ from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.protocols import MatcherConfig
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import Resolved
+from glit.data.geometry import Boxes
 from glit.errors import WeightsError
-from glit.extras import require
-from glit.geometry import Boxes
 from glit.images import Pixels
-from glit.pretrained import load_whole
+from glit.recipes.extras import require
+from glit.runtime.pretrained import load_whole
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glit.geometry import Boxes
+from glit.data.geometry import Boxes
 from glit.images import Pixels
 
 MAX_ASPECT = 16

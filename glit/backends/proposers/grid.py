@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from glit.backends.base import PLAIN_BYTES, Backend
-from glit.geometry import grid_boxes
-from glit.records import Box, Region
+from glit.data.geometry import grid_boxes
+from glit.data.records import Box, Region
 
 
 class Grid:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from glit.geometry import Boxes
-from glit.records import Box, Region
+from glit.data.geometry import Boxes
+from glit.data.records import Box, Region
 
 
 def make_regions(

@@ -19,8 +19,8 @@ from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
-from glit.records import Region
-from glit.rle import read_rle, rle_area, rle_box
+from glit.data.records import Region
+from glit.data.rle import read_rle, rle_area, rle_box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,11 @@ from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.sam.model import MODEL_TYPE, MaskThresholds, load_checkpoint, load_sam
 from glit.backends.weights import Resolved
-from glit.config import need
+from glit.data.records import Region
 from glit.errors import WeightsError
-from glit.extras import require
 from glit.images import Pixels
-from glit.records import Region
+from glit.recipes.config import require_value
+from glit.recipes.extras import require
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam
@@ -107,12 +107,12 @@ def _load(model: Resolved) -> tuple[Sam, MaskThresholds]:
 
 def _check(config: ProposerConfig, model: Resolved | None) -> None:
     if config.exact_masks:
-        need(
+        require_value(
             config.precision in ("auto", "float32"),
             f"[propose] precision: found {config.precision!r}, but exact_masks are float32; "
             "leave one of the two out",
         )
-        need(
+        require_value(
             not config.compile,
             "[propose] compile: exact_masks run segment-anything as it is; "
             "leave one of the two out",

@@ -14,10 +14,10 @@ from glit.backends.device import pick_device
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
+from glit.data.records import Region
 from glit.errors import WeightsError
-from glit.extras import require
 from glit.images import Pixels
-from glit.records import Region
+from glit.recipes.extras import require
 
 
 class YoloDetector:

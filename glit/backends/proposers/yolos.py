@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from glit.ahead import batched
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
+from glit.data.records import Region
 from glit.errors import WeightsError
-from glit.extras import require
 from glit.images import Pixels
-from glit.pretrained import load_whole
-from glit.records import Region
+from glit.recipes.extras import require
+from glit.runtime.prefetch import batched
+from glit.runtime.pretrained import load_whole
 
 if TYPE_CHECKING:
     from glit.backends.transfer import Download
@@ -61,7 +61,7 @@ class YolosDetector:
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """See :class:`glit.backends.protocols.Detector`."""
-        from glit.backends.transfer import one_late
+        from glit.backends.transfer import lag_by_one
 
         inputs = [None if self._too_thin(image) else self.prepare(image) for image in images]
         shapes: dict[tuple[int, ...], list[int]] = {}
@@ -75,7 +75,7 @@ class YolosDetector:
         ]
         found: list[list[Region]] = [[] for _ in images]
         # read one batch late: a GPU is at the next while this process reads
-        answers = one_late((batch, self._run([inputs[i] for i in batch])) for batch in batches)
+        answers = lag_by_one((batch, self._run([inputs[i] for i in batch])) for batch in batches)
         for batch, answer in answers:
             sizes = [images[index].shape[:2] for index in batch]
             for index, detections in zip(batch, self._read(answer, sizes), strict=True):

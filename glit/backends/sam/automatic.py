@@ -44,7 +44,7 @@ from glit.backends.sam.encoder import (
 )
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
 from glit.backends.sam.model import MaskThresholds
-from glit.backends.transfer import Download, one_late, upload
+from glit.backends.transfer import Download, lag_by_one, upload
 from glit.images import Pixels
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class AutomaticMasks:
         batches = points_IP2.split(max(1, batch_size // len(images)), dim=1)
         decoded = (self._decode(projected, batch) for batch in batches)
         if self._device.type == "cuda":  # is at the next batch while this process reads scores
-            decoded = one_late(decoded)
+            decoded = lag_by_one(decoded)
         for batch, scores in decoded:
             for parts, part in zip(masks, self._masks(images, batch, scores), strict=True):
                 parts.append(part)

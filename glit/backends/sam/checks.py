@@ -16,7 +16,7 @@ from glit.backends.sam.decoder import PointDecoder, published_decoder
 from glit.backends.sam.encoder import encode, no_tf32_convolutions, published_encoder
 from glit.backends.sam.masks import area_px, mask_to_box, upscale
 from glit.backends.sam.model import SamConfig, build_image_encoder
-from glit.fast_path import agrees, probe_input
+from glit.runtime.verified_paths import agrees, probe_input
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.fast_path import swap
+from glit.runtime.verified_paths import swap
 
 _REL_POS_ELEMENTS = {"cpu": 1 << 25, "cuda": 1 << 28}
 """Most elements of relative position scores at a time: 128 MiB in float32, on a GPU 1 GiB."""

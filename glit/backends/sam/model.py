@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from glit.errors import WeightsError
-from glit.extras import require
+from glit.recipes.extras import require
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam

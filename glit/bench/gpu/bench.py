@@ -13,7 +13,7 @@ from typing import Any
 from glit.bench.gpu.row import Row
 from glit.bench.lism_flism.job import FULL, TINY, Sizes
 from glit.bench.random_clip import ClipShape
-from glit.config import Device
+from glit.recipes.config import Device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from glit.backends.protocols import CaptionerConfig
 from glit.backends.weights import Resolved, resolve
 from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench
-from glit.gpu_errors import free_memory
-from glit.resources import default_prompt
+from glit.recipes.resources import default_prompt
+from glit.runtime.gpu_errors import free_memory
 
 _TIMES = 4
 """Rounds of images that vLLM gets, so that its batches are full."""

@@ -15,10 +15,10 @@ from glit.bench.gpu.bench import Bench
 from glit.bench.gpu.matrix import products_in
 from glit.bench.gpu.stages import fastest, opened, report_stages
 from glit.bench.lism_flism.operations import sam_image
-from glit.config import Device, Precision
-from glit.fast_path import leave_out
-from glit.geometry import iou
+from glit.data.geometry import iou
 from glit.images import Pixels
+from glit.recipes.config import Device, Precision
+from glit.runtime.verified_paths import leave_out
 from glit.stages.propose import ProposeConfig
 
 PLAIN = "float32, as torch multiplies"

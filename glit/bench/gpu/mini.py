@@ -11,10 +11,10 @@ from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench
 from glit.bench.gpu.lism import share_kept
 from glit.bench.gpu.samples import first_batch, prepared
-from glit.config import Device, Precision
+from glit.recipes.config import Device, Precision
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
-from glit.train.step import run_step
+from glit.training.step import run_step
 
 _NOISE = 1e-4  # of the largest gradient; those of keys' biases are zero but for rounding
 SAME_GRADIENT = 1e-3

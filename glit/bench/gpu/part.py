@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.bench.gpu.bench import SCALES, Bench
-from glit.callers_process import without_bars
+from glit.runtime.process_state import without_bars
 
 
 def main(name: str, scale: str, device: Any, output: str, rates: str) -> None:

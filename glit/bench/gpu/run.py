@@ -17,7 +17,7 @@ from typing import Any
 from glit.bench.gpu.row import Row
 from glit.bench.lism_flism.machine import describe_machine, versions
 from glit.errors import StoppedError
-from glit.storage import to_json
+from glit.storage.store import to_json
 
 MOST_S = 540.0
 """Seconds of all parts together."""

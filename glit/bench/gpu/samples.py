@@ -8,9 +8,9 @@ from typing import Any
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.gpu.bench import Bench
 from glit.bench.random_dataset import DatasetShape, write_random_dataset
-from glit.train.batch import Batch
-from glit.train.config import TrainConfig
-from glit.train.setup import Ingredients, prepare
+from glit.training.batch import Batch
+from glit.training.config import TrainConfig
+from glit.training.setup import Ingredients, prepare
 
 NUM_BATCHES = 4
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from rich.console import Console
 
 from glit.bench.gpu.bench import Bench
-from glit.build.run import BuildRequest, build
 from glit.executors import open_executor
-from glit.progress import StageProgress
-from glit.recipe import load_recipe
+from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
+from glit.stages.recipe import load_recipe
 
 
 def measure(bench: Bench) -> None:

@@ -8,8 +8,8 @@ from glit.bench.gpu.row import largest
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.inputs import Images, with_sentences
 from glit.bench.lism_flism.job import COLUMNS, Batch, Job, Method, Result
-from glit.cores import usable_cores
-from glit.recipe import load_recipe
+from glit.runtime.cores import usable_cores
+from glit.stages.recipe import load_recipe
 
 NUM_GRID = 5
 

@@ -11,12 +11,12 @@ from glit.bench.gpu.bench import Bench
 from glit.bench.gpu.samples import NUM_BATCHES, first_batch, prepared
 from glit.bench.random_clip import ClipShape
 from glit.bench.random_dataset import WORDS
-from glit.cores import usable_cores
-from glit.train.batch import Batch
-from glit.train.config import TrainConfig
-from glit.train.optimizer import parameter_groups
-from glit.train.setup import Ingredients, mixed_precision
-from glit.train.step import run_step
+from glit.runtime.cores import usable_cores
+from glit.training.batch import Batch
+from glit.training.config import TrainConfig
+from glit.training.optimizer import parameter_groups
+from glit.training.setup import Ingredients, mixed_precision
+from glit.training.step import run_step
 
 
 def measure(bench: Bench) -> None:

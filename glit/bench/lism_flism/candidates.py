@@ -14,8 +14,8 @@ from glit.backends.protocols import ProposerConfig
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.job import XYXY, Job
 from glit.bench.lism_flism.operations import YOLOS, sam_image, yolos_image
-from glit.geometry import area_ratio_mask, grid_boxes
-from glit.records import Sample
+from glit.data.geometry import area_ratio_mask, grid_boxes
+from glit.data.records import Sample
 
 POINTS_PER_BATCH = 128
 """GOAL's; segment-anything's default is 64."""

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from glit.data.records import Drop, Sample
 from glit.images import Pixels
-from glit.records import Drop, Sample
 from glit.stages.image_source import ImageSource
-from glit.storage import Store
+from glit.storage.store import Store
 
 
 class PartClock:

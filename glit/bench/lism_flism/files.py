@@ -7,7 +7,7 @@ from pathlib import Path
 from glit.bench.lism_flism.plot import plot
 from glit.bench.lism_flism.report import Report
 from glit.bench.lism_flism.show import markdown
-from glit.storage import to_json
+from glit.storage.store import to_json
 
 _NAME = "lism-flism"
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from glit.backends.protocols import Detector
-from glit.geometry import Boxes, area_ratio_mask, grid_boxes, iou
+from glit.data.geometry import Boxes, area_ratio_mask, grid_boxes, iou
+from glit.data.records import Box, Region
 from glit.images import Pixels
-from glit.records import Box, Region
 
 _MAX_IOU = 0.8  # below what a propose stage calls a near-duplicate
 _AREAS = (0.011, 0.79)

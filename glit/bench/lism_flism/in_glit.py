@@ -20,11 +20,11 @@ from glit.bench.lism_flism.clock import TimedSource
 from glit.bench.lism_flism.fixed import FixedDetector
 from glit.bench.lism_flism.job import CROP, XYXY, Batch, Facts, Job, Result
 from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
+from glit.data.geometry import Boxes
+from glit.data.records import Drop, Region, Sample
+from glit.data.schema import dataset_schema
 from glit.executors.process import prepare_own_process
-from glit.geometry import Boxes
 from glit.images import Pixels
-from glit.records import Drop, Region, Sample
-from glit.schema import dataset_schema
 from glit.stages.base import Outcome
 from glit.stages.pack import PackConfig, write_groups
 from glit.stages.pair import PairConfig, PairStage

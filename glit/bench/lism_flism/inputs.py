@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from glit.backends.weights import Resolved
 from glit.bench.lism_flism.job import XYXY, Batch
-from glit.build.source import entries, find_source
+from glit.data.records import Caption, Sample
 from glit.errors import InputError
-from glit.records import Caption, Sample
+from glit.pipeline.source import entries, find_source
 from glit.scenes import write_scenes
 from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.split import SplitConfig
-from glit.storage import Store
+from glit.storage.store import Store
 
 SEED = 2_000_000
 """Of the scenes: test scenes, which the mini models have not seen."""

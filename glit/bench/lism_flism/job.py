@@ -10,9 +10,9 @@ from glit.backends.sam.model import PRESETS, SamConfig
 from glit.backends.weights import Resolved
 from glit.bench.random_clip import TINY as TINY_CLIP
 from glit.bench.random_clip import VIT_B_16, ClipShape
-from glit.recipe import Recipe
-from glit.records import Sample
-from glit.storage import Store
+from glit.data.records import Sample
+from glit.stages.recipe import Recipe
+from glit.storage.store import Store
 
 Method = Literal["lism", "flism"]
 Weights = Literal["random", "mini", "manifest"]

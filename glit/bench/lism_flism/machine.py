@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 
-from glit.cores import usable_cores
 from glit.dataset.manifest import installed_packages
+from glit.runtime.cores import usable_cores
 from glit.version import __version__
 
 _PACKAGES = ("torch", "transformers", "segment-anything", "numpy", "pillow", "simplejpeg")

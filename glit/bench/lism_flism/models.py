@@ -16,7 +16,8 @@ from glit.bench.lism_flism.job import Method, Sizes, Weights
 from glit.bench.random_clip import write_random_clip
 from glit.errors import WeightsError
 from glit.images import Pixels
-from glit.recipe import Recipe, load_recipe
+from glit.stages.plan import Recipe
+from glit.stages.recipe import load_recipe
 
 RECIPES: dict[Weights, dict[Method, str]] = {
     "mini": {"lism": "lism-mini", "flism": "mini"},

@@ -29,7 +29,7 @@ from glit.bench.lism_flism.candidates import Proposer, SamMasks, YolosBoxes
 from glit.bench.lism_flism.clock import PartClock
 from glit.bench.lism_flism.job import CROP, PARTS, XYXY, Batch, Facts, Job, Result
 from glit.bench.lism_flism.operations import clip_crop, count_parameters
-from glit.records import Sample
+from glit.data.records import Sample
 
 
 class OneAtATime:

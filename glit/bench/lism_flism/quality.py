@@ -14,8 +14,8 @@ import numpy as np
 
 from glit.bench.lism_flism.inputs import Truth
 from glit.bench.lism_flism.job import XYXY
-from glit.geometry import iou
-from glit.records import Sample
+from glit.data.geometry import iou
+from glit.data.records import Sample
 
 RIGHT_IOU = 0.5
 

@@ -23,10 +23,10 @@ from glit.bench.lism_flism.report import (
     project,
     ratios,
 )
-from glit.cores import usable_cores
 from glit.errors import InputError, StoppedError
-from glit.extras import require
 from glit.images import ImageError, decode
+from glit.recipes.extras import require
+from glit.runtime.cores import usable_cores
 
 NUM_MINI, NUM_ON_CPU, NUM_ON_GPU = 8, 2, 64
 """Images unless the user says otherwise: mini models, full-size ones on a CPU, and on a GPU."""

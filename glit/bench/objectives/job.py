@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glit.errors import RunError
-from glit.train.checkpoint import OBJECTIVE
-from glit.train.log import METRICS
+from glit.training.checkpoint import OBJECTIVE
+from glit.training.log import METRICS
 
 COST = "cost.json"
 """Written when a run has ended; one without it is gone on with."""
@@ -53,7 +53,7 @@ def trained(run: Path, dataset: Path, words: Sequence[str]) -> Cost | None:
     if (run / FAILED).is_file():
         return None
     memory = run / "peak-mb.txt"
-    command = [sys.executable, "-m", "glit.bench.objectives.told_memory", str(memory)]
+    command = [sys.executable, "-m", "glit.bench.objectives.peak_rss", str(memory)]
     command += ["train", str(dataset), "-o", str(run)]
     command += ["--resume"] if (run / "last").exists() else list(words)
     run.mkdir(parents=True, exist_ok=True)

@@ -19,14 +19,14 @@ from glit.bench.objectives.world import (
     without_twins,
 )
 from glit.errors import UserError
-from glit.evaluate.collection import Text, all_captions
-from glit.evaluate.config import EvaluateConfig
-from glit.evaluate.encode import Embedder
-from glit.evaluate.recall import first_hit_rank
-from glit.evaluate.relevance import by_text
-from glit.evaluate.scorers.protocol import Scorer, Vectors
-from glit.evaluate.tasks.joint_map import joint_map
-from glit.evaluate.tasks.localize import localize
+from glit.evaluation.collection import Text, all_captions
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import Embedder
+from glit.evaluation.recall import first_hit_rank
+from glit.evaluation.relevance import by_text
+from glit.evaluation.scorers.protocol import Scorer, Vectors
+from glit.evaluation.tasks.joint_map import joint_map
+from glit.evaluation.tasks.localize import localize
 
 LOCALISE_AT = 5
 

@@ -23,11 +23,11 @@ from glit.bench.objectives.job import Cost, keep_model_alone, remove_models, tra
 from glit.bench.objectives.measure import Measured, measure, validate
 from glit.bench.objectives.table import BASELINE, Row, markdown
 from glit.bench.objectives.world import WorldSize, training_set
-from glit.callers_process import without_bars
 from glit.errors import InputError, UserError
-from glit.evaluate.config import EvaluateConfig
-from glit.evaluate.run import open_embedder
-from glit.train.objectives import OBJECTIVES
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.run import open_embedder
+from glit.runtime.process_state import without_bars
+from glit.training.objectives import OBJECTIVES
 
 START = "mini-clip"
 ALIASES = ("goal",)

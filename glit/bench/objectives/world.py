@@ -16,7 +16,7 @@ from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import SPLITS, Scene, draw_scene
 from glit.scenes.render import render
 from glit.scenes.write import write_scenes
-from glit.spans import Span
+from glit.text.spans import Span
 
 LEVEL = "hard"
 SIZE_PX = 128

@@ -15,11 +15,11 @@ from glit.bench.pairs.measure import Figures, calibrated, measure
 from glit.bench.pairs.scenes import scenes_folder, spread
 from glit.bench.pairs.truth import Judged, judged
 from glit.errors import InputError
-from glit.recipe import load_recipe
 from glit.rules.calibration import Calibration
 from glit.scenes.layout import SPLITS
 from glit.scenes.vocabulary import LEVELS
 from glit.stages.pair import PairConfig, identity_of_scores
+from glit.stages.recipe import load_recipe
 
 RECIPE = "glit-mini"
 """Whose table ``[pair]`` is the recommended one."""

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import Bool
 
+from glit.data.geometry import iou
+from glit.data.records import Region, Scores, Sentence
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.geometry import iou
-from glit.records import Region, Scores, Sentence
 
 RIGHT_IOU = 0.5
 _AMBIENT = ("background", "light")

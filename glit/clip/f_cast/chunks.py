@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glit.spans import Span
+from glit.text.spans import Span
 
 MOST_SENTENCES = 3
 """In a chunk, in training."""

@@ -1,0 +1,131 @@
+"""How long recipes take on this machine: each builds a few of the images, in its own process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glit.doctor.inputs import Images
+from glit.doctor.pilot import CAPTIONS
+from glit.images import IMAGE_SUFFIXES
+from glit.pipeline.plan import sidecars
+from glit.runtime.cores import usable_cores
+from glit.runtime.progress import duration
+from glit.shards import stem
+from glit.shards.files import ImageFiles
+from glit.stages.plan import Recipe
+
+PILOT_IMAGES = 8
+PILOT_S = 180
+"""A recipe that has not finished its images by then is only said to be slower than that."""
+_STAND_IN = (
+    "A wide view with several things in it stands before a plain background. On the left there is "
+    "something large, and its edge is in shadow. Beside it lies a smaller object with a bright "
+    "surface. In the middle two people look towards the camera. Behind them a wall rises, painted "
+    "in one colour. On the right a table holds a few items that are hard to tell apart. The light "
+    "falls from above and leaves soft shadows. The whole looks calm and ordered."
+)
+"""For recipes that take the user's captions, of which there may be none yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What a recipe takes."""
+
+    recipe: str
+    seconds: float | None
+    """An image, by one worker, models loaded; None where it was not measured."""
+    loading_s: float
+    """Once, for all models of the recipe."""
+    workers: int
+    """On this machine: a processor's cores share images out, a GPU is counted as one worker."""
+    why_not: str = ""
+    slower: bool = False
+    """The time was cut off: it takes longer than ``seconds``."""
+
+    def hours(self, images: int) -> float | None:
+        """For so many images, with all workers."""
+        if self.seconds is None:
+            return None
+        return (self.loading_s + self.seconds * images / self.workers) / 3600
+
+    def line(self, images: int) -> str:
+        """For people."""
+        if self.seconds is None:
+            return f"not measured: {self.why_not}"
+        more = "more than " if self.slower else ""
+        hours = self.hours(images)
+        assert hours is not None
+        with_workers = f" with {self.workers} workers" if self.workers > 1 else ""
+        return (
+            f"{more}{self.seconds:.2g} s an image; {more}{duration(hours * 3600)} for {images}"
+            f"{with_workers}"
+        )
+
+
+def pace(images: Images, recipe: Recipe, name: str, settings: list[str], *, device: str) -> Pace:
+    """Build a few images with a recipe.
+
+    Args:
+        images: whose sample is taken.
+        recipe: the recipe.
+        name: the recipe's name or path.
+        settings: of ``--set``.
+        device: the best one here.
+    """
+    workers = usable_cores() if device == "cpu" else 1
+    beside = sidecars(recipe)
+    if beside:
+        why = f"it wants NAME{next(iter(beside.values()))} beside every image"
+        return Pace(recipe=name, seconds=None, loading_s=0, workers=workers, why_not=why)
+    sample = images.decoded[:PILOT_IMAGES]
+    with tempfile.TemporaryDirectory(prefix="glit-doctor-") as folder:
+        inside = Path(folder) / "images"
+        inside.mkdir()
+        store = ImageFiles(images.source.root)
+        names = [f"{i}{_suffix(each.path)}" for i, each in enumerate(sample)]
+        for each, file in zip(sample, names, strict=True):
+            (inside / file).write_bytes(store.read(each.path))
+        if recipe.caption.backend == "provided":
+            rows = [json.dumps({"path": file, "caption": _STAND_IN}) for file in names]
+            (inside / CAPTIONS).write_text("\n".join(rows) + "\n")
+        found = _run([str(inside), f"{folder}/dataset", name, *settings])
+    if isinstance(found, str):
+        return Pace(recipe=name, seconds=None, loading_s=0, workers=workers, why_not=found)
+    if found is None:
+        least = PILOT_S / len(sample)
+        return Pace(recipe=name, seconds=least, loading_s=0, workers=workers, slower=True)
+    return Pace(
+        recipe=name,
+        seconds=sum(found["work_s"].values()) / len(sample),
+        loading_s=sum(found["loading_s"].values()),
+        workers=workers,
+    )
+
+
+def _suffix(path: str) -> str:
+    """One that says image; rows of tables have none."""
+    found = path.removeprefix(stem(path)).lower()
+    return found if found in IMAGE_SUFFIXES else ".png"
+
+
+def _run(arguments: list[str]) -> dict[str, Any] | str | None:
+    """What the pilot measured; why it failed; None where it takes too long."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "glit.doctor.pilot", *arguments],
+            capture_output=True, text=True, timeout=PILOT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode == 0 and lines:
+        return json.loads(lines[-1])
+    if done.returncode < 0:
+        return f"its process was killed (signal {-done.returncode}); is memory short?"
+    return (done.stderr.strip().splitlines() or ["it failed"])[-1]

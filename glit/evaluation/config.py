@@ -1,0 +1,132 @@
+"""The ``[evaluate]`` table of a recipe. Loads no model library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from glit.errors import RecipeError
+from glit.recipes.config import Choice
+
+if TYPE_CHECKING:
+    from glit.evaluation.scorers.protocol import Scorer
+
+FitChoice = Literal["model", "resize", "centre-crop"]
+PairChoice = Literal["best", "all"]
+DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
+Splitter = Literal["sentencex", "punkt", "dot"]
+
+
+def _scorers() -> Mapping[str, type[Scorer]]:
+    from glit.evaluation.scorers import SCORERS  # they bring torch
+
+    return SCORERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateConfig:
+    """How models are measured. The defaults are the papers'."""
+
+    context: int = 248
+    """Text window in tokens; shorter windows are stretched to it (Long-CLIP's rule)."""
+
+    image_fit: FitChoice = "model"
+    """``model`` fits images as the model's preprocessor says; or ``resize``, ``centre-crop``."""
+
+    scorer: str = "cosine"
+    """How ``retrieval`` and ``robustness`` compare an image with a text: ``cosine`` of both;
+    ``sentence-average`` embeds every sentence by itself and averages (Table XV's baseline);
+    ``sentence-patches`` takes every sentence with its best patch; ``finelip`` is what runs of that
+    objective are trained on."""
+
+    options: Any = None
+    """The scorer itself, with its keys; None takes their defaults."""
+
+    choice: ClassVar[Choice] = Choice(key="scorer", options=_scorers)
+
+    splitter: Splitter = "sentencex"
+    """Cuts captions of annotation files into sentences; datasets bring their own."""
+
+    recall_at: tuple[int, ...] = (1, 5, 10, 15, 25, 50)
+    """The K of Recall@K."""
+
+    precision_at: int = 10
+    """The K of mAP@K in ``joint-map``."""
+
+    localize_at: tuple[int, ...] = (1, 5, 10, 15)
+    """``localize``: a hit is one of this many best patches inside the region."""
+
+    localize_pairs: PairChoice = "best"
+    """``localize`` over the best pair of every sample, or over all its pairs."""
+
+    quality_samples: int = 1000
+    """``caption-quality``: pairs drawn at random, as in Table I; 0 takes all."""
+
+    templates: str = "openai-80"
+    """``classify``: what is said of a class: the 80 templates of CLIP's authors, the seven best
+    (``openai-7``), or one of your own: ``a photo of a {}.``"""
+
+    class_names: str = ""
+    """``classify``: a JSON file with names of classes by folder; without it ``classes.json`` in the
+    folder, and without that the folders' own names."""
+
+    limit: int = 0
+    """Only the first images; 0 for all."""
+
+    image_root: str = ""
+    """Folder the dataset was built from; needed only when it stores images by path."""
+
+    batch_size: int = 64
+    """Images, or rows of texts, encoded at once."""
+
+    chunk_size: int = 4096
+    """Side of the similarity blocks; memory grows with its square, results do not change."""
+
+    num_workers: int = -1
+    """Threads that read and decode images; -1 takes one for every core that this process may use,
+    0 does it in the measuring thread."""
+
+    device: DeviceChoice = "auto"
+    """Where the model runs; ``auto`` takes a GPU when there is one."""
+
+    seed: int = 0
+    """Draws samples and false sentences."""
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("image_fit", FitChoice),
+            ("localize_pairs", PairChoice),
+            ("splitter", Splitter),
+            ("device", DeviceChoice),
+        ):
+            allowed = get_args(kind)
+            if getattr(self, name) not in allowed:
+                raise RecipeError(
+                    f"evaluate.{name} = {getattr(self, name)!r}: wanted one of {', '.join(allowed)}"
+                )
+        for name in ("context", "precision_at", "batch_size", "chunk_size"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"evaluate.{name} = {getattr(self, name)}: wanted 1 or more")
+        for name, least in (("limit", 0), ("quality_samples", 0), ("num_workers", -1)):
+            if getattr(self, name) < least:
+                raise RecipeError(
+                    f"evaluate.{name} = {getattr(self, name)}: wanted {least} or more"
+                )
+        for name in ("recall_at", "localize_at"):
+            values = getattr(self, name)
+            if not values or min(values) < 1:
+                raise RecipeError(f"evaluate.{name} = {values}: wanted numbers of 1 or more")
+
+    def make_scorer(self) -> Scorer:
+        """The scorer with its keys.
+
+        Raises:
+            RecipeError: there is none of that name.
+        """
+        known = _scorers()
+        if self.scorer not in known:
+            raise RecipeError(
+                f"evaluate.scorer = {self.scorer!r}: wanted one of {', '.join(known)}"
+            )
+        return self.options or known[self.scorer]()

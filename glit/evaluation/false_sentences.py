@@ -1,0 +1,159 @@
+"""False sentences for ``robustness``: drawn, brought in a file, or made from the truth of scenes.
+
+Shapes: none; a false sentence is a text that belongs to an image.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glit.errors import InputError
+from glit.evaluation.collection import Collection
+from glit.evaluation.scorers.protocol import Text
+from glit.scenes.false_sentences import false_sentences_of
+
+OfType = Mapping[int, str]
+"""By number of the image, a false sentence; an image may have none of a type."""
+
+
+def drawn(collection: Collection, *, seed: int) -> dict[int, str]:
+    """For every image a sentence of another image's caption, drawn by the seed.
+
+    Raises InputError when there is only one image to draw sentences from.
+    """
+    generator = np.random.default_rng(seed)
+    number = len(collection.captions)
+    if number < 2:
+        raise InputError(f"{collection.name}: robustness needs two images or more to draw from")
+    return {i: _sentence_of_another(collection, i, generator) for i in range(number)}
+
+
+def with_false_sentences(collection: Collection, given: OfType) -> list[Text]:
+    """Every caption; those of images that are given one with it before the sentence in their
+    middle."""
+    result = []
+    for index, captions in enumerate(collection.captions):
+        for caption, spans in zip(captions, collection.sentences(index), strict=True):
+            false = given.get(index)
+            if false is None:
+                result.append(Text(text=caption, sentences=tuple(spans)))
+            else:
+                result.append(_with(caption, spans, false))
+    return result
+
+
+def _with(caption: str, spans: list[tuple[int, int]], false: str) -> Text:
+    middle = len(spans) // 2
+    at = spans[middle][0] if spans else 0
+    shift = len(false) + 1
+    moved = [(start + shift, end + shift) for start, end in spans[middle:]]
+    return Text(
+        text=f"{caption[:at]}{false} {caption[at:]}",
+        sentences=(*spans[:middle], (at, at + len(false)), *moved),
+    )
+
+
+def read_false_sentences(
+    path: Path, collection: Collection, *, seed: int, limited: bool = False
+) -> dict[str, dict[int, str]]:
+    """False sentences of a file, by type (``""`` where the file tells no types).
+
+    A ``ground_truth.parquet`` of scenes gives one of every type for every picture that can have
+    one (:mod:`glit.scenes.false_sentences`). Anything else is JSON lines
+    ``{"image": 3, "sentence": "...", "type": "attribute"}``: ``image`` is the number of the image,
+    or its name as a text; ``type`` on all lines or on none. Without types every image wants a
+    sentence; with them, an image may have one of each.
+
+    Args:
+        path: the file.
+        collection: what is measured.
+        seed: which false sentences of scenes.
+        limited: the collection is a part of what the file is about, so it may tell of more images.
+
+    Raises:
+        InputError: the file has another form, leaves images out, or is about other images.
+    """
+    number_of = {name: number for number, name in enumerate(collection.names)}
+    found: dict[str, dict[int, str]] = {}
+    for image, kind, sentence in _lines(path, seed):
+        number = number_of.get(image) if isinstance(image, str) else image
+        if number is None or not 0 <= number < len(collection.captions):
+            if limited:
+                continue
+            raise InputError(
+                f"{path}: tells of image {image!r}, which {collection.name} does not have "
+                f"({len(collection.captions)} images); give the file of these images"
+            )
+        if number in found.setdefault(kind, {}):
+            raise InputError(
+                f"{path}: two false sentences {f'of type {kind!r} ' if kind else ''}for image "
+                f"{image!r}; keep one"
+            )
+        found[kind][number] = sentence
+    _check(path, found, len(collection.captions))
+    return found
+
+
+def _check(path: Path, found: Mapping[str, OfType], number: int) -> None:
+    if "" in found and len(found) > 1:
+        raise InputError(f"{path}: some lines have a type and some have none; give all of them one")
+    missing = [i for i in range(number) if i not in found.get("", {})]
+    if missing and set(found) <= {""}:
+        raise InputError(
+            f"{path}: no false sentence for {len(missing)} of {number} images (first: "
+            f"{missing[0]}); add them, or leave the file out"
+        )
+    for kind, sentences in found.items():
+        if len(sentences) < 2:
+            raise InputError(
+                f"{path}: {len(sentences)} false sentence of type {kind!r}: wanted two or more, or "
+                "its spread is not known"
+            )
+
+
+def _lines(path: Path, seed: int) -> Iterator[tuple[str | int, str, str]]:
+    """Image, type and sentence."""
+    if path.suffix == ".parquet":
+        for kind, sentences in false_sentences_of(path, seed=seed).items():
+            for name, sentence in sentences.items():
+                yield name, kind, sentence
+        return
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line:
+                values: dict[str, Any] = json.loads(line)
+                image, kind = values["image"], values.get("type", "")
+                if not isinstance(values["sentence"], str) or not isinstance(kind, str):
+                    raise ValueError("a sentence or a type is no text")
+                if type(image) not in (int, str):  # true is an int, too
+                    raise ValueError(f"image {json.dumps(image)} is no whole number and no name")
+                yield image, kind, values["sentence"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f'{path}: wanted JSON lines {{"image": number or name, "sentence": text}}, each with a '
+            f'"type" or none, or the ground_truth.parquet of scenes ({error})'
+        ) from error
+
+
+def _sentence_of_another(collection: Collection, index: int, generator: np.random.Generator) -> str:
+    """A sentence of a random other image that this image's captions do not contain."""
+    own = " ".join(collection.captions[index])
+    number = len(collection.captions)
+    candidates = []
+    for _ in range(16):
+        other = int(generator.integers(number - 1))
+        other += other >= index
+        spans = collection.sentences(other)[0]
+        if spans:
+            start, end = spans[int(generator.integers(len(spans)))]
+            candidates.append(collection.captions[other][0][start:end])
+            if candidates[-1] not in own:
+                break
+    if not candidates:
+        raise InputError(f"{collection.name}: the captions have no sentences to draw from")
+    return candidates[-1]

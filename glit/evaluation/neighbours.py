@@ -1,0 +1,122 @@
+"""Queries that find what they should and queries that do not, each with what stands before it.
+
+Shapes: Q queries, C gallery items.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from glit.evaluation.collection import Collection
+from glit.evaluation.recall import Block
+from glit.evaluation.relevance import Relevance
+from glit.view.thumbnails import thumbnail
+
+NEAREST = 3
+_PICTURE_SIDE = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """One query: what it should find and at which rank it does, and what it finds first."""
+
+    query: int
+    rank: int
+    """Of the best right item, from 0."""
+    right: tuple[int, ...]
+    """The items that it should find."""
+    nearest: tuple[int, ...]
+    """The first items, best first."""
+    scores: tuple[float, ...]
+    """Theirs."""
+
+
+def examples(
+    block: Block,
+    rank_Q: Int[np.ndarray, " q"],
+    *,
+    num_gallery: int,
+    relevance: Relevance,
+    most: int,
+    chunk: int,
+) -> tuple[list[Neighbours], list[Neighbours]]:
+    """Queries whose first item is right, and those that are furthest from it, worst first.
+
+    Right ones are taken from all over the queries.
+
+    Args:
+        block: of scores.
+        rank_Q: of every query's best right item.
+        num_gallery: items.
+        relevance: of every query.
+        most: of each kind.
+        chunk: items that are scored at a time.
+    """
+    good = np.flatnonzero(rank_Q == 0)
+    spread = good[np.linspace(0, len(good) - 1, min(most, len(good))).astype(int)]
+    bad = np.flatnonzero(rank_Q > 0)
+    worst = bad[np.argsort(-rank_Q[bad], kind="stable")][:most]
+
+    def one(query: int) -> Neighbours:
+        row_C = torch.cat(
+            [
+                block(slice(query, query + 1), slice(first, min(first + chunk, num_gallery)))[0]
+                for first in range(0, num_gallery, chunk)
+            ]
+        )
+        score, item = torch.sort(row_C, descending=True, stable=True)
+        own = relevance.item[relevance.start[query] : relevance.start[query + 1]]
+        return Neighbours(
+            query=query,
+            rank=int(rank_Q[query]),
+            right=tuple(map(int, own)),
+            nearest=tuple(map(int, item[:NEAREST])),
+            scores=tuple(map(float, score[:NEAREST])),
+        )
+
+    return [one(int(query)) for query in spread], [one(int(query)) for query in worst]
+
+
+def as_dicts(
+    found: Sequence[Neighbours], *, by: str, texts: Sequence[str], collection: Collection
+) -> list[dict[str, Any]]:
+    """Neighbours with their texts, and with small pictures inside.
+
+    Args:
+        found: the queries.
+        by: ``text`` where texts look for images, ``image`` for the reverse.
+        texts: of all captions.
+        collection: whose images they are.
+
+    Raises:
+        ImageError: an image is damaged.
+    """
+
+    def picture(number: int) -> dict[str, str]:
+        webp = thumbnail(collection.image(number), max_side=_PICTURE_SIDE)
+        url = f"data:image/webp;base64,{base64.b64encode(webp).decode()}"
+        return {"name": collection.names[number], "image": url}
+
+    def text(number: int) -> dict[str, str]:
+        return {"text": texts[number]}
+
+    asked, item = (text, picture) if by == "text" else (picture, text)
+    return [
+        {
+            "query": asked(each.query),
+            "rank": each.rank,
+            "right": item(each.right[0]),
+            "nearest": [
+                {**item(number), "score": round(score, 5), "right": number in each.right}
+                for number, score in zip(each.nearest, each.scores, strict=True)
+            ],
+        }
+        for each in found
+    ]

@@ -1,0 +1,75 @@
+"""Annotation files of public long- and short-caption datasets, as image files with captions.
+
+Each reader takes the annotation file (or folder) as its publisher ships it, the folder with the
+images, and a split where the format knows splits. It yields one image after the other and looks up
+only the files of images that are taken, so a limit bounds the time as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from glit.errors import InputError
+from glit.evaluation.readers import goal, long_captions, short_captions
+from glit.evaluation.readers.files import AnnotatedImage
+
+Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
+
+READERS: dict[str, Reader] = {
+    "docci": long_captions.docci,
+    "dci": long_captions.dci,
+    "dci-full": long_captions.dci_full,
+    "urban1k": long_captions.urban1k,
+    "coco": short_captions.coco,
+    "flickr30k": short_captions.flickr30k,
+    "sharegpt4v": long_captions.sharegpt4v,
+    "iiw": long_captions.iiw,
+    "goal": goal.goal,
+    "goal-joint": goal.goal_joint,
+}
+"""Formats by the name ``--format`` takes."""
+
+
+def read_annotations(
+    name: str, annotations: Path, *, images: Path | None, split: str | None, limit: int = 0
+) -> list[AnnotatedImage]:
+    """Read a dataset's annotations; images without any caption are left out.
+
+    Args:
+        name: one of READERS.
+        annotations: file or folder as published.
+        images: folder with the images; where the format has its own folder, that is the default.
+        split: which parts, several joined by ``+``; None for all, or for ``test`` where the format
+            has parts (ImageInWords: all).
+        limit: only the first captioned images, 0 for all; the others need not be there.
+
+    Raises InputError when the files are not of that format, there is no such part, nothing is left,
+    or an image is missing (a smaller gallery would give better figures).
+    """
+    if name not in READERS:
+        raise InputError(f"--format {name!r}: known formats are glit, {', '.join(READERS)}")
+    if not annotations.exists():
+        raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
+    try:
+        captioned = (image for image in READERS[name](annotations, images, split) if image.captions)
+        kept = list(islice(captioned, limit or None))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OSError) as error:
+        raise InputError(
+            f"{annotations}: not the {name} annotations as published "
+            f"({type(error).__name__}: {error}); see docs/evaluation.md for the layout"
+        ) from error
+    if not kept:
+        raise InputError(
+            f"{annotations}: no captioned image{f' in {split}' if split else ''}; check --split "
+            "and --format"
+        )
+    paths = [path for image in kept for path in (image.path, *(s.path for s in image.segments))]
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise InputError(
+            f"{annotations}: {len(missing)} of {len(paths)} images are missing (first: "
+            f"{missing[0]}); give their folder with --images"
+        )
+    return kept

@@ -1,0 +1,97 @@
+"""GOAL's own JSON lists: the test sets it published, and its joint sets of images and segments.
+
+Both are arrays of ``{"filename": ..., "caption": ...}``. The file names are paths of the authors'
+machines, so the folder given with ``--images`` is searched for the longest tail of the path that
+is there: ``photos/sa_1.jpg`` before ``sa_1.jpg``. Without a folder the paths are taken as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from glit.evaluation.readers.files import (
+    IMAGE_SUFFIXES,
+    AnnotatedImage,
+    Segment,
+    annotated,
+    json_array,
+    no_parts,
+)
+
+
+def goal(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
+    """``DCI_test.json``, ``docci_test.json`` and the like; entries of one file are one image."""
+    no_parts(split)
+    captions: dict[str, list[str]] = {}
+    for entry in json_array(annotations):
+        if _owner(entry) is not None:
+            raise ValueError(f"{entry['filename']} is a segment: read joint sets as goal-joint")
+        captions.setdefault(entry["filename"], []).append(entry["caption"])
+    for name, texts in captions.items():
+        yield annotated(published_place(name, images), texts)
+
+
+def goal_joint(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """``DCI_test_joint_sim_max_11.json``: whole images, then each one's best segment.
+
+    A segment is ``.../sa_1.jpg_results/sa_1_max_12.png`` with its sentence; the folder names the
+    whole image it was cut from. ``original_image.jpg`` in such a folder is the whole image, where a
+    sentence was more like it than like any segment; where that copy is missing, the image itself
+    takes its place.
+    """
+    no_parts(split)
+    wholes: dict[str, dict[str, Any]] = {}
+    segments: dict[str, list[dict[str, Any]]] = {}
+    for entry in json_array(annotations):
+        owner = _owner(entry)
+        if not entry["caption"].strip():
+            raise ValueError(f"{entry['filename']} has no text")
+        if owner is not None:
+            segments.setdefault(owner, []).append(entry)
+        elif wholes.setdefault(_stem(PurePosixPath(entry["filename"]).name), entry) is not entry:
+            raise ValueError(f"two whole images are called like {entry['filename']}")
+    for owner, entries in segments.items():
+        if owner not in wholes:
+            raise ValueError(f"{entries[0]['filename']}: no whole image is called {owner}")
+    if not segments:
+        raise ValueError("no segments: read lists of whole images as goal")
+    for name, entry in wholes.items():
+        whole = published_place(entry["filename"], images)
+        yield annotated(
+            whole,
+            [entry["caption"]],
+            [
+                Segment(path=_segment(each, images, whole), sentence=each["caption"].strip())
+                for each in segments.get(name, ())
+            ],
+        )
+
+
+def _owner(entry: dict[str, Any]) -> str | None:
+    """The whole image a segment was cut from, without suffix; None for a whole image."""
+    folder = PurePosixPath(entry["filename"]).parent.name
+    return _stem(folder.removesuffix("_results")) if folder.endswith("_results") else None
+
+
+def _stem(name: str) -> str:
+    path = PurePosixPath(name)
+    return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else name
+
+
+def _segment(entry: dict[str, Any], images: Path | None, whole: Path) -> Path:
+    # the folder belongs to the name: every folder has its own original_image.jpg
+    path = published_place(entry["filename"], images, least=2)
+    return whole if path.name == "original_image.jpg" and not path.is_file() else path
+
+
+def published_place(published: str, images: Path | None, *, least: int = 1) -> Path:
+    """The longest tail of a published path, of ``least`` names or more, below the image folder."""
+    if images is None:
+        return Path(published)
+    names = [name for name in PurePosixPath(published).parts if name not in ("/", ".", "..")]
+    tails = [images.joinpath(*names[first:]) for first in range(len(names) - least + 1)]
+    return next((path for path in tails if path.is_file()), tails[-1])

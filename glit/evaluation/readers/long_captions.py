@@ -1,0 +1,107 @@
+"""DOCCI, DCI, Urban1k, ShareGPT4V and ImageInWords: one long caption an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from glit.evaluation.readers.files import (
+    AnnotatedImage,
+    annotated,
+    chosen_parts,
+    json_array,
+    json_lines,
+    load_json,
+    no_parts,
+    with_suffix,
+)
+
+
+def docci(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
+    """``docci_descriptions.jsonlines``: split, image_file, description."""
+    parts = chosen_parts(split, ("train", "test", "qual_dev", "qual_test"))
+    folder = images or annotations.parent / "images"
+    for line in json_lines(annotations):
+        if line["split"] in parts:
+            yield annotated(folder / line["image_file"], [line["description"]])
+
+
+def dci(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
+    """``densely_captioned_images``: annotations/*.json, photos/, splits.json.
+
+    The long caption is ``extra_caption``; images without one are left out, as FAST-GOAL does.
+    """
+    for path, values in _dci_images(annotations, images, split):
+        yield annotated(path, [values.get("extra_caption") or ""])
+
+
+def dci_full(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
+    """The same files; the caption is ``short_caption``, a line break and ``extra_caption``.
+
+    So LoTLIP, FLAIR and F-CAST read DCI; every image has a short caption, so none is left out.
+    """
+    for path, values in _dci_images(annotations, images, split):
+        yield annotated(path, [f"{values['short_caption']}\n{values.get('extra_caption') or ''}"])
+
+
+def _dci_images(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    folder = images or annotations / "photos"
+    splits = load_json(annotations / "splits.json")
+    parts = chosen_parts(split, (*splits, "all"))
+    names = [name for part in splits if parts & {part, "all"} for name in splits[part]]
+    for name in names:
+        values = load_json(annotations / "annotations" / name)
+        yield folder / values["image"], values
+
+
+def urban1k(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
+    """``Urban1k``: caption/N.txt beside image/N.jpg."""
+    no_parts(split)
+    folder = images or annotations / "image"
+    files = sorted((annotations / "caption").glob("*.txt"), key=lambda f: (len(f.stem), f.stem))
+    for file in files:
+        yield annotated(with_suffix(folder / file.stem), [file.read_text(encoding="utf-8")])
+
+
+def sharegpt4v(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """``share-captioner_coco_lcs_sam_1246k_1107.json``: the answer of each conversation."""
+    no_parts(split)
+    folder = images or annotations.parent
+    for entry in json_array(annotations):
+        answers = [turn["value"] for turn in entry["conversations"] if turn["from"] == "gpt"]
+        yield annotated(folder / entry["image"], answers[:1])
+
+
+def iiw(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
+    """ImageInWords: one ``data.jsonl``, or the folder that holds IIW_PARTS, all three by default.
+
+    Of the folder's parts the images are in ``docci``, ``docci_aar`` and ``dci`` below ``images``
+    (LoTLIP's layout), or all directly in it.
+    """
+    if annotations.is_file():
+        no_parts(split)
+        yield from _iiw_lines(annotations, [images or annotations.parent / "images"])
+        return
+    parts = chosen_parts(split, IIW_PARTS, default="+".join(IIW_PARTS))
+    folder = images or annotations / "images"
+    for part, own in IIW_PARTS.items():
+        if part in parts:
+            yield from _iiw_lines(annotations / part / "data.jsonl", [folder / own, folder])
+
+
+IIW_PARTS = {"DOCCI_Test": "docci", "IIW-400": "docci_aar", "DCI_Test": "dci"}
+"""The parts written by people (100, 400 and 112 images), each with the folder of its images."""
+
+
+def _iiw_lines(annotations: Path, folders: Sequence[Path]) -> Iterator[AnnotatedImage]:
+    """The caption is IIW (by people) or else IIW-P5B (generated)."""
+    for line in json_lines(annotations):
+        name = str(line["image/key"] if "image/key" in line else line["image"])
+        paths = [with_suffix(folder / name) for folder in folders]
+        path = next((path for path in paths if path.is_file()), paths[0])
+        yield annotated(path, [line["IIW"] if "IIW" in line else line["IIW-P5B"]])

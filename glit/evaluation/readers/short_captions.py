@@ -1,0 +1,60 @@
+"""COCO and Flickr30k: about five short captions an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from glit.evaluation.readers.files import (
+    AnnotatedImage,
+    annotated,
+    chosen_parts,
+    load_json,
+    no_parts,
+)
+
+
+def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
+    """``captions_val2014.json`` as COCO ships it, or Karpathy's ``dataset_coco.json``."""
+    values = load_json(annotations)
+    folder = images or annotations.parent
+    if "annotations" not in values:
+        yield from _karpathy(
+            values, folder, chosen_parts(split, ("train", "restval", "val", "test"))
+        )
+        return
+    no_parts(split)
+    captions: dict[int, list[str]] = {}
+    for entry in values["annotations"]:
+        captions.setdefault(entry["image_id"], []).append(entry["caption"])
+    for entry in values["images"]:
+        yield annotated(folder / entry["file_name"], captions.get(entry["id"], []))
+
+
+def flickr30k(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """Karpathy's ``dataset_flickr30k.json``, or ``results_20130124.token`` (no splits)."""
+    folder = images or annotations.parent
+    if annotations.suffix == ".json":
+        parts = chosen_parts(split, ("train", "val", "test"))
+        yield from _karpathy(load_json(annotations), folder, parts)
+        return
+    no_parts(split)
+    captions: dict[str, list[str]] = {}
+    with annotations.open(encoding="utf-8") as file:
+        for line in file:
+            if line.strip():
+                place, caption = line.split("\t", 1)
+                captions.setdefault(place.rsplit("#", 1)[0], []).append(caption)
+    for name, texts in captions.items():
+        yield annotated(folder / name, texts)
+
+
+def _karpathy(values: dict[str, Any], folder: Path, parts: set[str]) -> Iterator[AnnotatedImage]:
+    """Images of Karpathy's parts; COCO's sit in ``filepath``, Flickr's directly in the folder."""
+    for entry in values["images"]:
+        if entry["split"] in parts:
+            path = folder / entry.get("filepath", "") / entry["filename"]
+            yield annotated(path, [sentence["raw"] for sentence in entry["sentences"]])

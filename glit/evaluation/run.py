@@ -1,0 +1,133 @@
+"""One evaluation, from names of models and datasets to results."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from glit.errors import UserError
+from glit.evaluation.class_folder import ClassFolder
+from glit.evaluation.collection import Collection, open_collection
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import Embedder, load_embedder
+from glit.evaluation.false_sentences import read_false_sentences
+from glit.evaluation.own_encoders import with_own_encoders
+from glit.evaluation.report import Result
+from glit.evaluation.tasks import TASKS
+from glit.evaluation.tasks.classify import classify_and_broken
+from glit.evaluation.tasks.retrieval import retrieval_and_neighbours
+from glit.evaluation.tasks.robustness import robustness
+from glit.recipes.config import as_table
+from glit.runtime.process_state import without_bars
+from glit.runtime.progress import StageProgress, null_progress
+from glit.training.checkpoint import model_of_run
+from glit.training.setup import has_own_encoders
+
+
+def open_embedder(
+    model: str,
+    config: EvaluateConfig,
+    *,
+    checkpoint: Literal["best", "last"] = "best",
+    progress: StageProgress | None = None,
+) -> Embedder:
+    """A model by name, with the encoders of its objective where that brings its own."""
+    embedder = load_embedder(model, config, checkpoint=checkpoint, progress=progress)
+    if has_own_encoders(embedder.folder):
+        return with_own_encoders(embedder, config)
+    return embedder
+
+
+def evaluate(
+    task: str,
+    models: Sequence[str],
+    dataset: str,
+    config: EvaluateConfig,
+    *,
+    kind: str = "glit",
+    images: Path | None = None,
+    split: str | None = None,
+    checkpoint: Literal["best", "last"] = "best",
+    false_sentences: Path | None = None,
+    neighbours: int = 0,
+    report: Callable[[Result], None] | None = None,
+    progress: StageProgress | None = None,
+) -> list[Result]:
+    """Measure several models on the same collection, one after the other.
+
+    Args:
+        task: one of TASKS.
+        models: built-in names, folders, runs, hub ids.
+        dataset: a glit dataset, or the annotations of a public one; for ``classify`` a folder of
+            classes.
+        config: settings.
+        kind: ``glit``, or the format of the annotations.
+        images: image folder of the annotations.
+        split: parts of the annotations, several joined by ``+``.
+        checkpoint: which one of a run is measured.
+        false_sentences: JSON lines for ``robustness``, or the truth of scenes, in place of drawn
+            ones.
+        neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
+        report: called with every result as it comes.
+        progress: told which model is loaded, then of texts and images.
+
+    Raises UserError for a model, a dataset or a setting that cannot be used.
+    """
+    if task not in TASKS:
+        raise UserError(f"{task!r}: wanted one of {', '.join(TASKS)}")
+    if checkpoint not in ("best", "last"):
+        raise UserError(f"checkpoint {checkpoint!r}: wanted best or last")
+    if checkpoint == "last" and not any(model_of_run(Path(m)).checkpoint for m in models):
+        raise UserError(
+            f"--checkpoint last: {', '.join(models)} is no run of glit train; give the "
+            "run's folder, or leave that out"
+        )
+    if false_sentences is not None and task != "robustness":
+        raise UserError(f"--false-sentences belongs to robustness, not to {task}")
+    collection: Collection
+    if task == "classify":
+        if kind != "glit" or images is not None or split is not None:
+            raise UserError("--format, --images and --split: classify takes a folder of classes")
+        collection = ClassFolder(Path(dataset), names=config.class_names, limit=config.limit)
+    else:
+        collection = open_collection(dataset, config, kind=kind, images=images, split=split)
+    measure = TASKS[task]
+    if false_sentences is not None:
+        given = read_false_sentences(
+            false_sentences, collection, seed=config.seed, limited=bool(config.limit)
+        )
+        measure = functools.partial(robustness, false_sentences=given)
+    told = progress or null_progress()
+    results = []
+    for model in models:
+        told.begin("model", total=1, done=0, drops=False)
+        told.loading(model)
+        with without_bars():
+            embedder = open_embedder(model, config, checkpoint=checkpoint, progress=told)
+        told.advance(1)
+        found: dict[str, Any] = {}
+        broken: list[str] = []
+        if neighbours and task == "retrieval":
+            metrics, found = retrieval_and_neighbours(embedder, collection, config, most=neighbours)
+        elif task == "classify":
+            metrics, broken = classify_and_broken(embedder, collection, config)
+        else:
+            metrics = measure(embedder, collection, config)
+        result = Result(
+            task=task,
+            model=model,
+            checkpoint=embedder.checkpoint,
+            dataset=collection.name,
+            num_images=len(collection.captions),
+            num_captions=sum(map(len, collection.captions)),
+            metrics=metrics,
+            settings={**as_table(config), "fit": embedder.fit},
+            neighbours=found,
+            broken=tuple(broken),
+        )
+        results.append(result)
+        if report is not None:
+            report(result)
+    return results

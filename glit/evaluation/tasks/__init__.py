@@ -1,0 +1,26 @@
+"""The measurements, one file each: each takes a model and a collection and names its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from glit.evaluation.collection import Collection
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import Embedder
+from glit.evaluation.metrics import Metrics
+from glit.evaluation.tasks.caption_quality import caption_quality
+from glit.evaluation.tasks.classify import classify
+from glit.evaluation.tasks.joint_map import joint_map
+from glit.evaluation.tasks.localize import localize
+from glit.evaluation.tasks.retrieval import retrieval
+from glit.evaluation.tasks.robustness import robustness
+
+TASKS: dict[str, Callable[[Embedder, Collection, EvaluateConfig], Metrics]] = {
+    "retrieval": retrieval,
+    "joint-map": joint_map,
+    "localize": localize,
+    "robustness": robustness,
+    "caption-quality": caption_quality,
+    "classify": classify,
+}
+"""By the name that the command line gives them."""

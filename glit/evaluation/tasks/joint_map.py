@@ -1,0 +1,52 @@
+"""``joint-map``: mAP@K over whole images and best regions together (GOAL Tables 3 and 4)."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+from glit.evaluation.collection import Collection, JointCollection, need_pairs
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import Embedder, Picture
+from glit.evaluation.metrics import Metrics
+from glit.evaluation.precision import average_precision, best_items
+from glit.evaluation.relevance import joint_relevance
+
+
+def joint_map(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+    """mAP@K both ways over whole images and best regions together (GOAL Tables 3 and 4).
+
+    The galleries hold every image and the crop of its best pair, every caption and the sentence of
+    its best pair, each distinct text once. For a whole or a local query both texts (or both
+    images) of its sample are right; a text of several samples is right for the images of all.
+    """
+    texts, sample, image_ND = _joint_set(embedder, collection)
+    distinct, texts_for_image, images_for_text = joint_relevance(texts, sample)
+    text_UD = embedder.texts(distinct)
+    k, chunk = config.precision_at, config.chunk_size
+    text_query = average_precision(best_items(text_UD, image_ND, k=k, chunk=chunk), images_for_text)
+    image_query = average_precision(
+        best_items(image_ND, text_UD, k=k, chunk=chunk), texts_for_image
+    )
+    return {
+        f"image_retrieval_map@{k}": float(text_query.mean()),
+        f"text_retrieval_map@{k}": float(image_query.mean()),
+        "pairs": float(len(texts) - len(collection.captions)),
+        "distinct_texts": float(len(distinct)),
+    }
+
+
+def _joint_set(
+    embedder: Embedder, collection: Collection
+) -> tuple[list[str], list[int], Float[Tensor, "n d"]]:
+    """Texts, numbers of their samples and embeddings of their images: whole ones, then regions."""
+    if isinstance(collection, JointCollection):
+        joint = collection.joint
+        texts = [text for captions in joint.captions for text in captions]
+        return texts, collection.sample, embedder.images(joint, embedder.wholes(joint))
+    need_pairs(collection, "joint-map")
+    whole: list[Picture] = embedder.wholes(collection)
+    local = [(i, pairs[0]) for i, _ in whole if (pairs := collection.pairs(i))]
+    texts = [collection.captions[i][0] for i, _ in whole] + [pair.sentence for _, pair in local]
+    sample = [i for i, _ in whole] + [i for i, _ in local]
+    return texts, sample, embedder.images(collection, [*whole, *local])

@@ -1,0 +1,75 @@
+"""Datasets in formats that others read: one file each.
+
+An exporter is a function of the finished dataset, an empty folder, and who is told of every so many
+more rows that are written. It goes through the rows one by one, so that memory stays flat whatever
+the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glit.errors import InputError, closest
+from glit.exporters.coco import export_coco
+from glit.exporters.fiftyone import export_fiftyone
+from glit.exporters.goal import export_goal
+from glit.exporters.grit import export_grit
+from glit.exporters.hf import export_hf
+from glit.exporters.lance import export_lance
+from glit.exporters.mdetr import export_mdetr
+from glit.exporters.webdataset import export_webdataset
+from glit.storage.outputs import new_folder
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
+
+Report = Callable[[int], None]
+Exporter = Callable[["Dataset", Path, Report], None]
+
+EXPORTERS: dict[str, Exporter] = {
+    "coco": export_coco,
+    "fiftyone": export_fiftyone,
+    "goal": export_goal,
+    "grit": export_grit,
+    "hf": export_hf,
+    "lance": export_lance,
+    "mdetr": export_mdetr,
+    "webdataset": export_webdataset,
+}
+"""By the name that ``glit export --to`` takes."""
+EMBEDDING: dict[str, Callable[..., None]] = {"lance": export_lance}
+"""Those that take ``embeddings`` as well."""
+
+
+def export(
+    dataset: Dataset,
+    *,
+    to: str,
+    output: Path,
+    embeddings: str = "",
+    report: Report = lambda rows: None,
+) -> None:
+    """Write a dataset in another format.
+
+    Args:
+        dataset: a finished one.
+        to: a key of :data:`EXPORTERS`.
+        output: a folder that does not exist yet; it appears when everything is written.
+        embeddings: the CLIP whose image embeddings go in beside; of :data:`EMBEDDING` alone.
+        report: called with so many more rows that are written.
+
+    Raises:
+        InputError: no such format, the folder exists, or the format takes no embeddings.
+        DatasetError: a file of the dataset is damaged.
+    """
+    if to not in EXPORTERS:
+        raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}")
+    if embeddings and to not in EMBEDDING:
+        raise InputError(f"--embeddings: --to {to} has no place for them; want --to lance")
+    with new_folder(output) as partial:
+        if embeddings:
+            EMBEDDING[to](dataset, partial, report, embeddings=embeddings)
+        else:
+            EXPORTERS[to](dataset, partial, report)

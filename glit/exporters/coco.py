@@ -1,0 +1,82 @@
+"""``coco``: JSON as of COCO's detection and caption tasks, for pycocotools and all that read it.
+
+    images/SAMPLE_ID.jpg
+    instances.json    every region: ``bbox`` [x, y, width, height] in pixels, ``category_id``
+    captions.json     every caption
+
+A region's category is its label. What COCO has no field for stands beside ``bbox``: ``score``,
+``source``, and ``sentences``: those that have this region as their pair, best pair first, with
+their span in the caption.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glit.exporters.json_file import JsonFile
+from glit.exporters.parts import local_of, write_picture, xywh
+
+if TYPE_CHECKING:
+    from glit.data.records import Region
+    from glit.dataset.reader import Dataset
+    from glit.dataset.row import Row
+    from glit.exporters import Report
+
+NO_LABEL = "region"
+"""The category of regions without a label, as SAM's are."""
+
+_DECIMALS = 4
+"""Of pixels; a box is stored in float32."""
+
+
+def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
+    """See :data:`glit.exporters.Exporter`."""
+    (folder / "images").mkdir()
+    categories: dict[str, int] = {}
+    number = 0
+    with (
+        JsonFile(folder / "instances.json", "images", "annotations", "categories") as instances,
+        JsonFile(folder / "captions.json", "images", "annotations") as captions,
+    ):
+        for image_id, row in enumerate(dataset, start=1):
+            name = write_picture(row, folder / "images")
+            image = {"id": image_id, "file_name": name, "width": row.width, "height": row.height,
+                     "source_path": row.source_path}  # fmt: skip
+            instances.add("images", image)
+            captions.add("images", image)
+            caption = {"id": image_id, "image_id": image_id, "caption": row.caption.text}
+            captions.add("annotations", caption)
+            sentences = _sentences(row)
+            for at, region in enumerate(row.regions):
+                number += 1
+                label = region.label or NO_LABEL
+                category = categories.setdefault(label, len(categories) + 1)
+                place = {"id": number, "image_id": image_id, "category_id": category}
+                instances.add(
+                    "annotations", place | _box(region) | {"sentences": sentences.get(at, [])}
+                )
+            report(1)
+        for label, category in categories.items():
+            instances.add("categories", {"id": category, "name": label, "supercategory": ""})
+
+
+def _box(region: Region) -> dict[str, Any]:
+    return {
+        "bbox": [round(value, _DECIMALS) for value in xywh(region)],
+        "area": round(region.box.area_px, _DECIMALS),
+        "iscrowd": 0,
+        "score": region.score,
+        "source": region.source,
+    }
+
+
+def _sentences(row: Row) -> dict[int, list[dict[str, Any]]]:
+    """By region, the sentences that have it as their local pair, best first."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for local in local_of(row):
+        start, end = local.span
+        found.setdefault(local.pair.region, []).append(
+            {"char_start": start, "char_end": end, "similarity": local.pair.similarity}
+        )
+    return found

@@ -1,0 +1,204 @@
+"""``hf``: a folder that ``datasets.load_dataset`` and the Hub take as it is.
+
+    README.md                       the page on the Hub: YAML, figures, how it was made, limits
+    pictures/1.jpg                  for that page
+    data/train-00000.parquet        ``image``, ``image_id``, ``width``, ``height``, ``caption``,
+                                    ``objects`` and ``pairs``
+    preview/train-00000.parquet     a hundred pictures with their boxes drawn in
+
+``objects`` follows the convention of the ``datasets`` documentation: ``bbox`` [x, y, width, height]
+in pixels and ``categories``, a ClassLabel; beside them ``score`` and ``source``. A pair is the
+characters [``char_start``, ``char_end``) of the caption and the ``object`` they tell of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from glit.data.schema import META_HUGGINGFACE
+from glit.exporters.coco import NO_LABEL
+from glit.exporters.figures import Figures
+from glit.exporters.hf_card import hub_card
+from glit.exporters.parts import local_of, picture, write_tables, xywh
+from glit.exporters.preview import numbered, with_boxes
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
+    from glit.dataset.row import Row
+    from glit.exporters import Report
+
+_BOX = pa.list_(pa.float64(), 4)
+_SCHEMA = pa.schema(
+    [
+        ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+        ("image_id", pa.string()),
+        ("width", pa.int64()),
+        ("height", pa.int64()),
+        ("caption", pa.string()),
+        (
+            "objects",
+            pa.struct(
+                [
+                    ("bbox", pa.list_(_BOX)),
+                    ("categories", pa.list_(pa.int64())),
+                    ("score", pa.list_(pa.float64())),
+                    ("source", pa.list_(pa.string())),
+                ]
+            ),
+        ),
+        (
+            "pairs",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("char_start", pa.int64()),
+                        ("char_end", pa.int64()),
+                        ("object", pa.int64()),
+                        ("similarity", pa.float64()),
+                        ("probability", pa.float64()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+
+
+_MOST_PREVIEWED = 100
+_MOST_PICTURES = 3
+_PREVIEW_FEATURES: dict[str, Any] = {
+    "image": {"_type": "Image"},
+    "caption": {"dtype": "string", "_type": "Value"},
+    "sentences": {"feature": {"dtype": "string", "_type": "Value"}, "_type": "List"},
+    "image_id": {"dtype": "string", "_type": "Value"},
+}
+_PREVIEW_SCHEMA = pa.schema(
+    [
+        ("image", _SCHEMA.field("image").type),
+        ("caption", pa.string()),
+        ("sentences", pa.list_(pa.string())),
+        ("image_id", pa.string()),
+    ],
+    metadata={META_HUGGINGFACE: json.dumps({"info": {"features": _PREVIEW_FEATURES}}).encode()},
+)
+
+
+def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
+    """See :data:`glit.exporters.Exporter`."""
+    names = _labels(dataset)
+    features = _features(names)
+    schema = _SCHEMA.with_metadata(
+        {META_HUGGINGFACE: json.dumps({"info": {"features": features}}).encode()}
+    )
+    for name in ("data", "preview", "pictures"):
+        (folder / name).mkdir()
+    figures = Figures()
+    counted = figures.counting(dataset)
+    written = write_tables(_rows(counted, names, report), schema, folder / "data", "train")
+    chosen = (dataset[number] for number in _previewed(dataset))
+    rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
+             "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
+    write_tables(rows, _PREVIEW_SCHEMA, folder / "preview", "train")
+    pictures = _pictures(dataset, folder / "pictures")
+    card = hub_card(
+        dataset,
+        files={path.name: path.stat().st_size for path in written},
+        features=features,
+        preview_features=_PREVIEW_FEATURES,
+        pictures=[f"pictures/{name}" for name in pictures],
+        previewed=min(len(dataset), _MOST_PREVIEWED),
+        figures=figures.table(),
+    )
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _previewed(dataset: Dataset) -> list[int]:
+    """Numbers of rows from all over the dataset, the same for the same dataset."""
+    num = min(len(dataset), _MOST_PREVIEWED)
+    return [number * len(dataset) // num for number in range(num)]
+
+
+def _pictures(dataset: Dataset, folder: Path) -> list[str]:
+    """Three pictures for the page: those of the preview with the most regions in pairs."""
+
+    def regions(number: int) -> int:  # a row keeps its whole row group in memory
+        return len({local.pair.region for local in local_of(dataset[number])})
+
+    most = sorted(_previewed(dataset), key=regions, reverse=True)
+    names = []
+    for place, number in enumerate(most[:_MOST_PICTURES], start=1):
+        names.append(f"{place}.jpg")
+        (folder / names[-1]).write_bytes(with_boxes(dataset[number]))
+    return names
+
+
+def _labels(dataset: Dataset) -> list[str]:
+    """All labels, sorted; a pass over the regions alone."""
+    found: set[str] = set()
+    for number in range(len(dataset.places)):
+        regions = dataset.row_group(number, columns=["regions"]).regions
+        found.update(label or NO_LABEL for label in regions["label"])
+    return sorted(found)
+
+
+def _rows(rows: Iterable[Row], names: list[str], report: Report) -> Iterator[dict[str, Any]]:
+    number_of = {name: number for number, name in enumerate(names)}
+    for row in rows:
+        data, name = picture(row)
+        yield {
+            "image": {"bytes": data, "path": name},
+            "image_id": row.sample_id,
+            "width": row.width,
+            "height": row.height,
+            "caption": row.caption.text,
+            "objects": {
+                "bbox": [xywh(each) for each in row.regions],
+                "categories": [number_of[each.label or NO_LABEL] for each in row.regions],
+                "score": [each.score for each in row.regions],
+                "source": [each.source for each in row.regions],
+            },
+            "pairs": [
+                {
+                    "char_start": local.span[0], "char_end": local.span[1],
+                    "object": local.pair.region, "similarity": local.pair.similarity,
+                    "probability": local.pair.probability,
+                }
+                for local in local_of(row)
+            ],
+        }  # fmt: skip
+        report(1)
+
+
+def _features(names: list[str]) -> dict[str, Any]:
+    """The features of the ``datasets`` library."""
+
+    def value(kind: str) -> dict[str, Any]:
+        return {"dtype": kind, "_type": "Value"}
+
+    def many(feature: Any, **length: int) -> dict[str, Any]:
+        return {"feature": feature, **length, "_type": "List"}
+
+    return {
+        "image": {"_type": "Image"},
+        "image_id": value("string"),
+        "width": value("int64"),
+        "height": value("int64"),
+        "caption": value("string"),
+        "objects": {
+            "bbox": many(many(value("float64"), length=4)),
+            "categories": many({"names": names, "_type": "ClassLabel"}),
+            "score": many(value("float64")),
+            "source": many(value("string")),
+        },
+        "pairs": many(
+            {
+                "char_start": value("int64"), "char_end": value("int64"), "object": value("int64"),
+                "similarity": value("float64"), "probability": value("float64"),
+            }
+        ),
+    }  # fmt: skip

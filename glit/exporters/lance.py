@@ -1,0 +1,121 @@
+"""``lance``: the dataset's own columns as a Lance dataset, every picture inside.
+
+dataset.lance/    the columns of docs/schema.md, images as bytes; if asked, ``embedding``: the whole
+                  image by a CLIP, a list of fixed length that Lance searches and indexes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from glit.errors import RunError
+from glit.recipes.extras import require
+from glit.runtime.prefetch import batched
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
+    from glit.exporters import Report
+
+
+_FILE_ROWS = 20_000
+"""What Lance remembers of a file it lets go when the file is whole."""
+Embed = Callable[[list[bytes]], pa.FixedSizeListArray]
+
+
+def export_lance(dataset: Dataset, folder: Path, report: Report, *, embeddings: str = "") -> None:
+    """See :data:`glit.exporters.Exporter`.
+
+    Args:
+        dataset: what is exported.
+        folder: where to.
+        report: see :func:`glit.exporters.export`.
+        embeddings: the CLIP whose image embeddings go in: a name, a folder or a run of glit train.
+
+    Raises:
+        MissingExtraError: the package lance is not installed, or what the model needs.
+        WeightsError: there is no such model.
+        RunError: an embedding is not finite.
+    """
+    require("lance", needed_for="--to lance")
+    import lance
+
+    schema = dataset.schema.remove_metadata()
+    embed = None
+    if embeddings:
+        embed, width = _embedder(embeddings)
+        schema = schema.append(pa.field("embedding", pa.list_(pa.float32(), width)))
+    raised: list[Exception] = []  # Lance knows only the text of what an iterator raises
+    batches = pa.RecordBatchReader.from_batches(
+        schema, _noting(_batches(dataset, schema, embed, report), raised)
+    )
+    try:
+        lance.write_dataset(
+            batches,
+            str(folder / "dataset.lance"),
+            max_rows_per_group=100,
+            max_rows_per_file=_FILE_ROWS,
+        )
+    except OSError:
+        if raised:
+            raise raised[0] from None
+        raise
+
+
+def _noting(batches: Iterator[pa.RecordBatch], raised: list[Exception]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except Exception as error:
+        raised.append(error)
+        raise
+
+
+def _embedder(model: str) -> tuple[Embed, int]:
+    """What embeds image files, and the length of an embedding."""
+    require("models", needed_for="--embeddings")
+    import numpy as np
+    import torch
+
+    from glit.clip.preprocess import fit_image
+    from glit.evaluation.config import EvaluateConfig
+    from glit.evaluation.encode import load_embedder
+    from glit.images import decode
+
+    loaded = load_embedder(model, EvaluateConfig())
+    encoder = loaded.encoder
+
+    @torch.inference_mode()
+    def embed(files: list[bytes]) -> pa.FixedSizeListArray:
+        squares = (fit_image(decode(data), side=encoder.side, fit=loaded.fit) for data in files)
+        found = [
+            encoder.encode_images(torch.stack(some).to(loaded.device))[1].cpu().numpy()
+            for some in batched(squares, loaded.batch_size)
+        ]
+        vectors = np.concatenate(found).astype(np.float32)
+        if not np.isfinite(vectors).all():
+            raise RunError(f"model {model}: an embedding is not finite; are the weights damaged?")
+        return pa.FixedSizeListArray.from_arrays(vectors.ravel(), encoder.width)
+
+    return embed, encoder.width
+
+
+def _batches(
+    dataset: Dataset, schema: pa.Schema, embed: Embed | None, report: Report
+) -> Iterator[pa.RecordBatch]:
+    """Row group by row group, pictures that are stored by path read in."""
+    place = schema.get_field_index("image")
+    for number in range(len(dataset.places)):
+        group = dataset.row_group(number)
+        paths = group.table.column("image").combine_chunks().field("path")
+        files = [group.image(row) for row in range(len(group))]
+        data = pa.array(files, pa.binary())
+        fields: Any = schema.field("image").type
+        images = pa.StructArray.from_arrays([data, paths], fields=list(fields))
+        table = group.table.set_column(place, schema.field("image"), images)
+        if embed is not None:
+            table = table.append_column(schema.field("embedding"), embed(files))
+        yield from table.replace_schema_metadata(None).cast(schema).to_batches()
+        report(len(group))

@@ -1,0 +1,49 @@
+"""``mdetr``: captions with the spans of their regions, for MDETR and what learned from it.
+
+    images/SAMPLE_ID.jpg
+    annotations.json    COCO's layout; an image has its ``caption``, an annotation its
+                        ``tokens_positive``: characters [start, end) of the caption
+
+An annotation is a region that some sentence has; several sentences give it several spans.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glit.exporters.json_file import JsonFile
+from glit.exporters.parts import local_of, write_picture, xywh
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
+    from glit.exporters import Report
+
+
+def export_mdetr(dataset: Dataset, folder: Path, report: Report) -> None:
+    """See :data:`glit.exporters.Exporter`."""
+    (folder / "images").mkdir()
+    number = 0
+    with JsonFile(folder / "annotations.json", "images", "annotations", "categories") as file:
+        file.add("categories", {"id": 1, "name": "object", "supercategory": "object"})
+        for image_id, row in enumerate(dataset, start=1):
+            name = write_picture(row, folder / "images")
+            spans: dict[int, list[list[int]]] = {}
+            for local in local_of(row):
+                spans.setdefault(local.pair.region, []).append(local.span)
+            file.add(
+                "images",
+                {"id": image_id, "file_name": name, "width": row.width, "height": row.height,
+                 "caption": row.caption.text, "dataset_name": "glit",
+                 "tokens_negative": [[0, len(row.caption.text)]]},
+            )  # fmt: skip
+            for region, positive in spans.items():
+                number += 1
+                box = row.regions[region]
+                file.add(
+                    "annotations",
+                    {"id": number, "image_id": image_id, "category_id": 1, "iscrowd": 0,
+                     "bbox": xywh(box), "area": box.box.area_px,
+                     "tokens_positive": sorted(positive)},
+                )  # fmt: skip
+            report(1)

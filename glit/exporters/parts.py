@@ -1,0 +1,112 @@
+"""What exporters share: pictures as files, pairs of a row, tables in files of bounded size."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.runtime.prefetch import batched
+
+if TYPE_CHECKING:
+    from glit.data.records import Pair, Region, Sentence
+    from glit.dataset.row import Row
+
+ROWS_A_GROUP = 100
+"""Of tables with pictures."""
+FILE_BYTES = 400 << 20
+"""A data file is closed when it has grown to this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """A sentence that has a region, and that region."""
+
+    pair: Pair
+    sentence: Sentence
+    region: Region
+
+    @property
+    def span(self) -> list[int]:
+        """Characters ``[start, end)`` of the caption."""
+        return [self.sentence.char_start, self.sentence.char_end]
+
+
+def local_of(row: Row) -> list[Local]:
+    """The usable pairs of a row, best first."""
+    return [
+        Local(pair=pair, sentence=row.sentences[pair.sentence], region=row.regions[pair.region])
+        for pair in row.pairs
+        if not pair.global_wins
+    ]
+
+
+def xywh(region: Region) -> list[float]:
+    """Left, top, width, height in pixels."""
+    x0, y0, x1, y1 = region.box.xyxy
+    return [x0, y0, x1 - x0, y1 - y0]
+
+
+def picture(row: Row) -> tuple[bytes, str]:
+    """The image file, upright for every reader, and its name."""
+    from glit.images import upright_file
+
+    data, suffix = upright_file(row.encoded())
+    return data, f"{row.sample_id}{suffix}"
+
+
+def write_picture(row: Row, folder: Path) -> str:
+    """Write the image file into a folder; its name."""
+    data, name = picture(row)
+    (folder / name).write_bytes(data)
+    return name
+
+
+def write_tables(
+    rows: Iterable[dict[str, Any]],
+    schema: pa.Schema,
+    folder: Path,
+    name: str,
+    *,
+    rows_a_group: int = ROWS_A_GROUP,
+) -> list[Path]:
+    """Rows in Parquet files ``NAME-00000.parquet`` and so on, a row group in memory at a time.
+
+    The writer remembers some 15 KB of every row group until its file is whole.
+    """
+    paths: list[Path] = []
+    writer: pq.ParquetWriter | None = None
+    try:
+        for group in batched(rows, rows_a_group):
+            if writer is not None and paths[-1].stat().st_size >= FILE_BYTES:
+                writer.close()
+                writer = None
+            if writer is None:
+                paths.append(folder / f"{name}-{len(paths):05d}.parquet")
+                writer = pq.ParquetWriter(paths[-1], schema, compression="zstd")
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+    finally:
+        if writer is not None:
+            writer.close()
+    return paths
+
+
+def crop(row: Row, region: Region) -> bytes:
+    """A region's pixels as PNG; at least one pixel each way.
+
+    Raises:
+        ImageError: the image is damaged.
+    """
+    from PIL import Image
+
+    x0, y0, x1, y1 = region.box.xyxy
+    left, top = min(round(x0), row.width - 1), min(round(y0), row.height - 1)
+    right, bottom = max(left + 1, round(x1)), max(top + 1, round(y1))
+    buffer = io.BytesIO()
+    Image.fromarray(row.pixels()[top:bottom, left:right]).save(buffer, "PNG")
+    return buffer.getvalue()

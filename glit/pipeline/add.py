@@ -1,0 +1,212 @@
+"""``glit add``: images that came since the build, at the cost of these images.
+
+They are listed as chunks after those that are there, so every table that is there stays, and their
+samples go into data files of their own. The dataset of before is whole and readable until its
+manifest is replaced, which is done last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.errors import InputError, UserError
+from glit.executors.protocols import Executor
+from glit.pipeline.build_lock import only_one_build
+from glit.pipeline.listing import Chunk, gathered, series_of
+from glit.pipeline.listing_diff import Difference, difference, write_grown
+from glit.pipeline.open_work import (
+    complete,
+    finished_work,
+    in_dataset,
+    is_made_of,
+    not_finished,
+    read_listing,
+    work_folder,
+)
+from glit.pipeline.plan import sidecars
+from glit.pipeline.preflight import check_early
+from glit.pipeline.previous_build import is_whole
+from glit.pipeline.publish import publish
+from glit.pipeline.published import published
+from glit.pipeline.retries import retries
+from glit.pipeline.run import run_stages, with_table_repair
+from glit.pipeline.source import Source, entries, skipped_note
+from glit.pipeline.stage_task import disk_error
+from glit.pipeline.status import STATE, other_version, read_state
+from glit.pipeline.timeline import Timed
+from glit.pipeline.user_captions import brought_table
+from glit.pipeline.work import Work
+from glit.runtime.progress import StageProgress
+from glit.stages.ingest import IngestConfig
+from glit.storage.outputs import output_folder
+from glit.storage.store import Store, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What came of it."""
+
+    manifest: dict[str, Any]
+    images: str
+    """The folder that was looked at."""
+    balance: dict[str, int] | None
+    """Of the addition: ingested, shipped, dropped and duplicates; None where nothing was new."""
+
+
+def add(
+    output: str, executor: Executor, progress: StageProgress, *, limit: int | None = None
+) -> Added:
+    """Add the images to a dataset that came into its folder since.
+
+    Images of the dataset that have changed or are gone keep their samples as they were made.
+    Calling it again after it was stopped goes on where that was.
+
+    Args:
+        output: a finished dataset whose ``work/`` is still there.
+        executor: where to run.
+        progress: what to tell.
+        limit: only the first new images by their paths; None takes all.
+
+    Raises:
+        UserError: models or glit changed since the build, or there is nothing finished to add to.
+        InputError: the folder of images is gone.
+        RunError: see :func:`glit.pipeline.publish.publish`.
+    """
+    if limit is not None and limit < 1:
+        raise UserError(f"limit {limit}: want 1 or more images, or None for all")
+    dataset = Store(output_folder(output))
+    store = work_folder(dataset)
+    executor = Timed(executor, store)
+    with only_one_build(store) as still_held:
+        work = finished_work(store, executor.device)
+        source = _source(store)
+        listed = read_listing(store, wanted_by="add")
+        before = in_dataset(dataset, store, listed)
+        _check_finished(dataset, work, before)
+        retries(work)  # damaged notes are told before the work, not after it
+        skipped: Counter[str] = Counter()
+        found, chunks = _list(work, source, before, len(listed), limit, skipped)
+        _tell(found, progress)
+        if skipped:
+            progress.note(skipped_note(skipped))
+        if len(chunks) == len(before) == len(listed) and _is_untouched(dataset):
+            return Added(manifest=read_manifest(dataset), images=source.root, balance=None)
+        _write_state(store, chunks)
+        dataset.sweep_folders("", "data")
+        if len(chunks) > len(before):
+            check_early(work, chunks[len(before) :], progress)
+
+        def added() -> dict[str, Any]:
+            whole, duplicates = run_stages(work, chunks, executor, progress, still_held)
+            return publish(
+                dataset, work, whole, duplicates, executor, progress, still_held, appending=True
+            )
+
+        manifest = with_table_repair(work, progress, added)
+        balance = manifest["additions"][-1] if len(chunks) > len(before) else None
+        return Added(manifest=manifest, images=source.root, balance=balance)
+
+
+def _source(store: Store) -> Source:
+    """Where the build found its images.
+
+    Raises:
+        UserError: it did not say.
+        InputError: the folder is gone.
+    """
+    state = read_state(store)
+    told = state.get("source")
+    if not isinstance(told, dict) or told.keys() != {"pattern", "list_file"}:
+        raise UserError(other_version(store))
+    source = Source(root=state["images"], **told)
+    if "://" not in source.root and not os.path.isdir(source.root):
+        raise InputError(
+            f"{source.root}: no such folder; the dataset was built from it, so put it there again"
+        )
+    return source
+
+
+def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
+    """See that the work folder is that of the finished dataset, made of these chunks.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not dataset.exists(MANIFEST):  # every table may be there, as after a stopped retry
+        complete(work, before, wanted_by="add")
+        return
+    if published(work.store) is None:
+        raise UserError(
+            f"{work.store.root}: does not tell what the dataset was made of (published.sha256 is "
+            "gone or damaged); run glit retry, which writes it anew, then add"
+        )
+    if not is_made_of(read_manifest(dataset), work, before):
+        raise not_finished(work.store, wanted_by="add")
+
+
+def _list(
+    work: Work,
+    source: Source,
+    before: Sequence[Chunk],
+    num_listed: int,
+    limit: int | None,
+    skipped: Counter[str],
+) -> tuple[Difference, list[Chunk]]:
+    """How the folder has grown, and all chunks; the listing is written where it is another."""
+    store = work.store
+    beside = tuple(sidecars(work.plan.recipe).values())
+    room = Path(store.full("")) if store.is_local else None
+    try:
+        with (
+            store.local_copy("listing.parquet") as listing,
+            brought_table(work.plan.brought) as captions,
+            gathered(
+                entries(source, sidecars=beside, work=store, skipped=skipped),
+                room,
+                num_beside=len(beside),
+                captions=captions,
+            ) as now,
+        ):
+            found = difference(now, listing, before)
+            new = _num_taken(found, limit)
+            if not new and num_listed == len(before):
+                return found, list(before)
+            with store.atomic("listing.parquet") as target:
+                size = work.plan.config(IngestConfig).chunk_size
+                return found, write_grown(now, listing, target, before, new=new, chunk_size=size)
+    except OSError as error:
+        raise disk_error(error, store.root) from error
+
+
+def _num_taken(found: Difference, limit: int | None) -> int:
+    return found.new if limit is None else min(found.new, limit)
+
+
+def _tell(found: Difference, progress: StageProgress) -> None:
+    """Of images whose samples are no longer those of the folder."""
+    if found.changed or found.gone:
+        progress.note(
+            f"of the dataset's images {found.changed} changed since the build, or their captions "
+            f"or masks did, and {found.gone} went; their samples stay as they were made"
+        )
+
+
+def _is_untouched(dataset: Store) -> bool:
+    """Whether all files are those of the manifest, and no stopped addition left others beside."""
+    if not dataset.exists(MANIFEST):
+        return False
+    manifest = read_manifest(dataset)
+    named = {name.removeprefix("data/") for name in manifest["files"]}
+    return is_whole(dataset, manifest) and dataset.names("data") <= named
+
+
+def _write_state(store: Store, chunks: Sequence[Chunk]) -> None:
+    additions = len(series_of(chunks)) - 1
+    state = read_state(store) | {"num_chunks": len(chunks), "additions": additions}
+    store.write(STATE, to_json(state))

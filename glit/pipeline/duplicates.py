@@ -1,0 +1,83 @@
+"""Which images repeat others: found over all ingest tables once, and kept in the work folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from glit.data.schema import DUPLICATES_SCHEMA
+from glit.errors import DamagedTableError
+from glit.pipeline.listing import Chunk
+from glit.pipeline.stage_task import disk_error
+from glit.pipeline.tables import read_table
+from glit.pipeline.work import Work, with_skips
+from glit.runtime.prefetch import map_ahead
+from glit.stages.dedup import Duplicate, find_duplicates
+from glit.stages.ingest import IngestConfig
+from glit.storage.checksummed_parquet import write_sealed
+
+_PREFIX = "duplicates-"
+_SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
+_READERS = 8
+
+
+def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:
+    """The chunks with the rows that repeat others, and these. All ingest tables must be there.
+
+    Raises:
+        DamagedTableError: of an ingest table.
+        RunError: the disk is full or cannot be written to.
+    """
+    found = _found_before(work, name := _name(work, chunks))
+    if found is None:
+        spill = work.store.full("") if work.store.is_local else None
+        near_bits = work.plan.config(IngestConfig).near_duplicates
+        found = find_duplicates(_tables(work, chunks), near_bits=near_bits, spill=spill)
+        rows = pa.Table.from_pylist([asdict(each) for each in found], schema=_SCHEMA)
+        try:
+            with work.store.atomic(name) as path:
+                write_sealed(rows, path)
+        except OSError as error:
+            raise disk_error(error, work.store.root) from error
+    skips: dict[int, list[int]] = {}
+    for duplicate in found:
+        skips.setdefault(duplicate.chunk, []).append(duplicate.row)
+    return with_skips(chunks, skips), found
+
+
+def forget_duplicates(work: Work) -> None:
+    """To be called before an ingest table is written anew."""
+    for name in work.store.names():
+        if name.startswith(_PREFIX):
+            work.store.remove(name)
+
+
+def _name(work: Work, chunks: list[Chunk]) -> str:
+    """By the names of the tables they are found in."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(work.table("ingest", chunk).encode())
+    return f"{_PREFIX}{digest.hexdigest()[:12]}.parquet"
+
+
+def _found_before(work: Work, name: str) -> list[Duplicate] | None:
+    try:
+        return [Duplicate(**row) for row in read_table(work.store, name).to_pylist()]
+    except DamagedTableError:  # or not there
+        return None
+
+
+def _tables(work: Work, chunks: list[Chunk]) -> Iterator[tuple[int, pa.Table]]:
+    with ThreadPoolExecutor(_READERS) as pool:
+        read = map_ahead(
+            pool,
+            lambda chunk: read_table(work.store, work.table("ingest", chunk)),
+            chunks,
+            most=4 * _READERS,
+        )
+        for chunk, table in zip(chunks, read, strict=True):
+            yield chunk.index, table

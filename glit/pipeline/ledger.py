@@ -1,0 +1,152 @@
+"""Ledgers: which images of a chunk are shipped and which dropped. Workers write, publishing reads.
+
+A row is an image that is no duplicate: its size if it is shipped, else the stage that dropped it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from glit.backends.base import PLAIN_BYTES
+from glit.data.schema import DROPS_SCHEMA
+from glit.executors.protocols import Heartbeat, Resources, Tally
+from glit.pipeline.listing import Chunk
+from glit.pipeline.stage_task import disk_error
+from glit.pipeline.tables import read_table
+from glit.pipeline.work import Work
+from glit.runtime.prefetch import map_ahead
+from glit.stages import STAGES
+from glit.storage.checksummed_parquet import write_sealed
+
+_LAST = tuple(STAGES)[-1]
+_READERS = 8
+_SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
+"""``stage`` is null for a shipped image."""
+
+
+def ledger_name(work: Work, chunk: Chunk) -> str:
+    """Path of a chunk's ledger, named as the last stage's table is."""
+    return f"{ledger_folder(work)}/{work.table(_LAST, chunk).rpartition('/')[2]}"
+
+
+def ledger_folder(work: Work) -> str:
+    """Where the ledgers of all chunks lie."""
+    return f"ledger{work.plan.folder(_LAST).removeprefix(_LAST)}"
+
+
+def missing_ledgers(work: Work, chunks: list[Chunk]) -> list[Chunk]:
+    """The chunks whose ledger is not there yet."""
+    names = work.store.names(ledger_folder(work))
+    return [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerTask:
+    """Writes the ledgers of chunks whose tables are all there."""
+
+    work: Work
+    name: str = "ledger"
+    loads: str = ""
+    needs: Resources = Resources(memory_bytes=PLAIN_BYTES)
+
+    def open(self, threads: int) -> LedgerWorker:
+        return LedgerWorker(self.work)
+
+
+class LedgerWorker:
+    """See :class:`glit.executors.protocols.Worker`."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
+        """Write a chunk's ledger."""
+        yield from ()
+        rows = list(self._rows(unit))
+        try:
+            with self._work.store.atomic(ledger_name(self._work, unit)) as temporary:
+                write_sealed(pa.Table.from_pylist(rows, schema=_SCHEMA), temporary)
+        except OSError as error:
+            raise disk_error(error, self._work.store.root) from error
+        return Tally(rows=len(rows))
+
+    def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
+        """See :class:`glit.executors.protocols.Worker`; no sample is touched."""
+
+    def size(self, unit: Chunk) -> int:
+        """See :class:`glit.executors.protocols.Worker`."""
+        return 0
+
+    def _rows(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
+        skip = set(chunk.skip)
+        later = {stage: self._work.outcomes(stage, chunk) for stage in STAGES}
+        for number, row in enumerate(self._work.ingest_rows(chunk)):
+            if number in skip:
+                continue
+            known = {key: row[key] for key in ("sample_id", "source_path", "num_bytes")}
+            stage, drop = "ingest", row["drop"]
+            for name in STAGES:
+                if drop is not None:
+                    break
+                stage, drop = name, later[name][row["sample_id"]]
+            yield known if drop is None else {**known, "stage": stage, **drop}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What publishing needs to know of all chunks."""
+
+    sizes: list[np.ndarray]
+    """Per chunk the encoded bytes of every shipped image, in order."""
+    num_dropped: list[int]
+    """Per chunk."""
+    drops: pa.Table
+    """Rows of ``drops.parquet``."""
+    contents: tuple[str, ...]
+    """Of every series a hash of what is shipped, hex; they name the folder of data files not yet
+    published."""
+
+    @property
+    def num_shipped(self) -> int:
+        return sum(map(len, self.sizes))
+
+    def drops_by_reason(self) -> dict[str, int]:
+        """How many were dropped, by ``stage/reason``, sorted."""
+        stages, reasons = (self.drops[name].to_pylist() for name in ("stage", "reason"))
+        counted = Counter(f"{s}/{r}" for s, r in zip(stages, reasons, strict=True))
+        return dict(sorted(counted.items()))
+
+
+def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
+    """All ledgers of a finished flow, in the order of the chunks."""
+
+    def one(chunk: Chunk) -> pa.Table:
+        return read_table(work.store, ledger_name(work, chunk))
+
+    sizes: list[np.ndarray] = []
+    drops: list[pa.Table] = []
+    contents: list[Any] = []
+    with ThreadPoolExecutor(_READERS) as pool:
+        read = map_ahead(pool, one, chunks, most=4 * _READERS)
+        for chunk, table in zip(chunks, read, strict=True):
+            kept = table.filter(table["stage"].is_null())
+            sizes.append(kept["num_bytes"].to_numpy())
+            drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
+            if chunk.series == len(contents):
+                contents.append(hashlib.sha256())
+            contents[-1].update(work.table(_LAST, chunk).encode())
+            contents[-1].update("".join(kept["sample_id"].to_pylist()).encode())
+    return Ledger(
+        sizes=sizes,
+        num_dropped=[len(table) for table in drops],
+        drops=pa.concat_tables(drops).cast(DROPS_SCHEMA),
+        contents=tuple(content.hexdigest()[:12] for content in contents),
+    )

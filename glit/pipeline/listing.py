@@ -1,0 +1,304 @@
+"""The images of a build as one listing, a Parquet file whose row groups are the chunks.
+
+Images and the files beside them come in any order, as a store lists them. DuckDB sorts them and
+brings them together; it spills to disk, so memory does not grow with their number.
+
+What was built together is a series, sorted by path. A build writes the first; every addition
+appends one (:mod:`glit.pipeline.listing_diff`). The file's metadata says how many chunks each has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.data.schema import LISTING_SCHEMA
+from glit.errors import RunError, first_line
+from glit.runtime.prefetch import batched
+from glit.shards import BAD_NAME, escaped, is_utf8, stem
+from glit.storage.duckdb_temp import spilling
+from glit.storage.store import Entry
+
+DAMAGED = (OSError, ValueError, pa.ArrowException)
+"""What reading a damaged listing raises."""
+_BATCH = 65_536
+_FOUND = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("stamp", pa.string()),
+        ("role", pa.int8()),
+        ("stem", pa.string()),
+    ]
+)
+_NOW = """
+    CREATE VIEW now AS
+    WITH listed AS (SELECT * FROM read_parquet('{file}', hive_partitioning = false)),
+         alike AS (SELECT path FROM listed WHERE size <> {bad} AND contains(path, '\\x')),
+         found AS (SELECT * REPLACE (CASE WHEN size = {bad} AND path IN (SELECT path FROM alike)
+                                     THEN './' || path ELSE path END AS path) FROM listed),
+         beside AS (SELECT stem, role, any_value(size || ':' || stamp) AS stamp
+                    FROM found WHERE role > 0 GROUP BY stem, role)
+    SELECT found.path, size, found.stamp, {beside} AS beside
+    FROM found {joins} WHERE found.role = 0
+"""
+_TEXTS = """
+    SELECT path, bit_xor(caption)::VARCHAR AS stamp FROM (
+        SELECT DISTINCT path, md5_number(caption) AS caption
+        FROM read_parquet('{file}', hive_partitioning = false)
+    ) GROUP BY path
+"""
+_META_SERIES = "glit.series"
+"""In the metadata of a listing: the number of chunks of every series, joined by commas."""
+NOT_THERE = "-1:"
+"""What a file beside an image says of itself when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A run of consecutive rows of the listing; the unit of work."""
+
+    index: int
+    key: str
+    """Hash of the chunk's paths, sizes and stamps."""
+    beside: tuple[str, ...] = ()
+    """For each kind of file beside the images that the recipe reads, a hash of their stamps; then
+    of their captions in the user's file, if there is one."""
+    skip: tuple[int, ...] = ()
+    """Rows that are duplicates of earlier images."""
+    series: int = 0
+    """0 for what was built first, 1 for what the first addition brought, and so on."""
+
+
+def write_listing(
+    found: Iterable[Entry],
+    target: Path,
+    *,
+    chunk_size: int,
+    limit: int | None,
+    num_beside: int = 0,
+    captions: Path | None = None,
+) -> list[Chunk]:
+    """Sort the images by path, write them in row groups of one chunk each, return the chunks.
+
+    Names that are not valid UTF-8 are stored escaped (``\\udcff`` as ``\\xff``) with size -2, so
+    that ingest can name them in a drop; where another file has that very name, as ``./`` and it.
+
+    Args:
+        found: images, and the files beside them by their roles.
+        target: the file.
+        chunk_size: images in a chunk; 0 decides by their number.
+        limit: only the first ones.
+        num_beside: kinds of files beside the images that are wanted.
+        captions: table of the user's captions, if they are read.
+    """
+    with gathered(found, target.parent, num_beside=num_beside, captions=captions) as now:
+        total = now.num_images if limit is None else min(now.num_images, limit)
+        found_sorted = now.images("SELECT * FROM now ORDER BY path LIMIT $total", total=total)
+        with listing_writer(target) as writer:
+            return write_chunks(found_sorted, writer, chunk_size=chunk_size, total=total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found, in a DuckDB with the view ``now``: path, size, stamp and beside, unsorted."""
+
+    connection: duckdb.DuckDBPyConnection
+    num_images: int
+
+    def images(self, sql: str, **values: Any) -> pa.RecordBatchReader:
+        """The rows of a SELECT, by batches."""
+        return self.connection.sql(sql, params=values).to_arrow_reader(_BATCH)
+
+
+@contextlib.contextmanager
+def gathered(
+    found: Iterable[Entry],
+    folder: Path | None,
+    *,
+    num_beside: int,
+    captions: Path | None = None,
+) -> Iterator[Found]:
+    """Images with the stamps of the files beside them.
+
+    Args:
+        found: images, and the files beside them by their roles.
+        folder: a disk with room for all of them; None for the machine's own place.
+        num_beside: kinds of files beside the images that are wanted.
+        captions: table of the user's captions, if they are read.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as within, spilling(within) as connection:
+        unsorted = Path(within) / "unsorted.parquet"
+        total = _write_batches(found, unsorted, stems=bool(num_beside))
+        connection.execute("SET preserve_insertion_order = true")
+        connection.execute(_now(unsorted, num_beside, captions))
+        yield Found(connection=connection, num_images=total)
+
+
+def quoted(path: str | Path) -> str:
+    """A path within quotes of SQL."""
+    return str(path).replace("'", "''")
+
+
+def _now(file: Path, num_beside: int, captions: Path | None) -> str:
+    kinds = range(1, num_beside + 1)
+    stamps = [f"coalesce(beside_{n}.stamp, '{NOT_THERE}')" for n in kinds]
+    joins = [
+        f"LEFT JOIN beside AS beside_{n} ON beside_{n}.stem = found.stem AND beside_{n}.role = {n}"
+        for n in kinds
+    ]
+    if captions is not None:
+        stamps.append(f"coalesce(texts.stamp, '{NOT_THERE}')")
+        texts = _TEXTS.format(file=quoted(captions))
+        joins.append(f"LEFT JOIN ({texts}) AS texts ON texts.path = found.path")
+    beside = f"[{', '.join(stamps)}]::VARCHAR[]"
+    return _NOW.format(file=quoted(file), bad=BAD_NAME, beside=beside, joins=" ".join(joins))
+
+
+def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
+    """All that was found, unsorted; how many of them are images."""
+    total = 0
+    with pq.ParquetWriter(target, _FOUND, compression="lz4") as writer:
+        for batch in batched(found, _BATCH):
+            paths = [entry.path for entry in batch]
+            sizes = [entry.size for entry in batch]
+            roles = [entry.role for entry in batch]
+            for index, path in () if "".join(paths).isascii() else enumerate(paths):
+                if not is_utf8(path):
+                    paths[index], sizes[index] = escaped(path), BAD_NAME
+            columns = {
+                "path": paths,
+                "size": sizes,
+                "stamp": [entry.stamp for entry in batch],
+                "role": roles,
+                "stem": [stem(path) for path in paths] if stems else pa.nulls(len(paths)),
+            }
+            writer.write_table(pa.table(columns, schema=_FOUND))
+            total += roles.count(0)
+    return total
+
+
+def listing_writer(target: Path) -> pq.ParquetWriter:
+    """Writes a listing, with checksums that :func:`open_listing` looks at."""
+    return pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd", write_page_checksum=True)
+
+
+def open_listing(listing: Any) -> pq.ParquetFile:
+    """A listing by its path, or opened; damage raises one of :data:`DAMAGED`, or reading does."""
+    return pq.ParquetFile(listing, page_checksum_verification=True)
+
+
+def write_chunks(
+    reader: pa.RecordBatchReader,
+    writer: pq.ParquetWriter,
+    *,
+    chunk_size: int,
+    total: int,
+    before: Sequence[Chunk] = (),
+) -> list[Chunk]:
+    """Write images in row groups of one chunk each, as a series after those ``before``.
+
+    Args:
+        reader: the images, in order.
+        writer: of the listing, in which those before are written already.
+        chunk_size: images in a chunk; 0 decides by their number.
+        total: how many images there are.
+        before: chunks that the listing has.
+
+    Returns:
+        Those before and the new ones.
+    """
+    size = chunk_size or min(256, max(16, -(-total // 16)))
+    series = before[-1].series + 1 if before else 0
+    chunks = list(before)
+    for rows in _exactly(reader, size * max(1, _BATCH // size)):
+        writer.write_table(rows, row_group_size=size)
+        for start in range(0, rows.num_rows, size):
+            chunks.append(_chunk(len(chunks), rows.slice(start, size), series))
+    lengths = [len(each) for each in series_of(chunks)]
+    writer.add_key_value_metadata({_META_SERIES: ",".join(map(str, lengths))})
+    return chunks
+
+
+def _chunk(index: int, rows: pa.Table, series: int = 0) -> Chunk:
+    stamps = rows["beside"].combine_chunks().flatten()  # every image has as many
+    num_kinds = len(stamps) // len(rows)
+    return Chunk(
+        index=index,
+        key=_hash(rows["path"], rows["size"], rows["stamp"]),
+        beside=tuple(_hash(stamps[kind::num_kinds]) for kind in range(num_kinds)),
+        series=series,
+    )
+
+
+def _hash(*columns: pa.Array | pa.ChunkedArray) -> str:
+    digest = hashlib.sha256()
+    for column in columns:
+        digest.update("\0".join(column.cast(pa.string()).to_pylist()).encode())
+    return digest.hexdigest()[:12]
+
+
+def read_chunks(listing: Any) -> list[Chunk]:
+    """The chunks of a listing written earlier; damage raises one of :data:`DAMAGED`."""
+    file = open_listing(listing)
+    lengths = _lengths(file.metadata)
+    if sum(lengths) != file.num_row_groups:
+        raise ValueError(f"{file.num_row_groups} chunks, but its series have {sum(lengths)}")
+    series = [number for number, length in enumerate(lengths) for _ in range(length)]
+    return [_chunk(index, file.read_row_group(index), each) for index, each in enumerate(series)]
+
+
+def series_lengths(listing: Any) -> list[int]:
+    """How many chunks every series of a listing has; the footer alone is read."""
+    return _lengths(pq.read_metadata(listing))
+
+
+def _lengths(metadata: pq.FileMetaData) -> list[int]:
+    said = (metadata.metadata or {}).get(_META_SERIES.encode(), b"").decode()
+    return [int(length) for length in said.split(",") if length] or [metadata.num_row_groups]
+
+
+def series_of(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
+    """The chunks by their series."""
+    return [list(group) for _, group in groupby(chunks, key=lambda chunk: chunk.series)]
+
+
+def _exactly(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:
+    """Tables of ``size`` rows, whatever the batches of the reader are; the last may be shorter."""
+    held = pa.table({f.name: pa.array([], f.type) for f in LISTING_SCHEMA}, schema=LISTING_SCHEMA)
+    for batch in reader:
+        held = pa.concat_tables([held, pa.Table.from_batches([batch]).cast(LISTING_SCHEMA)])
+        while held.num_rows >= size:
+            yield held.slice(0, size).combine_chunks()
+            held = held.slice(size)
+    if held.num_rows:
+        yield held.combine_chunks()
+
+
+def read_chunk(file: pq.ParquetFile, chunk: Chunk) -> list[Entry]:
+    """The listing's rows of a chunk.
+
+    Raises:
+        RunError: they are not those that the chunk was made of.
+    """
+    try:
+        table = file.read_row_group(chunk.index)
+        if _chunk(chunk.index, table).key != chunk.key:
+            raise ValueError("a chunk is another than it was")
+    except DAMAGED as error:
+        raise RunError(
+            f"listing.parquet in the work folder is damaged ({first_line(error)}); glit build "
+            "writes it anew, run the same command again"
+        ) from error
+    rows = table.to_pylist()
+    return [Entry(path=row["path"], size=row["size"], stamp=row["stamp"]) for row in rows]

@@ -1,0 +1,120 @@
+"""Packing over data files: each is written whole, then described beside itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from glit.data.records import Sample
+from glit.data.schema import dataset_schema
+from glit.dataset.manifest import describe_data_file, describe_file
+from glit.errors import RunError
+from glit.executors.protocols import Heartbeat, Resources, Tally
+from glit.pipeline.listing import Chunk
+from glit.pipeline.stage_task import disk_error
+from glit.pipeline.work import Work
+from glit.stages.pack import DataFile, PackConfig, write_groups
+from glit.storage.store import to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackTask:
+    """Writes data files into a folder of the work store."""
+
+    work: Work
+    folder: str
+    tokenizer: dict[str, Any]
+    name: str = "pack"
+    loads: str = ""
+    needs: Resources = Resources(memory_bytes=600_000_000)
+
+    def open(self, threads: int) -> PackWorker:
+        return PackWorker(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackUnit:
+    """A data file and the chunks it draws from."""
+
+    index: int
+    """Among the files of all series."""
+    file: DataFile
+    chunks: tuple[Chunk, ...]
+
+
+class PackWorker:
+    """See :class:`glit.executors.protocols.Worker`."""
+
+    def __init__(self, task: PackTask) -> None:
+        self._task = task
+
+    def run(self, unit: PackUnit, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
+        """Write a data file, then its description; the description makes it count. One that an
+        earlier run described stays, if its bytes are still those.
+
+        Raises:
+            RunError: the disk is full, an image changed, or the file kills its worker.
+        """
+        if excluded:
+            raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
+        task = self._task
+        target = f"{task.folder}/{unit.file.name}"
+        if (rows := self._written(target)) is not None:
+            return Tally(rows=rows)
+        try:
+            with task.work.store.atomic(target) as temporary:
+                rows = 0
+                for rows in write_groups(
+                    self._samples(unit),
+                    temporary,
+                    images=task.work.images,
+                    config=task.work.plan.config(PackConfig),
+                    schema=dataset_schema(tokenizer=task.tokenizer),
+                ):
+                    yield Heartbeat(rows=rows, drops=0)
+                described = describe_data_file(temporary, rows)
+            task.work.store.write(f"{target}.json", to_json(described))
+        except OSError as error:
+            raise disk_error(error, task.work.store.root) from error
+        return Tally(rows=rows)
+
+    def _written(self, target: str) -> int | None:
+        """Rows of a finished data file."""
+        store = self._task.work.store
+        if not (store.exists(target) and store.exists(f"{target}.json")):
+            return None
+        try:
+            described = json.loads(store.read(f"{target}.json"))
+            with store.local_copy(target) as path:
+                known = describe_file(path, described["rows"])
+                same = known.items() <= described.items()
+                whole = same and describe_data_file(path, described["rows"]) == described
+        except (ValueError, KeyError, TypeError, AttributeError):  # the description is damaged
+            return None
+        return described["rows"] if whole else None
+
+    def _samples(self, unit: PackUnit) -> Iterator[Sample]:
+        by_index = {chunk.index: chunk for chunk in unit.chunks}
+        for piece in unit.file.pieces:
+            samples = self._task.work.samples("pack", by_index[piece.chunk])
+            yield from samples[piece.start : piece.stop]
+
+    def probe(self, unit: PackUnit, start: int, stop: int, excluded: Mapping[int, str]) -> None:
+        """See :class:`glit.executors.protocols.Worker`; a file is not divided."""
+        raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
+
+    def size(self, unit: PackUnit) -> int:
+        """See :class:`glit.executors.protocols.Worker`."""
+        return unit.file.num_rows
+
+
+def descriptions(work: Work, folder: str, files: list[DataFile]) -> dict[str, dict[str, Any]]:
+    """The descriptions of finished data files by name; those not written yet are absent."""
+    here = work.store.names(folder)
+    return {
+        file.name: json.loads(work.store.read(f"{folder}/{file.name}.json"))
+        for file in files
+        if file.name in here and f"{file.name}.json" in here
+    }

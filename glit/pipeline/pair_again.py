@@ -1,0 +1,226 @@
+"""``glit pair``: a finished dataset with the pairs of another rule; no model, no pixels.
+
+The data files are those that a build with that rule would have written, byte for byte: everything
+but the pairs is taken over as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.data.rows import pair_row
+from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema
+from glit.dataset.card import dataset_card
+from glit.dataset.croissant import CROISSANT, croissant
+from glit.dataset.manifest import MANIFEST, describe_data_file, sum_without_pair
+from glit.dataset.reader import Dataset
+from glit.errors import InputError, RecipeError
+from glit.pipeline.plan import find_calibration, fingerprint
+from glit.recipes.config import as_table, build_dataclass
+from glit.recipes.toml_tables import naming_file
+from glit.rules.pairing import Pairing
+from glit.stages.pack import Pack, PackConfig, writer_options
+from glit.stages.pair import PairConfig, PairStage, identity_of_scores
+from glit.stages.recipe import overridden_tables, read_tables
+from glit.storage.outputs import new_folder
+from glit.storage.store import Store, to_json
+
+Report = Callable[[int], None]
+_TELL_EVERY_S = 0.5
+
+
+def pair_again(
+    dataset: Dataset,
+    output: Path,
+    *,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+    processes: int = 1,
+    report: Report = lambda rows: None,
+) -> dict[str, Any]:
+    """Write the dataset with other pairs; the new manifest.
+
+    Args:
+        dataset: a finished one of the schema version of this glit.
+        output: a folder that does not exist yet; it appears when everything is written.
+        recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
+        settings: ``pair.key=value``.
+        processes: how many write files; more than one want a main module that can be imported.
+        report: called with so many more rows that are finished.
+
+    Raises:
+        InputError: the folder exists, or the dataset is of version 1.
+        RecipeError: a setting cannot be, or the scores do not suffice for it.
+        DatasetError: a file of the dataset is damaged.
+    """
+    with new_folder(output) as partial:
+        return _write(dataset, partial, recipe, settings, processes, report)
+
+
+def _write(
+    dataset: Dataset,
+    folder: Path,
+    recipe: str | None,
+    settings: Sequence[str],
+    processes: int,
+    report: Report,
+) -> dict[str, Any]:
+    manifest = json.loads(json.dumps(dataset.manifest))
+    if manifest["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{dataset.path}: schema version {manifest['schema_version']} does not hold what rules "
+            "ask for; build it again"
+        )
+    config = pair_config(manifest, recipe, settings)
+    pairing = _pairing(manifest, config)
+    (folder / "data").mkdir()
+    described = _write_files(dataset, folder, pairing, processes, report)
+    for name in ("drops.parquet", "duplicates.parquet"):
+        (folder / name).write_bytes(Store(dataset.path).read(name))
+    manifest["files"] |= described
+    manifest["counts"]["without_pair"] = sum_without_pair(described)
+    manifest["recipe"]["pair"] = as_table(config)
+    kept = pairing.calibration
+    manifest["calibration"] = None if kept is None else kept.as_dict()
+    manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
+    (folder / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
+    (folder / CROISSANT).write_bytes(croissant(manifest))
+    (folder / MANIFEST).write_bytes(to_json(manifest))
+    return manifest
+
+
+def pair_config(
+    manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]
+) -> PairConfig:
+    """The table ``[pair]`` of a recipe, or the dataset's own, with some keys changed.
+
+    Raises:
+        RecipeError: a key cannot be, or is of another table.
+    """
+    for word in settings:
+        if not word.startswith("pair."):
+            raise RecipeError(f"--set {word}: only keys of [pair] can change here")
+    with naming_file(recipe):
+        return _pair_config(manifest, recipe, settings)
+
+
+def _pair_config(
+    manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]
+) -> PairConfig:
+    if recipe is not None:
+        values = read_tables(recipe, overrides=settings).get("pair", {})
+    else:
+        own, changes = manifest["recipe"]["pair"], overridden_tables(settings).get("pair", {})
+        if changes.get("rule", own["rule"]) != own["rule"]:
+            own = {}  # another rule's options, and a calibration of it
+        values = {**own, **changes}
+    return build_dataclass(PairConfig, values, where="[pair]")
+
+
+def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
+    calibration = find_calibration(config.calibration)
+    if calibration is not None:
+        scores = identity_of_scores(manifest["models"], manifest["recipe"]["score"])
+        config.check_calibration(calibration, scores)
+    config.check_phrases(scored=bool(manifest["recipe"]["score"].get("phrases")))
+    return config.make_pairing(calibration)
+
+
+def _fingerprints(manifest: dict[str, Any], config: PairConfig, pairing: Pairing) -> dict[str, str]:
+    """Those that a build with these settings has."""
+    found = dict(manifest["fingerprints"])
+    extra = PairStage.identity_of(config, pairing.calibration)
+    found["pair"] = fingerprint(PairStage, config, extra=extra, known=found)
+    pack = build_dataclass(PackConfig, manifest["recipe"]["pack"], where="[pack]")
+    found["pack"] = fingerprint(Pack, pack, extra={}, known=found)
+    return found
+
+
+def _write_files(
+    dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
+) -> dict[str, dict[str, Any]]:
+    described: dict[str, dict[str, Any]] = {}
+    if processes == 1:
+        for name in dataset.files:
+            described[name] = _write_file(dataset.path, name, str(folder), pairing, report)
+        return described
+    context = multiprocessing.get_context("spawn")
+    rows, told = context.Value("q"), 0
+    with ProcessPoolExecutor(
+        min(processes, len(dataset.files)), mp_context=context, initializer=_share, initargs=(rows,)
+    ) as pool:
+        names = {
+            pool.submit(_write_shared, dataset.path, name, str(folder), pairing): name
+            for name in dataset.files
+        }
+        waiting = set(names)
+        while waiting:
+            finished, waiting = wait(waiting, timeout=_TELL_EVERY_S, return_when=FIRST_COMPLETED)
+            described |= {names[each]: each.result() for each in finished}
+            now = rows.value
+            report(now - told)
+            told = now
+    return described
+
+
+_rows_done: Any = None
+"""Of all processes together; in those of the pool."""
+
+
+def _share(rows: Any) -> None:
+    global _rows_done
+    _rows_done = rows
+    threading.Thread(target=_end_with_parent, daemon=True, name="parent").start()
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it is gone, even if that was killed: else it
+    would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _write_shared(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[str, Any]:
+    def report(rows: int) -> None:
+        with _rows_done.get_lock():
+            _rows_done.value += rows
+
+    return _write_file(dataset, name, folder, pairing, report)
+
+
+def _write_file(
+    dataset: str, name: str, folder: str, pairing: Pairing, report: Report
+) -> dict[str, Any]:
+    """Write one data file with other pairs; what the manifest says of it."""
+    opened = Dataset(dataset)
+    schema = dataset_schema(tokenizer=opened.manifest["tokenizer"])
+    target = Path(folder) / name
+    number = 0
+    with pq.ParquetWriter(target, schema, **writer_options()) as writer:
+        for index, place in enumerate(opened.places):
+            if place.path != name:
+                continue
+            group = opened.row_group(index)
+            rows = [
+                [pair_row(pair) for pair in pairing(row.scores, row.regions, row.sentences)]
+                for row in opened.row_group(index, images=False)
+            ]
+            at = group.table.schema.get_field_index("pairs")
+            field = group.table.schema.field(at)
+            changed = group.table.set_column(at, field, pa.array(rows, type=pa.list_(PAIR)))
+            writer.write_table(changed, row_group_size=len(changed))
+            number += len(changed)
+            report(len(changed))
+    return describe_data_file(target, number)

@@ -1,0 +1,242 @@
+"""From a recipe to a plan: models found, devices and precisions decided, fingerprints made.
+
+A fingerprint hashes a step's configuration, its models' identity, its code version and the
+fingerprints upstream. It names the step's folder, so a change redoes what depends on it and
+nothing else, and nothing stale is ever picked up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from glit.backends.captioners.user_captions import BroughtCaptions
+from glit.backends.model_files import has_tokenizer, model_type
+from glit.backends.weights import Resolved, resolve
+from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
+from glit.pipeline.lock import Lock
+from glit.recipes.config import identity
+from glit.recipes.extras import require
+from glit.recipes.resources import builtin_calibrations, default_prompt
+from glit.rules.calibration import Calibration, read_calibration
+from glit.stages import FLOW, STAGES
+from glit.stages.base import Step
+from glit.stages.plan import Plan, Recipe
+
+
+def make_plan(
+    recipe: Recipe,
+    *,
+    device: str,
+    brought: BroughtCaptions | None = None,
+    lock: Lock | None = None,
+) -> Plan:
+    """Decide everything that a build needs to have decided before its first image is read.
+
+    Args:
+        recipe: as the user wrote it.
+        device: the best one that the executor's workers have: ``cuda``, ``mps`` or ``cpu``.
+        brought: the user's captions.
+        lock: the models to build with; their commits are taken from it.
+
+    Raises:
+        RecipeError: captions are wanted but none were given, or the prompt file is missing.
+        MissingExtraError: an optional package is not installed.
+        WeightsError: a model is missing, incomplete, of a kind that is not loaded, or not the
+            locked one.
+        UserError: a step wants a device that no worker has.
+    """
+    if recipe.caption.backend == "provided" and brought is None:
+        raise RecipeError(
+            "caption.backend = 'provided' wants the captions: add --captions FILE "
+            "(.jsonl, .csv or .parquet keyed by path), or use caption.backend = 'sidecar'"
+        )
+    for step in FLOW:
+        for extra, purpose in step.extras(recipe).items():
+            require(extra, needed_for=purpose)
+    models = find_models(recipe, lock=lock)
+    configs = {step.name: _settled(step, recipe, models, device) for step in FLOW}
+    _check_tokenizer(models["tokenizer"])
+    plan = Plan(
+        recipe=recipe,
+        configs=configs,
+        models=models,
+        prompt=_read_prompt(recipe.caption.prompt),
+        calibration=find_calibration(recipe.pair.calibration),
+        brought=brought,
+    )
+    for step in FLOW:
+        step.check(plan)
+    return dataclasses.replace(plan, fingerprints=_fingerprints(plan))
+
+
+def find_calibration(name: str) -> Calibration | None:
+    """The calibration of a name that ships with glit, or of a file; None for no name.
+
+    Raises:
+        RecipeError: there is none, or it is damaged.
+    """
+    if not name:
+        return None
+    shipped = builtin_calibrations()
+    if "/" not in name and not name.endswith(".json") and name not in shipped:
+        raise RecipeError(f"[pair] calibration: {name!r}: {closest(name, shipped)}")
+    return read_calibration(shipped.get(name, Path(name)))
+
+
+def sidecars(recipe: Recipe) -> dict[str, str]:
+    """Suffixes of the files beside the images that a recipe reads, by the step that does."""
+    backends = {step.name: step.backend(recipe.tables[step.name]) for step in FLOW}
+    return {name: each.beside for name, each in backends.items() if each and each.beside}
+
+
+def read_beside(recipe: Recipe) -> tuple[str, ...]:
+    """The steps that read something besides the image, in the order of ``Chunk.beside``: files
+    beside it, then its captions in the user's file."""
+    brought = ("caption",) if recipe.caption.backend == "provided" else ()
+    return (*sidecars(recipe), *brought)
+
+
+def upstream(step: str) -> tuple[str, ...]:
+    """Every stage before this step that it depends on, in flow order, without ingest."""
+    needs = {each.name: each.needs for each in FLOW}
+    wanted: set[str] = set()
+    waiting = list(needs[step])
+    while waiting:
+        name = waiting.pop()
+        wanted.add(name)
+        waiting += needs[name]
+    return tuple(name for name in STAGES if name in wanted)
+
+
+def find_models(recipe: Recipe, *, lock: Lock | None = None) -> dict[str, Resolved]:
+    """The models of a recipe by their roles.
+
+    Raises:
+        WeightsError: of those that are not here all are named, each with the command that gets it.
+    """
+    wanted = {role: model for step in FLOW for role, model in step.models(recipe).items()}
+    if lock is not None:
+        wanted = {
+            role: (name, lock.revision(role, name) or revision)
+            for role, (name, revision) in wanted.items()
+        }
+    found: dict[tuple[str, str], Resolved] = {}
+    missing: dict[tuple[str, str], MissingModelError] = {}
+    for model in dict.fromkeys(wanted.values()):
+        try:
+            found[model] = resolve(*model)
+        except MissingModelError as error:
+            missing[model] = error
+    if missing:
+        roles = {
+            model: " and ".join(role for role, each in wanted.items() if each == model)
+            for model in missing
+        }
+        raise _missing(recipe, [(roles[model], error) for model, error in missing.items()])
+    models = {role: found[model] for role, model in wanted.items()}
+    if lock is not None:
+        lock.check(models)
+    return models
+
+
+def _missing(recipe: Recipe, errors: Sequence[tuple[str, MissingModelError]]) -> WeightsError:
+    if len(errors) == 1:
+        ((roles, error),) = errors
+        return WeightsError(f"{roles}: {error}")
+    return WeightsError(
+        f"recipe {recipe.name!r}: {len(errors)} of its models are not on this machine; get them on "
+        "a connected one with:\n" + "\n".join(_fetch_line(roles, error) for roles, error in errors)
+    )
+
+
+def _fetch_line(roles: str, error: MissingModelError) -> str:
+    """A line for a shell, with a comment that says what it gets."""
+    size = f" ({error.size})" if error.size else ""
+    if error.fetch:
+        return f"  {error.fetch}  # {roles} {error.name!r}{size}"
+    return f"  # {roles} {error.name!r}: {error.reason}"
+
+
+def _check_tokenizer(model: Resolved) -> None:
+    """Token spans come after captions, so a folder without a tokenizer is refused here."""
+    if model_type(model.path) and not has_tokenizer(model.path):
+        raise WeightsError(
+            f"tokenizer: model {model.name!r} has no tokenizer in its folder; set split.tokenizer "
+            "to one that has"
+        )
+
+
+def _settled(step: Any, recipe: Recipe, models: Mapping[str, Resolved], device: str) -> Any:
+    """A step's table with ``auto`` decided, once its backend has agreed to it."""
+    config = recipe.tables[step.name]
+    backend = step.backend(config)
+    if backend is None:
+        return config
+    if backend.needs_model and config.device not in ("auto", "cpu", device):
+        raise UserError(
+            f"[{step.name}] device = {config.device!r}: no worker of this build has one "
+            f"(the best here is {device!r}); use device = 'auto' or 'cpu'"
+        )
+    settled = backend.settled(config, device)
+    if backend.check is not None:
+        own = [models[role] for role in step.models(recipe)]
+        backend.check(settled, own[0] if own else None)
+    return settled
+
+
+def _read_prompt(file: str) -> str:
+    path = Path(file) if file else default_prompt()
+    try:
+        prompt = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"[caption] prompt: {path} cannot be read ({error})") from error
+    if not prompt:
+        raise RecipeError(f"[caption] prompt: {path} is empty; want what captioners are asked")
+    return prompt
+
+
+def _fingerprints(plan: Plan) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for step in FLOW:
+        config = plan.recipe.tables[step.name]
+        auto = getattr(config, "precision", "") == "auto"
+        # what "auto" came to: results of two machines must not mix
+        precision = plan.configs[step.name].precision if auto else ""
+        found[step.name] = fingerprint(
+            step, config, extra=step.identity(plan), known=found, precision=precision
+        )
+    return found
+
+
+def fingerprint(
+    step: type[Step],
+    config: Any,
+    *,
+    extra: Mapping[str, Any],
+    known: Mapping[str, str],
+    precision: str = "",
+) -> str:
+    """The fingerprint of a step.
+
+    Args:
+        step: of the flow.
+        config: its table.
+        extra: what decides its results beside its table.
+        known: the fingerprints of the steps it needs.
+        precision: what ``precision = "auto"`` came to; empty where it was not asked.
+    """
+    parts = {
+        "stage": step.name,
+        "version": step.version,
+        "config": identity(config),
+        "extra": extra,
+        "precision": precision,
+        "upstream": [known[name] for name in step.needs],
+    }
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,242 @@
+"""From finished stage tables to a dataset in place: packing, ledgers, card, the manifest last."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from glit.backends.tokenizer import tokenizer_hash
+from glit.data.parquet import write_parquet
+from glit.data.schema import DUPLICATES_SCHEMA
+from glit.dataset.card import dataset_card
+from glit.dataset.croissant import CROISSANT, croissant
+from glit.dataset.manifest import (
+    MANIFEST,
+    Counts,
+    SeriesCounts,
+    describe_file,
+    make_manifest,
+    manifest_before,
+    num_series,
+    sum_without_pair,
+)
+from glit.errors import RunError
+from glit.executors.protocols import Executor, Job
+from glit.pipeline.build_lock import LockCheck
+from glit.pipeline.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
+from glit.pipeline.listing import Chunk
+from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
+from glit.pipeline.published import note_published
+from glit.pipeline.retries import retries
+from glit.pipeline.series import count_series, cut_series, kept_files, same_series
+from glit.pipeline.stage_task import disk_error
+from glit.pipeline.versions import earlier_versions, versions_of
+from glit.pipeline.work import Work
+from glit.runtime.progress import StageProgress
+from glit.stages import FLOW
+from glit.stages.dedup import Duplicate
+from glit.stages.pack import DataFile
+from glit.stages.plan import Plan
+from glit.storage.store import Store, to_json
+
+
+def publish(
+    dataset: Store,
+    work: Work,
+    chunks: list[Chunk],
+    duplicates: list[Duplicate],
+    executor: Executor,
+    progress: StageProgress,
+    still_held: LockCheck,
+    *,
+    appending: bool = False,
+) -> dict[str, Any]:
+    """Pack the finished samples and put the dataset in place, the manifest last.
+
+    Data files of a series of which the same samples were shipped before stay as they are. While all
+    do that the dataset has, its manifest stays valid until that of now takes its place.
+
+    Args:
+        dataset: where it goes.
+        work: the build.
+        chunks: all of them, their duplicates known.
+        duplicates: these.
+        executor: where to run.
+        progress: what to tell.
+        still_held: raises where another build has taken over.
+        appending: refuse to change what the dataset has.
+
+    Raises:
+        RunError: nothing was left to ship, the disk is full, or what the dataset has would change
+            when it must not.
+    """
+    ledger = _ledger(work, chunks, executor, progress)
+    series = count_series(work, chunks, ledger, duplicates)
+    counts = _sum(series, ledger)
+    if not counts.shipped:
+        reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
+        raise RunError(
+            f"{work.images.root}: no sample was left to ship ({reasons}); when that is mended, "
+            "glit retry tries them again"
+        )
+    tokenizer = _tokenizer(work.plan)
+    files = cut_series(work, chunks, ledger)
+    before = manifest_before(dataset)
+    same = same_series(work, ledger, before)
+    if appending and before is not None and len(same) < num_series(before):
+        raise RunError(
+            f"{dataset.root}: tables in its work folder are no longer those that it was made of (a "
+            "retry was stopped, or some were lost and their images changed); run glit retry, which "
+            "packs the dataset anew from what is there, then glit add again"
+        )
+    kept = {} if before is None else kept_files(dataset, before, files, same)
+    todo = [file for file in files if file.name not in kept]
+    shipped = hashlib.sha256(" ".join(ledger.contents).encode()).hexdigest()[:12]
+    folder = f"{work.plan.folder('pack')}-{shipped}"
+    described = _pack(work, folder, todo, chunks, tokenizer, executor, progress)
+    still_held()
+    try:
+        if before is None or _data_files(before) - kept.keys():
+            dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
+        _put_in_place(dataset, folder, described, kept)
+        data = {file.name: (kept | described)[file.name] for file in files}
+        listed = {f"data/{name}": value for name, value in data.items()}
+        listed |= _write_left_out(dataset, ledger.drops, duplicates)
+        manifest = make_manifest(
+            recipe=work.plan.recipe.as_dict(),
+            fingerprints=dict(work.plan.fingerprints),
+            models={role: model.identity() for role, model in work.plan.models.items()},
+            precision=_precisions(work.plan),
+            tokenizer=tokenizer,
+            counts=dataclasses.replace(counts, without_pair=sum_without_pair(data)),
+            files=listed,
+            calibration=None if (used := work.plan.calibration) is None else used.as_dict(),
+            packages=versions_of(work.plan.recipe),
+            packages_before=earlier_versions(work),
+            additions=series[1:],
+            retries=retries(work),
+            prompt=work.plan.prompt if "captioner" in work.plan.models else "",
+        )
+        dataset.write("README.md", dataset_card(manifest).encode())
+        dataset.write(CROISSANT, croissant(manifest))
+        still_held()
+        note_published(work.store, chunks, ledger.contents)
+        dataset.write(MANIFEST, to_json(manifest))
+        work.store.remove(folder)
+    except OSError as error:
+        raise disk_error(error, dataset.root) from error
+    return json.loads(json.dumps(manifest))
+
+
+def _sum(series: list[SeriesCounts], ledger: Ledger) -> Counts:
+    return Counts(
+        ingested=sum(each.ingested for each in series),
+        shipped=sum(each.shipped for each in series),
+        dropped=sum(each.dropped for each in series),
+        duplicates=sum(each.duplicates for each in series),
+        drops=ledger.drops_by_reason(),
+    )
+
+
+def _data_files(manifest: dict[str, Any]) -> set[str]:
+    names = {name for name in manifest["files"] if name.startswith("data/")}
+    return {name.removeprefix("data/") for name in names}
+
+
+def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress) -> Ledger:
+    """What became of every image; written by the workers for the chunks where it is not yet."""
+    missing = missing_ledgers(work, chunks)
+    done = len(chunks) - len(missing)
+    job = Job(
+        task=LedgerTask(work=work),
+        units=missing,
+        on_done=lambda *_: progress.advance(1),
+        begin=lambda: progress.begin("ledger", total=len(chunks), done=done, drops=False),
+    )
+    executor.run([job])
+    return read_ledgers(work, chunks)
+
+
+def _precisions(plan: Plan) -> dict[str, str]:
+    """What every step with a model computed in, by step."""
+    steps = {step.name: step.backend(plan.configs[step.name]) for step in FLOW}
+    return {
+        name: plan.configs[name].precision
+        for name, backend in steps.items()
+        if backend is not None and backend.needs_model
+    }
+
+
+def _tokenizer(plan: Plan) -> dict[str, Any]:
+    model = plan.models["tokenizer"]
+    return {
+        "name": model.name,
+        "sha256": tokenizer_hash(model.path),
+        "context": plan.recipe.split.context,
+    }
+
+
+def _pack(
+    work: Work,
+    folder: str,
+    files: list[DataFile],
+    chunks: list[Chunk],
+    tokenizer: dict[str, Any],
+    executor: Executor,
+    progress: StageProgress,
+) -> dict[str, dict[str, Any]]:
+    units = [
+        PackUnit(index=index, file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
+        for index, file in enumerate(files)
+    ]
+    total = sum(file.num_rows for file in files)
+    job = Job(
+        task=PackTask(work=work, folder=folder, tokenizer=tokenizer),
+        units=units,
+        on_done=lambda unit, tally: progress.finished(unit, tally.rows, 0),
+        begin=lambda: progress.begin("pack", total=total, done=0, drops=False),
+        watch=progress,
+    )
+    executor.run([job])
+    return descriptions(work, folder, files)
+
+
+def _put_in_place(
+    dataset: Store,
+    folder: str,
+    described: dict[str, dict[str, Any]],
+    kept: dict[str, dict[str, Any]],
+) -> None:
+    """Move the data files in; what belongs neither to them nor to those that stay is removed."""
+    if not kept:
+        dataset.remove("data")
+    for name in dataset.names("data") - kept.keys():
+        dataset.remove(f"data/{name}")
+    for name in described:
+        dataset.move(f"work/{folder}/{name}", f"data/{name}")
+
+
+def _write_left_out(
+    dataset: Store, drops: pa.Table, duplicates: list[Duplicate]
+) -> dict[str, dict[str, Any]]:
+    """Write drops and duplicates; what the manifest says of these files."""
+    rows = [
+        {
+            "sample_id": duplicate.sample_id,
+            "source_path": duplicate.source_path,
+            "kept_path": duplicate.kept_path,
+            "kind": duplicate.kind,
+        }
+        for duplicate in duplicates
+    ]
+    repeated = pa.Table.from_pylist(rows, schema=DUPLICATES_SCHEMA)
+    described = {}
+    for name, content in (("drops.parquet", drops), ("duplicates.parquet", repeated)):
+        with dataset.atomic(name) as path:
+            write_parquet(content, path)
+            described[name] = describe_file(path, len(content))
+    return described

@@ -1,0 +1,352 @@
+"""Which files go in: a folder, an address, a glob, a list file, shards; streamed, unsorted."""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import io
+import json
+import os
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from glit.errors import InputError
+from glit.images import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
+from glit.runtime.prefetch import map_ahead
+from glit.shards import SUFFIXES, is_shard, stem
+from glit.shards.files import ImageFiles
+from glit.storage.store import Entry, Store, tidy
+
+_LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
+_PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+_GLOB_CHARACTERS = frozenset("*?[")
+_SHARDS_AT_ONCE = 8
+_SKIPPED = -1
+"""Role of an image that glit does not decode."""
+_SKIPPED_SUFFIXES = OTHER_IMAGE_SUFFIXES | IMAGE_SUFFIXES
+"""Of the latter, a file whose whole name is a suffix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where images come from: a root, and which files below it."""
+
+    root: str
+    """Folder or address; every path is relative to it."""
+    pattern: str = ""
+    """A glob relative to the root; empty takes every image file, or else every shard."""
+    list_file: str = ""
+    """A file that names the images or shards; empty looks at the folder."""
+
+
+def find_source(images: str) -> Source:
+    """The source a user's IMAGES argument means.
+
+    Raises:
+        InputError: no such folder or file, or a kind of file that is no list.
+    """
+    if "://" in images:
+        return _at_address(images)
+    if os.path.isdir(images):
+        return Source(root=os.path.abspath(images))
+    if os.path.isfile(images):
+        return _one_file(images)
+    if _GLOB_CHARACTERS & set(images):
+        root, pattern = _cut_glob(images)
+        if os.path.isdir(root or "."):
+            return Source(root=os.path.abspath(root or "."), pattern=pattern)
+    raise InputError(
+        f"{images}: no such folder; want a folder of images, a glob, a list file, or shards "
+        f"({', '.join(SUFFIXES)})"
+    )
+
+
+def _cut_glob(images: str) -> tuple[str, str]:
+    """What stands before the first part with a pattern, and from there on."""
+    parts = images.split("/")
+    first = next(i for i, part in enumerate(parts) if _GLOB_CHARACTERS & set(part))
+    root = "/".join(parts[:first])
+    return root or ("/" if first else ""), "/".join(parts[first:])
+
+
+def _at_address(images: str) -> Source:
+    kind, _, path = images.rstrip("/").partition("://")
+    folder, _, name = path.rpartition("/")
+    if _GLOB_CHARACTERS & set(path):
+        root, pattern = _cut_glob(path)
+        return Source(root=f"{kind}://{root}", pattern=pattern)
+    _refuse_packed(images, name)
+    if folder and is_shard(name):
+        return Source(root=f"{kind}://{folder}", pattern=name)
+    if folder and name.lower().endswith(_LIST_SUFFIXES):
+        return Source(root=f"{kind}://{folder}", list_file=images)
+    return Source(root=f"{kind}://{path}")
+
+
+def _one_file(images: str) -> Source:
+    path = os.path.abspath(images)
+    _refuse_packed(images, path)
+    if is_shard(path):
+        return Source(root=os.path.dirname(path), pattern=_literal(os.path.basename(path)))
+    if not path.lower().endswith(_LIST_SUFFIXES):
+        raise InputError(
+            f"{images}: found a single file, want a folder, a glob, a list "
+            f"({', '.join(_LIST_SUFFIXES)}) or a shard ({', '.join(SUFFIXES)})"
+        )
+    first = next(_names_in_list(path), (0, ""))[1]
+    root = "/" if os.path.isabs(first) else os.path.dirname(path)
+    return Source(root=root, list_file=path)
+
+
+def _literal(name: str) -> str:
+    """A glob that is one name."""
+    return "".join(f"[{c}]" if c in _GLOB_CHARACTERS else c for c in name)
+
+
+def _refuse_packed(images: str, name: str) -> None:
+    if name.lower().endswith(_PACKED):
+        raise InputError(
+            f"{images}: a compressed archive, whose members cannot be read one by one; want a "
+            "plain .tar"
+        )
+
+
+def refuse_images_folder(output: str, root: str) -> None:
+    """Refuse to write a dataset among its images.
+
+    Raises:
+        InputError: the output is the folder of the images, by whatever path.
+    """
+    try:
+        is_same = tidy(output) == root or os.path.samefile(output, root)
+    except OSError:  # an address, or not there yet
+        is_same = False
+    if is_same:
+        raise InputError(
+            f"-o {output}: is the folder of the images, where data/, work/ and README.md would lie "
+            "among them; choose another output folder, which may be one in it"
+        )
+
+
+def entries(
+    source: Source,
+    *,
+    sidecars: Sequence[str] = (),
+    work: Store | None = None,
+    skipped: Counter[str] | None = None,
+) -> Iterator[Entry]:
+    """The input files, unsorted, as one listing gives them.
+
+    A folder gives its image files by suffix or, if it has none, the images in its shards; a glob
+    or a list gives exactly what it names, and of shards the images in them.
+
+    Args:
+        source: what to list.
+        sidecars: suffixes of files beside the images that are wanted: ``NAME`` with the first of
+            them has role 1, and so on.
+        work: the work folder of the build, where the indexes of tars are kept; None keeps none.
+            What it and the dataset's ``data`` hold is no input, should they lie below the root.
+        skipped: counts, by suffix, a folder's images of formats that glit does not decode.
+    """
+    files = ImageFiles(source.root, index="" if work is None else work.root)
+    own = () if work is None else _own_folders(files, work)
+    found_images = False
+    shards: list[Entry] = []
+    for entry in _found(source, files, sidecars):
+        if entry.path.startswith(own):
+            continue
+        if entry.role == _SKIPPED:
+            if skipped is not None:
+                skipped[_suffix(entry.path)] += 1
+            continue
+        if is_shard(entry.path):
+            if not found_images or source.pattern or source.list_file:
+                shards.append(entry)
+            continue
+        found_images = found_images or (entry.role == 0 and not entry.path.endswith("/"))
+        yield entry
+    if not shards or (found_images and not source.pattern and not source.list_file):
+        return
+    with ThreadPoolExecutor(_SHARDS_AT_ONCE, thread_name_prefix="shards") as pool:
+        for members in map_ahead(
+            pool, lambda each: list(files.members(each, beside=sidecars)), shards,
+            most=2 * _SHARDS_AT_ONCE,
+        ):  # fmt: skip
+            yield from members
+
+
+def _own_folders(files: Store, work: Store) -> tuple[str, ...]:
+    """Where below the images a dataset keeps what it is made of, as paths of files begin there."""
+    root, own = files.full(""), work.full("")
+    if files.is_local != work.is_local:
+        return ()
+    if files.is_local:
+        root, own = os.path.realpath(root), os.path.realpath(own)
+    dataset = own.rpartition("/")[0]
+    if f"{dataset}/".startswith(below := f"{root.rstrip('/')}/"):
+        inside = f"{dataset}/".removeprefix(below)
+        return (f"{inside}data/", f"{inside}work/")
+    return ()
+
+
+def _found(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[Entry]:
+    """Images, shards, and files beside images."""
+    if source.list_file:
+        yield from _listed(source, files, sidecars)
+        return
+    roles = {suffix: number for number, suffix in enumerate(sidecars, start=1)}
+    for entry in files.walk():
+        if _wanted(entry, source.pattern):
+            yield entry
+        elif role := roles.get(posixpath.splitext(entry.path)[1]):
+            yield entry._replace(role=role)
+        elif not source.pattern and _suffix(entry.path) in _SKIPPED_SUFFIXES:
+            yield entry._replace(role=_SKIPPED)
+
+
+def _suffix(path: str) -> str:
+    """The suffix in small letters; of a file that is named like one, such as ``.png``, its name."""
+    name = path.rpartition("/")[2]
+    return (os.path.splitext(name)[1] or name).lower()
+
+
+def skipped_note(skipped: Mapping[str, int]) -> str:
+    """One line for a person about images that were not read; empty where there were none.
+
+    >>> skipped_note({".heic": 3, ".png": 1})
+    "not read: 3 '.heic', 1 named '.png'; convert them to JPEG or PNG, or rename them"
+    """
+    if not skipped:
+        return ""
+    named = (
+        f"{number} {'named ' if suffix in IMAGE_SUFFIXES else ''}{suffix!r}"
+        for suffix, number in sorted(skipped.items())
+    )
+    return f"not read: {', '.join(named)}; convert them to JPEG or PNG, or rename them"
+
+
+def _wanted(entry: Entry, pattern: str) -> bool:
+    if pattern:
+        return _glob_match(entry.path.split("/"), pattern.split("/"))
+    if entry.path.endswith("/"):
+        return True  # a folder that cannot be opened is reported, not passed over
+    suffix = os.path.splitext(entry.path)[1].lower()
+    return suffix in IMAGE_SUFFIXES or is_shard(entry.path)
+
+
+def _glob_match(path: list[str], pattern: list[str]) -> bool:
+    """Shell globbing by path parts; ``**`` stands for any number of folders."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_glob_match(path[i:], pattern[1:]) for i in range(len(path) + 1))
+    return (
+        bool(path)
+        and fnmatch.fnmatchcase(path[0], pattern[0])
+        and _glob_match(path[1:], pattern[1:])
+    )
+
+
+def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[Entry]:
+    for path in _once(_paths_in_list(source), lambda: _paths_in_list(source)):
+        yield files.entry(path)
+        for role, suffix in enumerate(sidecars, start=1):
+            beside = files.entry(stem(path) + suffix)
+            if beside.size >= 0:
+                yield beside._replace(role=role)
+
+
+def _paths_in_list(source: Source) -> Iterator[str]:
+    for number, name in _names_in_list(source.list_file):
+        yield _relative(name, source, number)
+
+
+def _once(paths: Iterator[str], again: Callable[[], Iterator[str]]) -> Iterator[str]:
+    """Each path the first time it comes; as long as they come sorted, none has to be remembered.
+
+    Args:
+        paths: in any order.
+        again: gives them from the start.
+    """
+    last, number = "", 0
+    for path in paths:
+        if path <= last:
+            break
+        last, number = path, number + 1
+        yield path
+    else:
+        return
+    seen = set(islice(again(), number))
+    for each in chain([path], paths):
+        if each not in seen:
+            seen.add(each)
+            yield each
+
+
+def _relative(name: str, source: Source, number: int) -> str:
+    """A name of a list as a path below the source's root."""
+    if "://" in name:
+        if not name.startswith(f"{source.root}/"):
+            raise _outside(source, number, name, "where they are")
+        name = name.removeprefix(f"{source.root}/")
+    path = name if _is_plain(name) else _tidy(name, source.root)
+    if path.startswith("../"):
+        raise _outside(source, number, name, "or use absolute paths throughout")
+    return path
+
+
+def _outside(source: Source, number: int, name: str, advice: str) -> InputError:
+    return InputError(
+        f"{source.list_file}: line {number} names {name!r}, outside the list's folder; put the "
+        f"list above the images, {advice}"
+    )
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name is relative and already in its shortest form, told quickly."""
+    return not (name.startswith("/") or "//" in name or "./" in name or "\\" in name)
+
+
+def _tidy(name: str, root: str) -> str:
+    path = os.path.relpath(name, root) if name.startswith("/") else name
+    return posixpath.normpath(path.replace(os.sep, "/"))
+
+
+def _names_in_list(file: str) -> Iterator[tuple[int, str]]:
+    folder, _, name = file.rpartition("/")
+    try:
+        data = Store(folder or "/").read(name)
+        yield from _names_in(file, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read as UTF-8 text ({error})") from error
+    except csv.Error as error:
+        raise InputError(f"{file}: not valid CSV ({error}); is a quote left open?") from error
+
+
+def _names_in(file: str, lines: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
+    if file.lower().endswith(".csv"):
+        reader = csv.DictReader(lines, strict=True)  # or an open quote takes in all that follows
+        if "path" not in (reader.fieldnames or []):
+            found = ", ".join(reader.fieldnames or [])
+            raise InputError(f"{file}: found the columns {found or 'none'}, want one named 'path'")
+        for row in reader:
+            if row["path"]:
+                yield reader.line_num, row["path"]
+        return
+    is_json = file.lower().endswith(".jsonl")
+    for number, line in enumerate(lines, start=1):
+        if stripped := line.strip():
+            yield number, _json_path(file, number, line) if is_json else stripped
+
+
+def _json_path(file: str, number: int, line: str) -> str:
+    try:
+        return str(json.loads(line)["path"])
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise InputError(
+            f'{file}: line {number}: want a JSON object with a "path" ({error!r})'
+        ) from error

@@ -1,0 +1,117 @@
+"""Stage tables: one Parquet file for a stage and a chunk; a row is a result or a drop."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.data.records import Drop, Sample
+from glit.data.rows import drop_row
+from glit.data.schema import Columns, stage_schema
+from glit.errors import DamagedTableError, RunError, first_line
+from glit.runtime.prefetch import batched
+from glit.stages.base import Stage
+from glit.storage.checksummed_parquet import SealError, read_sealed
+from glit.storage.store import Store
+
+META_ROWS = b"glit.data.rows"
+META_DROPS = b"glit.drops"
+_READERS = 8
+
+
+def stage_row(stage: type[Stage], sample_id: str, outcome: Sample | Drop) -> dict[str, Any]:
+    """One row of a stage's table."""
+    if isinstance(outcome, Drop):
+        return {"sample_id": sample_id, "drop": drop_row(outcome)}
+    return {"sample_id": sample_id, **stage.row(outcome)}
+
+
+def stage_table(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """The Arrow table of a chunk, with its counts in the file's metadata."""
+    drops = drops_by_reason(rows)
+    counts = ",".join(f"{reason}={number}" for reason, number in sorted(drops.items()))
+    schema = stage_schema(columns).with_metadata(
+        {META_ROWS: str(len(rows)).encode(), META_DROPS: counts.encode()}
+    )
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def drops_by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """How many of the rows are drops, by reason."""
+    drops: dict[str, int] = {}
+    for row in rows:
+        if row.get("drop"):
+            reason = row["drop"]["reason"]
+            drops[reason] = drops.get(reason, 0) + 1
+    return drops
+
+
+def read_table(store: Store, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """A table as it was written.
+
+    Raises:
+        DamagedTableError: it is not, or not there.
+        RunError: it cannot be read, for a reason that may pass.
+    """
+    try:
+        return read_sealed(store.read(name)).read(columns=columns)
+    except (SealError, pa.ArrowException, FileNotFoundError) as error:
+        raise DamagedTableError(store.root, name, first_line(error)) from error
+    except OSError as error:
+        raise _unread(store, name, error) from error
+
+
+def _unread(store: Store, name: str, error: OSError) -> DamagedTableError | RunError:
+    """What a failed read means."""
+    if error.errno == errno.EIO and store.is_local:  # the disk itself cannot
+        return DamagedTableError(store.root, name, first_line(error))
+    return RunError(f"{store.root}/{name}: cannot be read ({first_line(error)})")
+
+
+def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]:
+    """Rows and drops by reason of many tables together; footers only, read by threads.
+
+    Raises:
+        DamagedTableError: a file's footer is damaged, or none of ours.
+        RunError: one cannot be read, for a reason that may pass.
+    """
+
+    def some(batch: list[str]) -> list[tuple[int, dict[str, int]]]:
+        return [_counts_of(store, name) for name in batch]
+
+    total, drops = 0, {}
+    with ThreadPoolExecutor(_READERS) as pool:
+        # a thread takes many at a time: handing one over costs as much as reading it
+        for rows, reasons in chain.from_iterable(pool.map(some, batched(names, 64))):
+            total += rows
+            for reason, number in reasons.items():
+                drops[reason] = drops.get(reason, 0) + number
+    return total, drops
+
+
+def _counts_of(store: Store, name: str) -> tuple[int, dict[str, int]]:
+    try:
+        return read_counts(store.for_arrow(name))
+    except OSError as error:
+        if error.errno in (None, errno.ENOENT):  # Arrow says of damage that it is an OSError
+            raise DamagedTableError(store.root, name, first_line(error)) from error
+        raise _unread(store, name, error) from error
+    except (KeyError, ValueError, pa.ArrowException) as error:
+        reason = "no table of this glit" if isinstance(error, KeyError) else first_line(error)
+        raise DamagedTableError(store.root, name, reason) from error
+
+
+def read_counts(file: Any) -> tuple[int, dict[str, int]]:
+    """Rows and drops by reason of a file, by its path or opened; from the footer alone."""
+    metadata = pq.read_metadata(file).metadata or {}
+    drops = {}
+    for item in filter(None, metadata.get(META_DROPS, b"").decode().split(",")):
+        reason, _, number = item.partition("=")
+        drops[reason] = int(number)
+    return int(metadata[META_ROWS]), drops

@@ -1,0 +1,171 @@
+"""When which stage of a build was at work, with how many of its workers; small for any build.
+
+work/timeline.json    the runs that had something to do, the last of them last
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from glit.errors import StorageError
+from glit.executors.protocols import BusyInterval, Executor, Job
+from glit.storage.store import Store, to_json
+
+TIMELINE = "timeline.json"
+_MOST_BINS = 512
+_FIRST_BIN_S = 0.25
+_MOST_RUNS = 20
+_SAVE_EVERY_S = 30.0
+
+
+@dataclass(slots=True, kw_only=True)
+class StageTime:
+    """A stage's part of a run."""
+
+    place: str
+    """What did the work: cpu, cuda, mps or server."""
+    workers: int = 0
+    """How many there were together, at most."""
+    busy_s: list[float] = field(default_factory=list)
+    """Seconds that workers were at work, summed over them, by bin."""
+    lost_s: float = 0.0
+    """Of these, with units that were done again because the worker died."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Timeline:
+    """A run of a build in bins of equal length, which doubles when there are too many.
+
+    >>> line = Timeline(start_s=100.0)
+    >>> line.note("caption", "cuda", BusyInterval(worker="a", start_s=100.0, stop_s=100.5))
+    >>> line.stages["caption"].busy_s
+    [0.25, 0.25]
+    """
+
+    start_s: float
+    """Since the epoch."""
+    bin_s: float = _FIRST_BIN_S
+    stages: dict[str, StageTime] = field(default_factory=dict)
+
+    def note(self, stage: str, place: str, stretch: BusyInterval, workers: int = 1) -> None:
+        """A worker's time with a unit."""
+        found = self.stages.setdefault(stage, StageTime(place=place))
+        found.workers = max(found.workers, workers)
+        found.lost_s += (stretch.stop_s - stretch.start_s) if stretch.lost else 0.0
+        start, stop = (max(0.0, at - self.start_s) for at in (stretch.start_s, stretch.stop_s))
+        while stop > _MOST_BINS * self.bin_s:
+            self._halve()
+        last = max(0, math.ceil(stop / self.bin_s) - 1)
+        found.busy_s += [0.0] * (last + 1 - len(found.busy_s))
+        for number in range(int(start / self.bin_s), last + 1):
+            low, high = number * self.bin_s, (number + 1) * self.bin_s
+            found.busy_s[number] += max(0.0, min(stop, high) - max(start, low))
+
+    def _halve(self) -> None:
+        self.bin_s *= 2
+        for stage in self.stages.values():
+            padded = [*stage.busy_s, 0.0]
+            stage.busy_s = [padded[i] + padded[i + 1] for i in range(0, len(stage.busy_s), 2)]
+
+    @property
+    def seconds(self) -> float:
+        """From the start to the last unit."""
+        return self.bin_s * max((len(stage.busy_s) for stage in self.stages.values()), default=0)
+
+    def at_work(self, *, place: str = "", stage: str = "") -> list[float]:
+        """The share of a place's or a stage's workers that was at work, 0 to 1, by bin; of a place,
+        of the workers of the stages that were at work there in that bin."""
+        chosen = [
+            each
+            for name, each in self.stages.items()
+            if name == stage or (place and each.place == place)
+        ]
+        shares = []
+        for number in range(max((len(each.busy_s) for each in chosen), default=0)):
+            here = [e for e in chosen if number < len(e.busy_s) and e.busy_s[number]]
+            busy, workers = (
+                sum(e.busy_s[number] for e in here),
+                max((e.workers for e in here), default=1),
+            )
+            shares.append(min(1.0, busy / (workers * self.bin_s)))
+        return shares
+
+
+class Timed:
+    """An executor that keeps a timeline of what it runs.
+
+    Args:
+        executor: who does the work.
+        store: the work folder.
+    """
+
+    def __init__(self, executor: Executor, store: Store) -> None:
+        self._executor = executor
+        self._store = store
+        self._line: Timeline | None = None
+        self._seen: dict[str, set[str]] = {}
+        self._saved_at = 0.0
+
+    @property
+    def device(self) -> str:
+        """See :class:`glit.executors.protocols.Executor`."""
+        return self._executor.device
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """See :class:`glit.executors.protocols.Executor`."""
+        if not any(job.units for job in jobs):
+            self._executor.run(jobs)
+            return
+        if self._line is None:
+            self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()
+        try:
+            self._executor.run([replace(job, worked=partial(self._note, job)) for job in jobs])
+        except StorageError:
+            raise  # nothing more is asked of a store that fails, which may take minutes
+        except BaseException:
+            self._save()
+            raise
+        self._save()
+
+    def close(self) -> None:
+        """See :class:`glit.executors.protocols.Executor`."""
+        self._executor.close()
+
+    def _note(self, job: Job, stretch: BusyInterval) -> None:
+        assert self._line is not None
+        seen = self._seen.setdefault(job.task.name, set())
+        seen.add(stretch.worker)
+        self._line.note(job.task.name, job.task.needs.place, stretch, len(seen))
+        if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
+            self._save()
+
+    def _save(self) -> None:
+        assert self._line is not None
+        self._saved_at = time.monotonic()
+        with contextlib.suppress(OSError, StorageError):  # nothing depends on it
+            runs = [run for run in read_timelines(self._store) if run.start_s != self._line.start_s]
+            kept = [*runs, self._line][-_MOST_RUNS:]
+            self._store.write(TIMELINE, to_json([asdict(run) for run in kept]))
+
+
+def read_timelines(work: Store) -> list[Timeline]:
+    """The runs of a build, the last of them last; none where the file is not there or damaged, as
+    nothing depends on it."""
+    if not work.exists(TIMELINE):
+        return []
+    try:
+        return [_from(run) for run in json.loads(work.read(TIMELINE))]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return []
+
+
+def _from(run: dict[str, Any]) -> Timeline:
+    stages = {name: StageTime(**each) for name, each in run["stages"].items()}
+    return Timeline(start_s=float(run["start_s"]), bin_s=float(run["bin_s"]), stages=stages)

@@ -1,0 +1,156 @@
+"""The work folder: stage tables by chunk, and what is done.
+
+    work/listing.parquet                               the input, one row group a chunk
+    work/<stage>-<fingerprint>/000012-<key>.parquet    a stage's table for a chunk
+    work/ledger-<fingerprint>/000012-<key>.parquet     see :mod:`glit.pipeline.ledger`
+
+A table that exists is complete; nothing else says what is done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from glit.data.records import Sample
+from glit.pipeline.listing import Chunk, open_listing, read_chunk
+from glit.pipeline.plan import read_beside, upstream
+from glit.pipeline.tables import read_table, stage_table, sum_counts
+from glit.stages import FLOW, STAGES
+from glit.stages.plan import Plan
+from glit.storage.checksummed_parquet import write_sealed
+from glit.storage.store import Entry, Store
+
+RETRY_MARK = ".retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Where a build keeps its tables. Picklable; workers get a copy."""
+
+    store: Store
+    """The work folder."""
+    images: Store
+    """The ingest root."""
+    plan: Plan
+    overlay: bool = False
+    """A retry in progress: tables are written beside the finished ones and read before them."""
+
+    def table(self, stage: str, chunk: Chunk) -> str:
+        """Path of a stage's table for a chunk."""
+        key = _key(chunk, self._beside(stage, chunk)) if stage != "ingest" else chunk.key
+        name = f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.parquet"
+        if self.overlay and self.store.exists(name + RETRY_MARK):
+            return name + RETRY_MARK
+        return name
+
+    def _beside(self, stage: str, chunk: Chunk) -> list[str]:
+        """Hashes of what is read besides the images and reaches a stage's table."""
+        reading = dict(zip(read_beside(self.plan.recipe), chunk.beside, strict=True))
+        return [reading[name] for name in (*upstream(stage), stage) if name in reading]
+
+    def missing(self, stage: str, chunks: list[Chunk]) -> list[Chunk]:
+        """The chunks whose table is not there yet."""
+        names = self.store.names(self.plan.folder(stage))
+        return [c for c in chunks if self.table(stage, c).rsplit("/", 1)[-1] not in names]
+
+    def forget_after(self, stage: str, chunks: list[Chunk]) -> None:
+        """Remove what was made of these chunks' tables of a stage: one that is made anew may hold
+        other samples, as where a captioner had failed before."""
+        indices = {f"{chunk.index:06d}" for chunk in chunks}
+        later = [name for name in STAGES if stage == "ingest" or stage in upstream(name)]
+        folders = [self.plan.folder(name) for name in later]
+        last = tuple(STAGES)[-1]
+        for folder in [*folders, f"ledger{self.plan.folder(last).removeprefix(last)}"]:
+            for name in self.store.names(folder):
+                if name.partition("-")[0] in indices:
+                    self.store.remove(f"{folder}/{name}")
+
+    def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
+        """Publish a stage's table."""
+        columns = next(step.columns for step in FLOW if step.name == stage)
+        table = stage_table(columns, rows)
+        name = self.table(stage, chunk)
+        if self.overlay and not name.endswith(RETRY_MARK):
+            name += RETRY_MARK
+        with self.store.atomic(name) as temporary:
+            write_sealed(table, temporary)
+
+    def entries(self, chunk: Chunk) -> list[Entry]:
+        """The listing's rows of a chunk."""
+        return read_chunk(_listing(self.store), chunk)
+
+    def ingest_rows(self, chunk: Chunk) -> list[dict[str, Any]]:
+        """The ingest table of a chunk, drops and duplicates included, in listing order."""
+        return read_table(self.store, self.table("ingest", chunk)).to_pylist()
+
+    def rows(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any]]:
+        """A later stage's rows by sample."""
+        table = read_table(self.store, self.table(stage, chunk))
+        return {row["sample_id"]: row for row in table.to_pylist()}
+
+    def outcomes(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any] | None]:
+        """A later stage's drops by sample, None where it has a result."""
+        table = read_table(self.store, self.table(stage, chunk), columns=("sample_id", "drop"))
+        return dict(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
+
+    def samples(self, stage: str, chunk: Chunk) -> list[Sample]:
+        """The samples that reach a stage, with everything the stages before it added."""
+        samples = list(self.ingested(chunk))
+        for name in upstream(stage):
+            rows = self.rows(name, chunk)
+            samples = [
+                STAGES[name].with_row(sample, row)
+                for sample in samples
+                if (row := rows.get(sample.sample_id)) is not None and row["drop"] is None
+            ]
+        return samples
+
+    def ingested(self, chunk: Chunk) -> Iterator[Sample]:
+        """Samples of a chunk that ingest let through and that repeat no other."""
+        skip = set(chunk.skip)
+        for number, row in enumerate(self.ingest_rows(chunk)):
+            if row["drop"] is None and number not in skip:
+                yield Sample(
+                    sample_id=row["sample_id"],
+                    source_path=row["source_path"],
+                    width=row["width"],
+                    height=row["height"],
+                    num_bytes=row["num_bytes"],
+                )
+
+    def counts(self, stage: str, chunks: list[Chunk]) -> tuple[int, dict[str, int]]:
+        """Rows and drops by reason over the finished tables of these chunks; footers only."""
+        return sum_counts(self.store, [self.table(stage, chunk) for chunk in chunks])
+
+
+def _key(chunk: Chunk, beside: list[str]) -> str:
+    """The chunk's key after duplicates were found in it, and with files beside the images."""
+    if not chunk.skip and not beside:
+        return chunk.key
+    return hashlib.sha256(f"{chunk.key}{chunk.skip}{beside}".encode()).hexdigest()[:12]
+
+
+def with_skips(chunks: list[Chunk], skips: Mapping[int, list[int]]) -> list[Chunk]:
+    """Chunks that know which of their rows are duplicates."""
+    return [
+        dataclasses.replace(chunk, skip=tuple(sorted(skips.get(chunk.index, ()))))
+        for chunk in chunks
+    ]
+
+
+_open_listings: dict[tuple[str, str], pq.ParquetFile] = {}
+
+
+def _listing(store: Store) -> pq.ParquetFile:
+    """The listing's footer is large; a worker parses it once."""
+    key = (store.root, store.entry("listing.parquet").stamp)
+    if key not in _open_listings:
+        _open_listings.clear()
+        _open_listings[key] = open_listing(store.for_arrow("listing.parquet"))
+    return _open_listings[key]

@@ -1,0 +1,1 @@
+"""From TOML to frozen dataclasses, and the resources that ship with glit."""

@@ -1,0 +1,171 @@
+"""Configuration tables: frozen dataclasses whose fields are the keys, made from plain values.
+
+Each table lies with the stage or part that it configures; the string under a field is its
+documentation. Nothing here imports a model library, so a recipe can be read anywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from glit.errors import RecipeError, closest
+
+T = TypeVar("T")
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+
+_SPEED, _ADDED = "speed", "added"
+
+
+def speed_only(default: Any) -> Any:
+    """A field that changes how fast results come, not what they are."""
+    return dataclasses.field(default=default, metadata={_SPEED: True})
+
+
+def added(default: Any) -> Any:
+    """A field that an earlier glit did not have, whose default does what was done before.
+
+    It enters no fingerprint while it stands at its default, so a new option redoes nobody's work.
+    """
+    return dataclasses.field(default=default, metadata={_ADDED: True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A key whose value brings further keys into the table: those of a backend, a rule, a loss."""
+
+    key: str
+    """Name of the field that chooses."""
+    options: Callable[[], Mapping[str, type | None]]
+    """For each value the dataclass of its further keys, None where it has none. The chosen one's
+    instance is the table's field ``options``."""
+
+
+def identity(config: Any) -> dict[str, Any]:
+    """The keys of a table that decide its results; what a fingerprint hashes."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name == "options":
+            found |= identity(value) if value is not None else {}
+        elif not field.metadata.get(_SPEED) and not (
+            field.metadata.get(_ADDED) and value == field.default
+        ):
+            found[field.name] = value
+    return found
+
+
+def as_table(config: Any) -> dict[str, Any]:
+    """All keys of a table as plain values, the chosen options among them."""
+    own = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    options = own.pop("options", None)
+    return own if options is None else own | as_table(options)
+
+
+def require_value(condition: bool, message: str) -> None:
+    """Refuse a value.
+
+    Raises:
+        RecipeError: with the message, if the condition does not hold.
+    """
+    if not condition:
+        raise RecipeError(message)
+
+
+def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
+    """A table's dataclass from plain values; unknown keys fail and name the nearest known one.
+
+    Keys that belong to what another key chooses (a backend, a rule, an objective) go into the
+    dataclass of that choice; a key that only another choice has is ignored with a warning.
+
+    Raises:
+        RecipeError: unknown key, wrong type, or a value the dataclass itself refuses.
+    """
+    choice: Choice | None = getattr(kind, "choice", None)
+    own = {name: value for name, value in values.items() if name in _keys(kind)}
+    rest = {name: value for name, value in values.items() if name not in own}
+    if choice is not None:
+        default = next(f.default for f in dataclasses.fields(_any(kind)) if f.name == choice.key)
+        own["options"] = _chosen(choice, own.get(choice.key, default), rest, where=where, kind=kind)
+    elif rest:
+        key = next(iter(rest))
+        raise RecipeError(f"{where}: unknown key {key!r}; {closest(key, _keys(kind))}")
+    hints = typing.get_type_hints(kind)
+    checked = {
+        key: value if key == "options" else _coerce(value, hints[key], where=f"{where} {key}")
+        for key, value in own.items()
+    }
+    try:
+        return kind(**checked)
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"{where}: {error}") from error
+
+
+def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind: type) -> Any:
+    """The options of what was chosen, None where it has none or all stand at their defaults."""
+    known = choice.options()
+    if name not in known:
+        raise RecipeError(f"{where} {choice.key}: found {name!r}; {closest(str(name), known)}")
+    chosen = known[name]
+    others = {key for each in known.values() if each is not None for key in _keys(each)}
+    mine = _keys(chosen) if chosen is not None else []
+    for key in rest:
+        if key not in mine and key not in others:
+            everything = [*_keys(kind), *mine, *sorted(others)]
+            raise RecipeError(f"{where}: unknown key {key!r}; {closest(key, everything)}")
+    ignored = [key for key in rest if key not in mine]
+    if ignored:
+        warnings.warn(
+            f"{where} {', '.join(ignored)}: ignored, {choice.key} = {name!r} does not use it",
+            stacklevel=2,
+        )
+    given = {key: value for key, value in rest.items() if key in mine}
+    if chosen is None or not given:
+        return None
+    built = build_dataclass(chosen, given, where=where)
+    default = all(getattr(built, f.name) == f.default for f in dataclasses.fields(_any(chosen)))
+    return None if default else built
+
+
+def _keys(kind: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind) if f.init and f.name != "options"]
+
+
+def _any(kind: Any) -> Any:
+    return kind
+
+
+def _coerce(value: Any, hint: Any, *, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        choices = typing.get_args(hint)
+        if value in choices and type(value) is type(choices[choices.index(value)]):
+            return value
+        hint = closest(str(value), map(str, choices))
+        raise RecipeError(f"{where}: found {value!r}; {hint}")
+    if origin in (typing.Union, types.UnionType):
+        if value in (None, "none") and type(None) in typing.get_args(hint):
+            return None
+        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return _coerce(value, inner[0], where=where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{where}: found {value!r}, want a list")
+        return tuple(_coerce(item, typing.get_args(hint)[0], where=where) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise RecipeError(f"{where}: found a number too large for a float") from error
+    if isinstance(hint, type) and (type(value) is hint):
+        return value
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    name = getattr(hint, "__name__", str(hint))
+    raise RecipeError(f"{where}: found {value!r} ({type(value).__name__}), want {name}")

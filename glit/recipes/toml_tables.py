@@ -1,0 +1,120 @@
+"""Recipe files: TOML tables with their bases merged in and single keys changed.
+
+``base = "flism"`` starts from another recipe; ``--set score.model=...`` changes single keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from glit.errors import RecipeError, closest
+from glit.recipes.resources import builtin_recipes
+
+_RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] (rule)"}
+"""Tables of earlier versions, and what took their place."""
+
+
+@contextlib.contextmanager
+def naming_file(name_or_path: str | None) -> Iterator[None]:
+    """Errors of a recipe that is a file say which.
+
+    Raises:
+        RecipeError: with the file's path before what it said, unless it names that or ``--set``.
+    """
+    try:
+        yield
+    except RecipeError as error:
+        said = str(error)
+        is_file = name_or_path is not None and name_or_path not in builtin_recipes()
+        if not is_file or str(name_or_path) in said or said.startswith("--set"):
+            raise
+        raise RecipeError(f"{name_or_path}: {said.removeprefix('recipe: ')}") from error
+
+
+def read_tables(
+    name_or_path: str, *, known: Sequence[str], overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A recipe's raw tables with its bases merged in and overrides applied.
+
+    Args:
+        name_or_path: a built-in recipe's name or a TOML file's path.
+        known: names of the tables that a recipe may hold.
+        overrides: ``table.key=value`` strings; values are read as TOML, else as text.
+
+    Raises:
+        RecipeError: unknown recipe or table, or a file that is not TOML.
+    """
+    tables = _read_with_bases(name_or_path, seen=())
+    for key in tables:
+        if key in _RENAMED:
+            raise RecipeError(f"recipe: the table [{key}] is now {_RENAMED[key]}")
+        if key not in ("name", "about", *known):
+            raise RecipeError(f"recipe: unknown table [{key}]; {closest(key, known)}")
+        if key in known and not isinstance(tables[key], dict):
+            raise RecipeError(f"recipe: {key} = {tables[key]!r}, want a table: [{key}]")
+    for override in overrides:
+        _apply_override(tables, override, known)
+    return tables
+
+
+def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict[str, Any]:
+    """The raw tables that ``table.key=value`` strings make by themselves."""
+    tables: dict[str, Any] = {}
+    for override in overrides:
+        _apply_override(tables, override, known)
+    return tables
+
+
+def _read_with_bases(name_or_path: str, *, seen: tuple[str, ...]) -> dict[str, Any]:
+    path = _find(name_or_path)
+    if str(path) in seen:
+        raise RecipeError(f"recipe {name_or_path}: 'base' goes round in a circle")
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"recipe {path}: not valid TOML ({error})") from error
+    base = raw.pop("base", None)
+    tables: dict[str, Any] = {}
+    if base is not None:
+        beside = path.parent / str(base)
+        tables = _read_with_bases(
+            str(beside) if beside.is_file() else str(base), seen=(*seen, str(path))
+        )
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            tables[key] = {**tables.get(key, {}), **value}
+        else:
+            tables[key] = value
+    tables["name"] = path.stem
+    return tables
+
+
+def _find(name_or_path: str) -> Path:
+    recipes = builtin_recipes()
+    if name_or_path in recipes:
+        return recipes[name_or_path]
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    hint = closest(name_or_path, recipes)
+    raise RecipeError(f"no recipe named {name_or_path!r} and no such file; {hint}")
+
+
+def _apply_override(tables: dict[str, Any], override: str, known: Sequence[str]) -> None:
+    dotted, equals, text = override.partition("=")
+    table, dot, key = dotted.strip().partition(".")
+    if not (equals and dot and key):
+        raise RecipeError(f"--set {override!r}: want table.key=value, as in score.batch_size=64")
+    if table in _RENAMED:
+        raise RecipeError(f"--set {override}: the table [{table}] is now {_RENAMED[table]}")
+    if table not in known:
+        raise RecipeError(f"--set: unknown table {table!r}; {closest(table, known)}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    tables.setdefault(table, {})[key] = value

@@ -1,0 +1,1 @@
+"""What any long work needs: prefetching, progress, cores, devices, servers on this machine."""

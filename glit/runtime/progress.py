@@ -1,0 +1,220 @@
+"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from glit.runtime.terminal import visible
+
+_LINE_EVERY_S = 15.0
+
+
+class SoFar(Protocol):
+    """A worker's :class:`glit.executors.protocols.Heartbeat`."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def drops(self) -> int: ...
+
+    @property
+    def gpu_memory(self) -> tuple[int, int] | None: ...
+
+
+class StageProgress:
+    """Samples done of a stage, and of the next when it begins: what it waits for, then done/total,
+    rate, time left, drops, and the memory of the fullest GPU. Told by batch; see
+    :class:`glit.executors.protocols.Watch`."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._bar = Progress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+        self._stage = ""
+        self._total = self._done = self._before = self._drops = 0
+        self._can_drop, self._waiting = True, False
+        self._running: dict[int, SoFar] = {}
+        self._started = self._last_line = 0.0
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
+        """A stage begins, ``done`` of its samples finished by an earlier run.
+
+        Args:
+            stage: its name.
+            total: what is to be done.
+            done: what is done already.
+            drops: whether it can drop any, and so says how many it has dropped.
+        """
+        self._stage, self._total, self._done, self._before = stage, total, done, done
+        self._drops = 0
+        self._can_drop, self._waiting = drops, False
+        self._running = {}
+        self._started = self._last_line = time.monotonic()
+        self._task = self._bar.add_task(stage, total=total, completed=done, note="")
+        if done >= total:
+            self._line("already done" if total else "nothing to do")
+
+    def beside(self) -> Self:
+        """To tell of another stage at the same time, in the same place."""
+        return copy.copy(self)
+
+    def note(self, text: str) -> None:
+        """A line that stays: something happened that a user should know of."""
+        self._console.print(visible(f"glit: {text}"), soft_wrap=True, markup=False)
+
+    def loading(self, model: str) -> None:
+        """Workers start and load a model; the empty text for none. Over with :meth:`ready`, or with
+        the first samples that are finished."""
+        self._waiting = True
+        if self._task is not None:
+            self._bar.reset(
+                self._task,
+                start=False,  # an unstarted bar pulses
+                completed=self._done,
+                note=f"loading {escape(visible(model))}" if model else "starting",
+            )
+        if model:
+            self._line(f"loading {model}")
+
+    def ready(self) -> None:
+        """The workers are at work: rate and time left are reckoned from here."""
+        self._waiting, self._before = False, self._done
+        self._started = self._last_line = time.monotonic()
+        if self._task is not None:
+            self._bar.start_task(self._task)
+            self._bar.update(self._task, note="")
+
+    def moved(self, unit: Any, beat: SoFar) -> None:
+        """A unit is so far; less than before when it was begun anew."""
+        self._running[unit.index] = beat
+        self._show()
+
+    def finished(self, unit: Any, samples: int, drops: int) -> None:
+        """A unit is finished, so many samples and drops in all."""
+        self._running.pop(unit.index, None)
+        self.advance(samples, drops)
+
+    def advance(self, samples: int, drops: int = 0) -> None:
+        """Some more samples are finished."""
+        self._done += samples
+        self._drops += drops
+        if self._waiting:
+            self.ready()
+        self._show()
+
+    def _show(self) -> None:
+        done = min(self._total, self._done + sum(beat.rows for beat in self._running.values()))
+        note = self._note(done)
+        if self._task is not None:
+            self._bar.update(self._task, completed=done, note=note)
+        if time.monotonic() - self._last_line >= _LINE_EVERY_S or self._done >= self._total:
+            self._line(note, done)
+
+    def _note(self, done: int) -> str:
+        seconds = max(time.monotonic() - self._started, 1e-6)
+        rate = (done - self._before) / seconds
+        parts = []
+        if rate:
+            parts.append(f"{rate:.1f}/s" if rate >= 0.95 else f"{1 / rate:.1f} s each")
+        if 0 < done < self._total and rate:
+            parts.append(f"{duration((self._total - done) / rate)} left")
+        drops = self._drops + sum(beat.drops for beat in self._running.values())
+        if self._can_drop:
+            parts.append(f"{drops} dropped")
+        memory = [beat.gpu_memory for beat in self._running.values() if beat.gpu_memory]
+        if memory:
+            used, whole = max(memory)
+            parts.append(f"GPU {used / 2**30:.1f} of {whole / 2**30:.0f} GiB")
+        return ", ".join(parts)
+
+    def _line(self, note: str, done: int | None = None) -> None:
+        self._last_line = time.monotonic()
+        if not self._quiet and not self._console.is_terminal:
+            self._console.print(
+                visible(
+                    f"{self._stage:<8} {self._done if done is None else done}/{self._total}  {note}"
+                ),
+                highlight=False,
+                soft_wrap=True,
+                markup=False,
+            )
+
+
+def null_progress() -> StageProgress:
+    """For work whose caller wants to hear nothing."""
+    return StageProgress(Console(quiet=True), quiet=True)
+
+
+@contextmanager
+def status_reporter(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Who is told what is being done, where nothing can be counted: a spinner, or lines."""
+    if quiet:
+        yield lambda text: None
+    elif console.is_terminal:
+        with console.status("starting") as status:
+            yield lambda text: status.update(escape(visible(text)))
+    else:
+        yield lambda text: console.print(
+            visible(text), soft_wrap=True, markup=False, highlight=False
+        )
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the words a person would use.
+
+    >>> duration(42.4), duration(754), duration(11_100), duration(400_000)
+    ('42 s', '13 min', '3 h 05 min', '4 d 15 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {rest:02} min"
+    days, hours = divmod(round(minutes / 60), 24)
+    return f"{days} d {hours} h"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(936_416), size(40_728_226), size(15_100_000_000)
+    ('512 bytes', '936 kB', '41 MB', '15.1 GB')
+    """
+    if num_bytes >= 1e9:
+        return f"{num_bytes / 1e9:.1f} GB"
+    if num_bytes >= 1e6:
+        return f"{num_bytes / 1e6:.0f} MB"
+    return f"{num_bytes / 1e3:.0f} kB" if num_bytes >= 1e4 else f"{num_bytes:.0f} bytes"

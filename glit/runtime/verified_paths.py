@@ -1,0 +1,142 @@
+"""Fast paths that use internals of other libraries, checked before they are used.
+
+Internals may change in any release. So each fast path has a plain path beside it, made of public
+names, and :func:`agrees` runs both on a tiny random input, once per process and kind of model.
+Where the fast one raises or its numbers differ, the plain one is used, with one warning
+(docs/decisions/fast-paths.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from glit.runtime.gpu_errors import ruins_process
+
+_TOLERANCE = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+"""Largest difference of two numbers, as a share of the largest number of the plain path."""
+
+_verdicts: dict[Hashable, bool] = {}
+"""By name of the fast path and kind of model; one process long."""
+
+_left_out: set[str] = set()
+"""By name: see :func:`leave_out`."""
+
+Swap = tuple[nn.Module, str, nn.Module]
+"""A parent module, the name of a child, and what replaces it."""
+
+
+class FastPathWarning(RuntimeWarning):
+    """A fast path fails or gives other numbers with an installed package, so it is not used."""
+
+
+def agrees(
+    name: str,
+    *,
+    package: str,
+    kind: Hashable,
+    fast: Callable[[], Sequence[Tensor]],
+    plain: Callable[[], Sequence[Tensor]],
+    tolerance: float | None = None,
+) -> bool:
+    """Whether a fast path gives the plain path's numbers; if not, one warning.
+
+    Args:
+        name: of the fast path, for the warning.
+        package: distribution whose internals it uses.
+        kind: what the verdict depends on beside the name: model class, device, dtype.
+        fast: runs the fast path on the probe's input.
+        plain: runs the plain path on the same input.
+        tolerance: largest difference of two numbers, as a share of the largest of the plain path;
+            by default one that suits the dtype.
+
+    Returns:
+        The verdict of this process's first call with this name and kind. Where a model has NaN
+        among its weights nothing can be compared: that is a no, and is not remembered.
+    """
+    key = (name, kind)
+    if name in _left_out:
+        return False
+    if key in _verdicts:
+        return _verdicts[key]
+    comparable = True
+    try:
+        with torch.no_grad():
+            wanted = plain()
+            comparable = all(bool(each.isfinite().all()) for each in wanted)
+            fault = (
+                _difference(fast(), wanted, tolerance) if comparable else "cannot be checked (NaN)"
+            )
+    except Exception as error:
+        if ruins_process(error):
+            raise
+        fault = f"fails ({type(error).__name__}: {' '.join(str(error).split())})"
+    if fault:
+        warnings.warn(
+            f"glit's fast path for {name} {fault} with {package} {_version(package)}; "
+            "the plain path is used: the same results, but slower",
+            FastPathWarning,
+            stacklevel=2,
+        )
+    if comparable:
+        _verdicts[key] = not fault
+    return not fault
+
+
+@contextlib.contextmanager
+def leave_out(name: str) -> Iterator[None]:
+    """The plain path is taken by what is made in this block, to measure one against the other."""
+    _left_out.add(name)
+    try:
+        yield
+    finally:
+        _left_out.discard(name)
+
+
+def probe_input(*shape: int, like: Tensor, seed: int = 0) -> Tensor:
+    """Normally distributed numbers, equal for equal seeds; the global random state is not used."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator).to(like.device, like.dtype)
+
+
+def swap(swaps: Iterable[Swap]) -> None:
+    """Replace child modules for good."""
+    for parent, name, module in swaps:
+        setattr(parent, name, module)
+
+
+@contextlib.contextmanager
+def swapped(swaps: Iterable[Swap]) -> Iterator[None]:
+    """Replace child modules for a while."""
+    swaps = list(swaps)
+    before = [(parent, name, getattr(parent, name)) for parent, name, _ in swaps]
+    try:
+        swap(swaps)
+        yield
+    finally:
+        swap(before)
+
+
+def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float | None) -> str:
+    """What is wrong with the numbers found, or an empty string."""
+    for a, b in zip(found, wanted, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"gives {a.dtype} {list(a.shape)} instead of {b.dtype} {list(b.shape)}"
+        largest = float(b.abs().max())
+        apart = float((a - b).abs().max())
+        allowed = _TOLERANCE.get(b.dtype, 1e-4) if tolerance is None else tolerance
+        if not apart <= allowed * largest:  # NaN is not
+            return f"gives other numbers (by up to {apart:.2g}, where the largest is {largest:.2g})"
+    return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"

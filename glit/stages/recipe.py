@@ -1,0 +1,87 @@
+"""Recipes of builds, and the tables of training and evaluation that recipes hold besides."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from glit.errors import RecipeError
+from glit.recipes import toml_tables
+from glit.recipes.config import build_dataclass
+from glit.recipes.toml_tables import naming_file
+from glit.stages import FLOW
+from glit.stages.plan import Recipe
+
+LEARN_TABLES: dict[str, str] = {
+    "train": "glit.training.config:TrainConfig",
+    "evaluate": "glit.evaluation.config:EvaluateConfig",
+}
+"""Named, as importing them loads torch."""
+
+
+def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
+    """The build part of a recipe; nobody reads a raw dict past it.
+
+    Args:
+        name_or_path: a built-in recipe's name or a TOML file's path.
+        overrides: ``table.key=value`` strings; values are read as TOML, else as text.
+
+    Raises:
+        RecipeError: unknown recipe, table or key; a value of the wrong type.
+    """
+    _refuse_others(overrides, [step.name for step in FLOW], what="a build")
+    with naming_file(name_or_path):
+        tables = read_tables(name_or_path, overrides=overrides)
+        return recipe_from_dict({"about": "", **tables})
+
+
+def recipe_from_dict(values: dict[str, Any]) -> Recipe:
+    """The recipe that :meth:`Recipe.as_dict` gave.
+
+    Raises:
+        RecipeError: the values are of another version of glit.
+    """
+    tables = {
+        step.name: build_dataclass(step.config, values.get(step.name, {}), where=f"[{step.name}]")
+        for step in FLOW
+    }
+    return Recipe(name=values["name"], about=values["about"], tables=tables)
+
+
+def load_table(table: str, name_or_path: str, *, overrides: Sequence[str] = ()) -> Any:
+    """The ``train`` or ``evaluate`` table of a recipe as its dataclass.
+
+    Raises: as :func:`load_recipe`.
+    """
+    _refuse_others(overrides, [table], what=f"glit {table}".replace("evaluate", "eval"))
+    module, _, class_name = LEARN_TABLES[table].partition(":")
+    kind = getattr(importlib.import_module(module), class_name)
+    with naming_file(name_or_path):
+        tables = read_tables(name_or_path, overrides=overrides)
+        return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
+
+
+def known_tables() -> list[str]:
+    """The tables that a recipe may hold."""
+    return [*(step.name for step in FLOW), *LEARN_TABLES]
+
+
+def read_tables(name_or_path: str, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """A recipe's raw tables, as :func:`glit.recipes.toml_tables.read_tables`."""
+    return toml_tables.read_tables(name_or_path, known=known_tables(), overrides=overrides)
+
+
+def overridden_tables(overrides: Sequence[str]) -> dict[str, Any]:
+    """The raw tables that ``table.key=value`` strings make by themselves."""
+    return toml_tables.overridden_tables(overrides, known=known_tables())
+
+
+def _refuse_others(overrides: Sequence[str], read: list[str], *, what: str) -> None:
+    """Refuse settings of tables that are known, but not read: they would change nothing."""
+    for override in overrides:
+        table = override.partition(".")[0].strip()
+        if table in known_tables() and table not in read:
+            raise RecipeError(
+                f"--set {override!r}: {what} does not read [{table}] (it reads {', '.join(read)})"
+            )

@@ -1,0 +1,84 @@
+"""Where a user wants things written: a folder, a file, an address; what cannot be is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from glit.errors import InputError, UserError
+from glit.storage.folder_lock import folder_lock
+from glit.storage.store import tidy
+
+
+def output_folder(output: str | os.PathLike[str]) -> str:
+    """A folder or an address to write a dataset to, from the words of a user.
+
+    Raises:
+        UserError: it is a file, or an address of no bucket.
+    """
+    words = tidy(output)
+    if "://" not in words:
+        return str(local_folder(words))
+    if not words.partition("://")[2].strip("/"):
+        raise UserError(f"{output}: an address without a bucket; want s3://BUCKET/FOLDER")
+    return words
+
+
+def local_folder(output: str | os.PathLike[str]) -> Path:
+    """A folder to write to, from the words of a user.
+
+    Raises:
+        UserError: it is an address, which ``Path`` would make a folder of that name, or a file.
+    """
+    if Path(output).is_file():
+        raise UserError(f"{output}: cannot write there; it is a file, want a folder")
+    return _here(output, "folder")
+
+
+def local_file(output: str | os.PathLike[str]) -> Path:
+    """A file to write, from the words of a user; one that exists is replaced.
+
+    Raises:
+        UserError: it is an address, or a folder.
+    """
+    if Path(output).is_dir():
+        raise UserError(f"{output}: cannot write there; it is a folder, want the name of a file")
+    return _here(output, "file")
+
+
+@contextlib.contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """A folder to write to, which gets its name once all is written; what failed is removed.
+
+    Raises:
+        InputError: there is one of that name, or it cannot be written.
+        UserError: another process is writing it.
+    """
+    with folder_lock(output, beside=True):
+        if output.exists():
+            raise InputError(f"-o {output}: exists already; choose another folder or remove it")
+        partial = output.with_name(f".{output.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            yield partial
+            os.replace(partial, output)
+        except OSError as error:
+            raise InputError(
+                f"-o {output}: cannot write there ({error.strerror or error})"
+            ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _here(output: str | os.PathLike[str], what: str) -> Path:
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
+        raise UserError(
+            f"{output}: an address, but this is written to local folders only (glit build writes "
+            f"to addresses); name a {what}, and copy it there"
+        )
+    return Path(output)

@@ -1,0 +1,226 @@
+"""Object stores and other file systems that are no folder of this machine, through fsspec.
+
+What goes wrong out there becomes one line: files that are missing stay ``FileNotFoundError``, an
+object that may not be read stays ``PermissionError``, everything else is a :class:`StorageError`,
+so that an expired key stops a build where it would otherwise drop every image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fsspec
+from fsspec.asyn import sync
+from fsspec.core import url_to_fs
+
+from glit.errors import MissingExtraError, StorageError, UserError, first_line
+from glit.storage.remote_settings import EXTRAS, S3_TRIES, settings
+
+CREDENTIALS = frozenset(
+    {
+        "ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken",
+        "RequestExpired", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
+    }
+)  # fmt: skip
+"""Codes of S3 that a whole key meets, not an object."""
+_BEYOND_END = frozenset({"InvalidRange", "416"})
+_MODULES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+_DENIED_TO_ONE = frozenset({"AuthorizationPermissionMismatch"})
+"""What Azure calls an object that this key may not read, while the key itself is good."""
+_COPY_LOOK_S = 1.0
+
+
+def open_remote(address: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """The file system of an address, and the address as a path there.
+
+    Its settings are those of :mod:`glit.storage.remote_settings`.
+
+    Raises:
+        UserError: an address of a kind that nothing installed here opens.
+    """
+    kind = address.partition("://")[0].lower()
+    extra = EXTRAS.get(kind, "")
+    try:
+        fs, base = url_to_fs(address, **settings(kind))
+    except ImportError as error:
+        if extra:
+            raise MissingExtraError(_MODULES[extra], extra=extra, needed_for=address) from error
+        raise UserError(f"{address}: cannot be opened ({error})") from error
+    except (ValueError, TypeError) as error:  # no such kind of address, or not of that form
+        raise UserError(f"{address}: cannot be opened ({error})") from error
+    if extra == "s3":
+        fs.retries = S3_TRIES
+    return fs, str(base).rstrip("/")
+
+
+def own_name(fs: fsspec.AbstractFileSystem, path: str) -> str:
+    """A path that the client of a store asks for as it is.
+
+    Raises:
+        FileNotFoundError: the client takes a part of the name for something else (``?versionId=``
+            on S3; on Azure also a tab, or ``?`` before ``#``) and would ask for another object.
+    """
+    split = getattr(fs, "split_path", None)
+    if split is not None and "/".join(split(path)[:2]).rstrip("/") != path.rstrip("/"):
+        raise FileNotFoundError(
+            errno.ENOENT, "the client of this store cannot ask for such a name; rename it", path
+        )
+    return path
+
+
+@contextlib.contextmanager
+def translate_storage_errors(
+    where: str, *, of_object: bool = False, of_bucket: bool = False
+) -> Iterator[None]:
+    """What a file system raises, as this module says.
+
+    Args:
+        where: the address.
+        of_object: whether one object is read, which alone may be out of bounds.
+        of_bucket: whether only its bucket can be missing, as when it is written or listed.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+        FileExistsError: there is, and it was not to be replaced.
+        PermissionError: of one object.
+        OSError: one object ends before what is read of it.
+        StorageError: everything else.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        if of_bucket:
+            raise StorageError(where, "there is no such bucket") from error
+        raise
+    except (FileExistsError, StorageError):
+        raise
+    except Exception as error:
+        met = _met(error)
+        code = _code(met)
+        denied = _is_denied(met, code)
+        if of_object and denied and code not in CREDENTIALS:
+            raise PermissionError(errno.EACCES, first_line(met)) from error
+        if of_object and code in _BEYOND_END:
+            raise OSError(errno.EINVAL, "it is shorter than it was") from error
+        keys = denied or _is_about_keys(met, code)
+        raise StorageError(where, first_line(met), keys=keys) from error
+
+
+def _met(error: Exception) -> BaseException:
+    """What a client met; adlfs puts it behind an error that says less."""
+    if type(error) is RuntimeError and error.__cause__ is not None:
+        return error.__cause__
+    return error
+
+
+def _code(error: BaseException) -> str:
+    """What the store calls the error, or else its status; empty where it does not say."""
+    for each in (error, error.__cause__):
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):  # botocore
+            return str(response.get("Error", {}).get("Code", ""))
+        named = getattr(each, "error_code", None)  # azure
+        if named:
+            return str(getattr(named, "value", named))
+        if type(each).__name__ == "HttpError":  # gcsfs
+            return str(getattr(each, "code", ""))
+    return ""
+
+
+def _is_denied(error: BaseException, code: str) -> bool:
+    """Whether the key is good, but not for this; gcsfs has a plain OSError for that."""
+    forbidden = type(error) is OSError and str(error).startswith("Forbidden")
+    return isinstance(error, PermissionError) or forbidden or code in _DENIED_TO_ONE
+
+
+def _is_about_keys(error: BaseException, code: str) -> bool:
+    named = type(error).__name__
+    return (
+        code in CREDENTIALS
+        or code == "401"
+        or (code == "400" and named != "HttpError")  # what is left where S3's answer has no body
+        or "Credential" in named
+        or named in ("RefreshError", "ClientAuthenticationError", "TokenRetrievalError")
+    )
+
+
+def copy_remote(fs: Any, source: str, target: str) -> None:
+    """Copy an object within its store; it is there when this returns.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: the store gave up.
+    """
+    fs.cp_file(source, target)
+    if hasattr(fs, "service_client"):  # Azure says yes before it has copied
+        sync(fs.loop, _copied, fs, target)
+
+
+async def _copied(fs: Any, path: str) -> None:
+    container, name, _ = fs.split_path(path)
+    async with fs.service_client.get_blob_client(container, name) as blob:
+        while (found := (await blob.get_blob_properties()).copy).status == "pending":
+            await asyncio.sleep(_COPY_LOOK_S)
+    if found.status not in (None, "success"):
+        raise OSError(f"the store did not copy it ({found.status}: {found.status_description})")
+
+
+def remove_remote(fs: Any, path: str) -> None:
+    """Remove an object or a whole folder.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    if not _GLOB & set(path):
+        fs.rm(path, recursive=True)
+        return
+    for each in fs.find(path) or [path]:  # fsspec's rm takes the name for a pattern
+        fs.rm_file(each)
+
+
+_GLOB = frozenset("*?[")
+
+
+class RangeFile(io.RawIOBase):
+    """A file to read from any place; each read is one request for that range and no more.
+
+    Args:
+        fetch: the bytes from a start up to an end.
+        size: of the file, in bytes.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        data = self._fetch(self._at, end) if end > self._at else b""
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

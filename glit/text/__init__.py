@@ -1,0 +1,1 @@
+"""Captions as text: sentences, character and token spans, noun phrases."""

@@ -1,0 +1,76 @@
+"""The Accelerator of a run: device, precision, processes, trackers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glit.backends.device import best_device
+from glit.errors import RecipeError, UserError, closest
+from glit.training.config import TrainConfig
+from glit.training.setup import mixed_precision
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, TrainConfig]:
+    """An Accelerator for this process, and the configuration with the precision it computes in.
+
+    Raises:
+        UserError: this device or this way of sharing the work cannot be.
+    """
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import (
+        DistributedDataParallelKwargs,
+        parse_flag_from_env,
+        set_seed,
+    )
+
+    for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if parse_flag_from_env(f"ACCELERATE_USE_{name}"):
+            raise UserError(
+                f"ACCELERATE_USE_{name}: checkpoints would hold one part of the weights that it "
+                "shards; start with torchrun or another setting of accelerate, and where memory is "
+                "short set train.micro_batch_size or train.gradient_checkpointing"
+            )
+    _check_trackers(config.trackers)
+    AcceleratorState._reset_state()  # or a second run in this process keeps the first's precision
+    device = "cpu" if parse_flag_from_env("ACCELERATE_USE_CPU") else best_device()
+    config = replace(config, precision=mixed_precision(config.precision, device))
+    accelerator = Accelerator(
+        mixed_precision=config.precision,
+        log_with=list(config.trackers) or None,
+        project_dir=str(run),
+        # no buffer of CLIP ever changes, so none is sent around before every step
+        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
+    )
+    if config.precision == "fp16" and accelerator.scaler is None:
+        raise UserError("train.precision = 'fp16': wants a GPU; use 'bf16' or 'no'")
+    set_seed(config.seed)
+    return accelerator, config
+
+
+def _check_trackers(names: Sequence[str]) -> None:
+    """Refuse a tracker that accelerate would leave out without a word, or that it does not know.
+
+    Raises:
+        RecipeError: names it.
+    """
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+    from accelerate.utils import LoggerType
+
+    known = [str(name) for name in LOGGER_TYPE_TO_CLASS]
+    published = {each.value for each in LoggerType}
+    installed = {each.value for each in get_available_trackers()}
+    for name in names:
+        if name not in (*known, "all"):
+            raise RecipeError(f"train.trackers: unknown tracker {name!r}; {closest(name, known)}")
+        if name in published - installed - {"all"}:
+            raise RecipeError(
+                f"train.trackers: {name!r} is not installed; install the package of that name, or "
+                "leave it out"
+            )

@@ -1,0 +1,124 @@
+"""The input of an objective: embeddings of the whole contrastive batch, and which are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """N samples with K local slots and S further texts each; embeddings are L2-normalised.
+
+    Under several processes these are the gathered features of all of them, in rank order, so an
+    objective need not know how many processes there are. Slots that are not valid hold zeros.
+    """
+
+    image_ND: Float[Tensor, "n d"]
+    """Global image embeddings (v_g)."""
+    text_ND: Float[Tensor, "n d"]
+    """Caption embeddings (t_g)."""
+    local_image_NKD: Float[Tensor, "n k d"]
+    """Embeddings of the cropped regions (v_l)."""
+    local_text_NKD: Float[Tensor, "n k d"]
+    """Embeddings of the sentences (t_l)."""
+    pooled_patch_NKD: Float[Tensor, "n k d"]
+    """Patch tokens of the global image inside the region, pooled and projected (P_l)."""
+    pooled_token_NKD: Float[Tensor, "n k d"]
+    """Tokens of the caption that make up the sentence, pooled and projected (S_l)."""
+    further_text_NSD: Float[Tensor, "n s d"]
+    """Embeddings of the texts that the objective picked."""
+    made: Mapping[str, Float[Tensor, "n ..."]] = field(default_factory=dict)
+    """Tensors that the objective's module computed, a row a sample."""
+
+    valid_N: Bool[Tensor, " n"]
+    """False for samples that only fill up the last batch of an epoch."""
+    valid_local_NK: Bool[Tensor, "n k"]
+    """False where a sample has no such local pair."""
+    valid_patch_NK: Bool[Tensor, "n k"]
+    """False where the region lies outside what the model sees of the image."""
+    valid_token_NK: Bool[Tensor, "n k"]
+    """False where the sentence leaves the text window."""
+    valid_further_NS: Bool[Tensor, "n s"]
+    """False where a sample has no such further text."""
+    similarity_NK: Float[Tensor, "n k"]
+    """The matcher's cosine of the pair, from the dataset."""
+    weight_NK: Float[Tensor, "n k"]
+    """How much the pair counts in local losses: 1, or its probability; zero in empty slots."""
+    caption_key_N2: Float[Tensor, "n 2"]
+    """The same for equal captions, and for no others (see :func:`glit.training.batch.text_key`)."""
+    valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)
+    """Which entries of ``made`` are valid, under the same names; only where the module says so."""
+
+    numbers: Mapping[str, Tensor] = field(default_factory=dict)
+    """Learned values of the objective's module that belong to no sample, such as a temperature; the
+    same in every process, so not gathered."""
+
+    def embeddings(self) -> dict[str, Tensor]:
+        """Every tensor that carries gradients and has a row a sample, by name."""
+        own = {name: getattr(self, name) for name in _EMBEDDINGS}
+        return own | {f"made.{name}": value for name, value in self.made.items()}
+
+    def labels(self) -> dict[str, Tensor]:
+        """Every other tensor that has a row a sample, by name."""
+        own = {name: getattr(self, name) for name in _LABELS}
+        return own | {f"valid_made.{name}": value for name, value in self.valid_made.items()}
+
+    def with_rows(self, rows: Mapping[str, Tensor]) -> Features:
+        """The features with some of these tensors in the place of its own."""
+        own: dict[str, Any] = {name: value for name, value in rows.items() if "." not in name}
+        for group in ("made", "valid_made"):
+            changed = {
+                name.removeprefix(f"{group}."): value
+                for name, value in rows.items()
+                if name.startswith(f"{group}.")
+            }
+            if changed:
+                own[group] = {**getattr(self, group), **changed}
+        return replace(self, **own)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Features:
+        """Apply ``change`` to every tensor that has a row a sample."""
+        rows = self.embeddings() | self.labels()
+        return self.with_rows({name: change(value) for name, value in rows.items()})
+
+    def equal_captions(self) -> Bool[Tensor, "n n"]:
+        """Which samples have the same caption, each with itself."""
+        return (self.caption_key_N2[:, None] == self.caption_key_N2).all(dim=-1)
+
+    @property
+    def num_slots(self) -> int:
+        """K, the local slots a sample."""
+        return self.local_image_NKD.shape[1]
+
+
+_EMBEDDINGS = (
+    "image_ND",
+    "text_ND",
+    "local_image_NKD",
+    "local_text_NKD",
+    "pooled_patch_NKD",
+    "pooled_token_NKD",
+    "further_text_NSD",
+)
+_LABELS = (
+    "valid_N",
+    "valid_local_NK",
+    "valid_patch_NK",
+    "valid_token_NK",
+    "valid_further_NS",
+    "similarity_NK",
+    "weight_NK",
+    "caption_key_N2",
+)
+
+
+def concatenate(parts: list[Features]) -> Features:
+    """The samples of several parts one after the other; numbers are those of the first."""
+    rows = [part.embeddings() | part.labels() for part in parts]
+    return parts[0].with_rows({name: torch.cat([row[name] for row in rows]) for name in rows[0]})

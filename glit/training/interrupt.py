@@ -1,0 +1,64 @@
+"""Ctrl-C and SIGTERM between steps, not within one, and between the same steps on every process."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from glit.training.gather import num_ranks
+
+
+@contextlib.contextmanager
+def interrupt_flag() -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM set the flag, so that a run stops between steps.
+
+    A second Ctrl-C stops at once. SIGTERM, which batch systems send before they take a machine away
+    and send again to every process, may come as often as it likes.
+    """
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def handle(signum: int, frame: Any) -> None:
+        if flag.is_set() and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        flag.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Vote:
+    """Whether any process wants to stop: one answer a step, the same on all of them.
+
+    With several processes the answer is to the question of the step before, which has travelled
+    over the network meanwhile, from memory to memory: nobody waits for it, and no GPU is asked.
+    """
+
+    def __init__(self) -> None:
+        self._group = dist.new_group(backend="gloo") if num_ranks() > 1 else None
+        self._asked: tuple[torch.Tensor, dist.Work] | None = None
+
+    def __call__(self, stop: bool) -> bool:
+        """Give this process's vote, get the answer; every process must ask equally often."""
+        if self._group is None:
+            return stop
+        before, flag = self._asked, torch.tensor([int(stop)])
+        work = dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+        assert work is not None
+        self._asked = flag, work
+        if before is None:
+            return False
+        before[1].wait()
+        return bool(before[0])

@@ -1,0 +1,269 @@
+"""Batches from the shards, in order: read, decoded and fitted by threads straight into the batch.
+
+A batch is laid out first (which pairs, which texts in which rows, where every pixel goes), then its
+images are decoded, each into its place. Several batches are at work at a time.
+
+Threads rather than processes: reading, JPEG decoding, resizing and tokenising all release the
+interpreter lock, row groups are shared instead of being read once per process, and pixels are
+never pickled. Row groups in memory are bounded by two shuffle windows, batches by the prefetch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from glit.clip import ImageFit
+from glit.dataset.columns import RowGroup
+from glit.dataset.reader import RowGroupCache
+from glit.errors import DatasetError, GlitError
+from glit.runtime.cores import num_threads
+from glit.runtime.prefetch import map_ahead
+from glit.training.augment import draw_augmentation
+from glit.training.batch import Batch, PixelPlace, Tokenize, collate
+from glit.training.mixture import Mixture
+from glit.training.objective import Objective
+from glit.training.order import BatchPlan, grouped_within_batches
+from glit.training.sample import (
+    BEST_PAIRS,
+    READ_COLUMNS,
+    Augment,
+    ChosenPairs,
+    PlannedSample,
+    plan_sample,
+)
+
+_IMAGE = 1
+"""Tells draws that change an image from those that choose pairs and texts."""
+
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+"""What ``map`` is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderConfig:
+    """What a batch is made of, and how it is fetched."""
+
+    side: int
+    """Side of the model's input square, pixels."""
+
+    fit: ImageFit
+    """How an image becomes that square."""
+
+    context: int
+    """Text window, tokens."""
+
+    pad_id: int
+    """Token id for empty slots."""
+
+    batch_size: int
+    """Samples of a batch over all ranks."""
+
+    micro_batch_size: int = 0
+    """Samples of one part of a batch on this rank; 0 for a single part."""
+
+    drop_last: bool = False
+    """Skip the smaller last batch."""
+
+    seed: int = 0
+    """Decides the order."""
+
+    window: int = 16
+    """Row groups shuffled together."""
+
+    together: int = 1
+    """Rows side by side that stay so."""
+
+    num_workers: int = -1
+    """Threads; -1 for one a core, 0 loads in the calling thread."""
+
+    prefetch: int = 4
+    """Batches that are at work or ready."""
+
+    chosen: ChosenPairs = BEST_PAIRS
+    """Which local pairs are learned from."""
+
+    min_crop: float = 1.0
+    """Least share of an image's area that is kept; see ``train.min_crop``."""
+
+    flip: float = 0.0
+    """How probable it is that an image is mirrored."""
+
+    pin_memory: bool = False
+    """Put batches in page-locked memory, for copies to a GPU that nobody waits for."""
+
+
+class BatchLoader:
+    """The batches of an epoch on one rank, from any position."""
+
+    def __init__(
+        self,
+        dataset: Mixture,
+        objective: Objective,
+        tokenize: Tokenize,
+        config: LoaderConfig,
+        *,
+        rank: int = 0,
+        num_ranks: int = 1,
+    ) -> None:
+        self.dataset = dataset
+        self.objective = objective
+        self.tokenize = tokenize
+        self.config = config
+        self.rank = rank
+        self.plan = BatchPlan(
+            num_samples=len(dataset),
+            batch_size=config.batch_size,
+            num_ranks=num_ranks,
+            drop_last=config.drop_last,
+        )
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def epoch(self, epoch: int, *, start: int = 0) -> Generator[list[Batch], None, None]:
+        """Every batch of ``epoch`` from number ``start``, each as its parts.
+
+        Raises:
+            DatasetError: a shard or an image cannot be read; says which.
+        """
+        order = self.dataset.order(
+            seed=self.config.seed,
+            epoch=epoch,
+            window=self.config.window,
+            together=self.config.together,
+        )
+        order = grouped_within_batches(order, self.config.batch_size)
+        capacity = 2 * self.config.window * len(self.dataset.parts)
+        groups = RowGroupCache(self.dataset, capacity=capacity, columns=READ_COLUMNS)
+        pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
+        numbers = range(start, len(self))
+        if self.config.num_workers == 0:
+            yield from (pass_.batch(number, map) for number in numbers)
+        else:
+            yield from self._ahead(pass_, numbers)
+
+    def _ahead(self, pass_: _Pass, numbers: range) -> Iterator[list[Batch]]:
+        """The same by threads: some that put batches together, and those that they all share for
+        reading and decoding."""
+        config = self.config
+        decoders = ThreadPoolExecutor(
+            num_threads(config.num_workers), thread_name_prefix="glit-decode"
+        )
+        collators = ThreadPoolExecutor(config.prefetch, thread_name_prefix="glit-collate")
+
+        def made(number: int) -> list[Batch]:
+            return pass_.batch(number, decoders.map)
+
+        try:
+            yield from map_ahead(collators, made, numbers, most=config.prefetch)
+        finally:
+            decoders.shutdown(wait=False, cancel_futures=True)
+            collators.shutdown(wait=True, cancel_futures=True)
+            decoders.shutdown(wait=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """Reads the samples of one epoch by their place and makes batches of them."""
+
+    loader: BatchLoader
+    groups: RowGroupCache
+    order: np.ndarray
+    epoch: int
+
+    def batch(self, number: int, each: Map) -> list[Batch]:
+        """A batch, in parts of the micro-batch size.
+
+        Args:
+            number: of the batch in its epoch.
+            each: ``map`` by this thread or by others.
+        """
+        config, loader = self.loader.config, self.loader
+        positions, num_fillers = loader.plan.part(number, loader.rank)
+        places = self.order[positions.start : positions.stop]
+        numbers = np.unique(places[:, 0]).tolist()
+        groups = dict(zip(numbers, each(self.groups.get, numbers), strict=True))
+        samples = [self._planned(groups[g], g, row) for g, row in places.tolist()]
+        if num_fillers:
+            samples += self._fillers(samples, num_fillers)
+        size = config.micro_batch_size or len(samples)
+        parts: list[Batch] = []
+        jobs: list[tuple[PlannedSample, PixelPlace]] = []
+        for start in range(0, len(samples), size):
+            part = samples[start : start + size]
+            batch, pixels = collate(
+                part,
+                loader.tokenize,
+                loader.objective.needs,
+                side=config.side,
+                context=config.context,
+                pad_id=config.pad_id,
+                pin_memory=config.pin_memory,
+            )
+            parts.append(batch)
+            jobs += zip(part, pixels, strict=True)
+        for _ in each(self._write_pixels, jobs):
+            pass
+        return parts
+
+    def _planned(self, group: RowGroup, number: int, row: int) -> PlannedSample:
+        config = self.loader.config
+        with self._named(group, row):
+            return plan_sample(
+                group,
+                row,
+                self.loader.objective,
+                side=config.side,
+                fit=config.fit,
+                chosen=config.chosen,
+                draw=np.random.default_rng([config.seed, self.epoch, number, row]),
+                augment=self._augment(number, row),
+            )
+
+    def _augment(self, number: int, row: int) -> Augment | None:
+        """What is done to a sample's image, by draws of its own."""
+        config = self.loader.config
+        if config.min_crop == 1 and not config.flip:
+            return None
+        return functools.partial(
+            draw_augmentation,
+            min_crop=config.min_crop,
+            flip=config.flip,
+            draw=np.random.default_rng([config.seed, self.epoch, number, row, _IMAGE]),
+        )
+
+    def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
+        sample, place = job
+        with self._named(sample.group, sample.row):
+            sample.write_pixels(
+                place.whole,
+                place.crops,
+                fit=self.loader.config.fit,
+                segments=place.superpixels,
+                num_segments=self.loader.objective.needs.num_superpixels,
+            )
+
+    @contextlib.contextmanager
+    def _named(self, group: RowGroup, row: int) -> Iterator[None]:
+        """Errors say which sample it was."""
+        try:
+            yield
+        except GlitError as error:
+            raise DatasetError(
+                f"{self.loader.dataset.path}: sample {group.value('sample_id', row)} in "
+                f"{group.name} cannot be decoded ({error}); run 'glit verify' and rebuild it"
+            ) from error
+
+    def _fillers(self, samples: list[PlannedSample], number: int) -> list[PlannedSample]:
+        """Stand-ins that make all ranks' parts equally long; masked out of every loss."""
+        first, row = self.order[0].tolist()
+        pattern = samples[0] if samples else self._planned(self.groups.get(first), first, row)
+        filler = replace(pattern, pairs=(), boxes_K4=np.zeros((0, 4)), texts=(), filler=True)
+        return [filler] * number

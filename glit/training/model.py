@@ -1,0 +1,198 @@
+"""The model of a run: CLIP's towers and, if the objective brings one, its module.
+
+One vision pass and one text pass a batch, globals and locals together. This is what
+DistributedDataParallel wraps and what gradient caching runs twice.
+
+Shapes: B samples, K local slots, S further texts, P patches, L caption tokens, H tower width.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from glit.clip.encoder import ClipEncoder
+from glit.clip.pooling import masked_mean, patch_mask, span_mask
+from glit.training.batch import Batch
+from glit.training.features import Features
+from glit.training.objective import InputSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Token features of the whole images and captions, as wide as each tower (H)."""
+
+    patch_BPH: Float[Tensor, "b p h"]
+    """Patch tokens, before the vision tower's post-layernorm."""
+    token_BLH: Float[Tensor, "b l t"]
+    """Caption tokens, before the text tower's final layer norm; where ``valid_token_BL`` is
+    false they belong to other texts."""
+    valid_token_BL: Bool[Tensor, "b l"]
+    """The caption's own tokens, start and end token included."""
+    patches_BKP: Bool[Tensor, "b k p"]
+    """The patches that each region touches."""
+    further_BSD: Float[Tensor, "b s d"]
+    """The further texts in the shared space, not normalised; zeros in empty slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """The input of an objective's module: the samples of this process, not gathered."""
+
+    features: Features
+    """Embeddings, pooled ones included where they are needed."""
+    encoder: ClipEncoder
+    """Projects tokens into the shared space."""
+    batch: Batch
+    """What was encoded."""
+    tokens: Tokens | None = None
+    """Where ``needs.tokens`` or ``needs.pooled`` asks for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleOutput:
+    """What a module returns, under names that it chooses."""
+
+    rows: Mapping[str, Tensor] = field(default_factory=dict)
+    """[B, ...] a row a sample; gathered over processes with gradients, as ``features.made``."""
+    valid: Mapping[str, Tensor] = field(default_factory=dict)
+    """Bool [B, ...]; gathered as ``features.valid_made``."""
+    numbers: Mapping[str, Tensor] = field(default_factory=dict)
+    """Learned values for the loss that belong to no sample; the same in every process."""
+
+
+class ObjectiveModule(nn.Module):
+    """Parameters of an objective's own."""
+
+    @abstractmethod
+    def forward(self, encoded: Encoded) -> ModuleOutput:
+        """Turn a part of a batch into what the loss needs; sample by sample, so that parts and
+        processes do not matter."""
+
+    def after_step(self, max_logit_scale: float) -> None:
+        """Called after every optimiser step, without gradients, to keep parameters in range."""
+
+
+class TrainedModel(nn.Module):
+    """Turns a Batch into Features."""
+
+    def __init__(
+        self, encoder: ClipEncoder, needs: InputSpec, module: ObjectiveModule | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.module = module
+        self.needs = needs
+
+    def forward(self, batch: Batch) -> tuple[Features, Tensor]:
+        """Features of the batch's samples (float32) and the logit scale as a factor."""
+        encoder = self.encoder
+        if not self.needs.towers:
+            return self._without_towers(batch), encoder.logit_scale
+        wants_tokens = self.needs.pooled or self.needs.tokens
+        patch_BPH, image_VD = encoder.encode_images(
+            batch.pixels_V3SS,
+            num_tokens=batch.num_global if wants_tokens else 0,
+            unmixed=self.needs.unmixed,
+        )
+        token_flat_H, text_TD = encoder.encode_texts(batch.texts)
+        features, tokens = _features(batch, image_VD, text_TD), None
+        if wants_tokens:
+            tokens = _tokens(batch, encoder, patch_BPH, token_flat_H)
+        if self.needs.pooled:
+            assert tokens is not None
+            features = _with_pooled(features, batch, encoder, tokens)
+        if self.module is not None:
+            features = self._made(
+                Encoded(features=features, encoder=encoder, tokens=tokens, batch=batch)
+            )
+        return features, encoder.logit_scale
+
+    def _without_towers(self, batch: Batch) -> Features:
+        """Zeros in the place of CLIP's embeddings, and what the module makes of the batch."""
+        width, device = self.encoder.width, batch.valid_B.device
+        nothing_VD = torch.zeros(len(batch.pixels_V3SS), width, device=device)
+        nothing_TD = torch.zeros(len(batch.texts.length_T), width, device=device)
+        features = _features(batch, nothing_VD, nothing_TD)
+        return self._made(Encoded(features=features, encoder=self.encoder, batch=batch))
+
+    def _made(self, encoded: Encoded) -> Features:
+        assert self.module is not None
+        made: ModuleOutput = self.module(encoded)
+        return replace(
+            encoded.features, made=made.rows, valid_made=made.valid, numbers=made.numbers
+        )
+
+
+def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
+    num_global, num_local = batch.num_global, len(batch.slot_M)
+    local_image = _into_slots(image_VD[num_global:], batch.slot_M, batch.valid_local_BK)
+    local_text = _into_slots(
+        text_TD[num_global : num_global + num_local], batch.slot_M, batch.valid_local_BK
+    )
+    empty_BKD = torch.zeros_like(local_image)
+    empty_BD = image_VD.new_zeros(len(batch.valid_B), image_VD.shape[-1])
+    nothing_BK = torch.zeros_like(batch.valid_local_BK)
+    return Features(
+        image_ND=image_VD[:num_global] if num_global else empty_BD,
+        text_ND=text_TD[:num_global] if num_global else empty_BD,
+        local_image_NKD=local_image,
+        local_text_NKD=local_text,
+        pooled_patch_NKD=empty_BKD,
+        pooled_token_NKD=empty_BKD,
+        further_text_NSD=_into_slots(
+            text_TD[num_global + num_local :], batch.slot_E, batch.valid_further_BS
+        ),
+        valid_N=batch.valid_B,
+        valid_local_NK=batch.valid_local_BK,
+        valid_patch_NK=nothing_BK,
+        valid_token_NK=nothing_BK,
+        valid_further_NS=batch.valid_further_BS,
+        similarity_NK=batch.similarity_BK,
+        weight_NK=batch.weight_BK,
+        caption_key_N2=batch.caption_key_B2,
+    )
+
+
+def _into_slots(embedding_MD: Tensor, slot_M: Tensor, valid_BK: Tensor) -> Tensor:
+    """[M, D] -> [B, K, D], zeros where no slot is filled."""
+    num_samples, num_slots = valid_BK.shape
+    slots = embedding_MD.new_zeros(num_samples * num_slots, embedding_MD.shape[-1])
+    slots = slots.index_copy(0, slot_M, embedding_MD)
+    return slots.view(num_samples, num_slots, embedding_MD.shape[-1])
+
+
+def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H: Tensor) -> Tokens:
+    token_BLH, valid_token_BL = batch.texts.apart(token_flat_H, batch.num_global)
+    first = batch.num_global + len(batch.slot_M)
+    last_E = (batch.texts.offset_T + batch.texts.length_T - 1)[first:]
+    further_ED = encoder.token_features(token_flat_H[last_E])
+    return Tokens(
+        patch_BPH=patch_BPH,
+        token_BLH=token_BLH,
+        valid_token_BL=valid_token_BL,
+        patches_BKP=patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid),
+        further_BSD=_into_slots(further_ED, batch.slot_E, batch.valid_further_BS),
+    )
+
+
+def _with_pooled(
+    features: Features, batch: Batch, encoder: ClipEncoder, tokens: Tokens
+) -> Features:
+    """The features with pooled tokens (FAST-GOAL Eq. 7 and 9)."""
+    last_B1 = batch.texts.length_T[: batch.num_global, None] - 1  # the end token is no sentence's
+    spans_BKL = span_mask(batch.spans_BK2, length=tokens.token_BLH.shape[1])
+    spans_BKL = spans_BKL & (batch.spans_BK2[..., 1] <= last_B1)[..., None]
+    patches_BKP = tokens.patches_BKP
+    return replace(
+        features,
+        pooled_patch_NKD=encoder.project_patches(masked_mean(tokens.patch_BPH, patches_BKP)),
+        pooled_token_NKD=encoder.project_tokens(masked_mean(tokens.token_BLH, spans_BKL)),
+        valid_patch_NK=patches_BKP.any(dim=-1) & batch.valid_local_BK,
+        valid_token_NK=spans_BKL.any(dim=-1) & batch.valid_local_BK,
+    )

@@ -1,0 +1,128 @@
+"""The interface of a training objective: inputs it needs, parameters of its own, and a loss."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from glit.errors import RecipeError
+from glit.text.spans import Span
+from glit.training.features import Features
+from glit.training.losses import contrastive
+
+if TYPE_CHECKING:
+    from glit.clip.encoder import ClipEncoder
+    from glit.training.model import ObjectiveModule
+
+Loss = tuple[Float[Tensor, ""], dict[str, Tensor]]
+"""The loss to minimise, and detached scalars for the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSpec:
+    """What an objective wants of every sample; nothing else is decoded or encoded."""
+
+    whole: bool = True
+    """Whole images and whole captions."""
+    num_local: int = 0
+    """Local pairs, best first."""
+    distinct_regions: bool = False
+    """Only the best sentence of every region."""
+    pooled: bool = False
+    """Patch tokens of every region and caption tokens of every sentence, pooled; needs ``whole``
+    and local pairs."""
+    tokens: bool = False
+    """All patch and caption tokens, for a module of the objective; needs ``whole``."""
+    unmixed: bool = False
+    """Patch tokens that attend to themselves alone in the last layer."""
+    towers: bool = True
+    """CLIP's own towers; without them nothing is encoded and they are not trained, and the
+    objective's module has encoders of its own."""
+    num_superpixels: int = 0
+    """Superpixels of every whole image, at most; needs ``whole``."""
+    num_texts: int = 0
+    """Texts beside the caption and the pairs' sentences, as :meth:`Objective.texts` picks them."""
+
+
+class Objective(ABC):
+    """A loss over the features of one contrastive batch.
+
+    Subclasses are frozen dataclasses whose fields are keys of the ``[train]`` table. The loss is
+    pure: no model, no randomness, no process group; the order of the samples does not matter, and
+    filler samples (``valid_N`` false) count for nothing. To weigh them with zero is faster than to
+    select the others: a selection waits for the GPU. What has parameters of its own, or looks at
+    tokens, goes into a module.
+    """
+
+    @property
+    @abstractmethod
+    def needs(self) -> InputSpec:
+        """What is encoded."""
+
+    @abstractmethod
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
+        """The loss, and what to log.
+
+        Args:
+            features: of all processes' samples.
+            logit_scale: CLIP's learned factor on cosines.
+        """
+
+    def texts(
+        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+    ) -> Sequence[str]:
+        """Further texts of a sample, at most ``needs.num_texts``: its first sentence, all of them,
+        parts of the caption.
+
+        Args:
+            caption: the sample's.
+            sentences: character spans of its sentences.
+            draw: random numbers, seeded by the run's seed, the epoch and the sample.
+        """
+        return ()
+
+    def module(self, encoder: ClipEncoder) -> ObjectiveModule | None:
+        """A module with parameters of the objective's own, freshly initialised; it is trained,
+        saved and loaded with the model."""
+        return None
+
+    @property
+    def module_lr(self) -> float:
+        """Highest learning rate of the module's parameters; 0 takes ``train.lr``."""
+        return 0.0
+
+
+def check_weights(objective: Objective, *names: str) -> None:
+    """Refuse weights of loss terms that are negative or not finite.
+
+    Raises:
+        RecipeError: names the key.
+    """
+    for name in names:
+        value = getattr(objective, name)
+        if not (math.isfinite(value) and value >= 0):
+            raise RecipeError(f"train.{name} = {value}: wanted 0 or more")
+
+
+def global_loss(features: Features, logit_scale: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """Contrastive loss of whole images and whole captions (FAST-GOAL Eq. 12)."""
+    return contrastive(features.image_ND, features.text_ND, logit_scale, features.valid_N)
+
+
+def local_loss(features: Features, logit_scale: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """Contrastive loss of every sample's best region and sentence (FAST-GOAL Eq. 13), every pair
+    of its own weight."""
+    return contrastive(
+        features.local_image_NKD[:, 0],
+        features.local_text_NKD[:, 0],
+        logit_scale,
+        features.valid_local_NK[:, 0] & features.valid_N,
+        features.weight_NK[:, 0],
+    )

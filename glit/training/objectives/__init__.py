@@ -1,0 +1,35 @@
+"""The training objectives, by the name a recipe gives them."""
+
+from __future__ import annotations
+
+from glit.training.objective import Objective
+from glit.training.objectives.beta_clip import BetaClip
+from glit.training.objectives.clip import Clip
+from glit.training.objectives.f_cast import FCast
+from glit.training.objectives.fast_goal import FastGoal
+from glit.training.objectives.finelip import FineLip
+from glit.training.objectives.global_local import GlobalLocal
+from glit.training.objectives.hard_negatives import HardNegatives
+from glit.training.objectives.local import Local
+from glit.training.objectives.long_clip import LongClip
+from glit.training.objectives.mulclip import MulClip
+from glit.training.objectives.siglip import Siglip
+from glit.training.objectives.top_k import Top3Uniform, Top3Weighted
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    "clip": Clip,
+    "local": Local,
+    "global+local": GlobalLocal,
+    "fast-goal": FastGoal,
+    "goal": FastGoal,
+    "top3-uniform": Top3Uniform,
+    "top3-weighted": Top3Weighted,
+    "hard-negatives": HardNegatives,
+    "siglip": Siglip,
+    "long-clip": LongClip,
+    "finelip": FineLip,
+    "mulclip": MulClip,
+    "beta-clip": BetaClip,
+    "f-cast": FCast,
+}
+"""By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""

@@ -1,0 +1,262 @@
+"""``f-cast``: chunks of a caption against segments, the caption against the image; own encoders.
+
+v_i,jk = AttnPool(t_jk, v_i^fine, v_i^fine)                                              (Eq. 6)
+L_part = -1/M sum_i sum_jk log sigmoid(y_ij (s_part cos(v_i,jk, t_jk) + b_part))         (Eq. 7)
+L_whole = -1/N sum_ij log sigmoid(y_ij (s_whole cos(v_i^coarse, t_j^long) + b_whole))    (Eq. 8)
+L = L_part + L_whole,  y_ij = 1 if i = j, else -1
+
+(F-CAST, under review for ICLR 2026.) The encoders are :mod:`glit.clip.f_cast`; CLIP's towers are
+not used, and stay in the checkpoint as they were. What the paper leaves open or prints otherwise:
+
+- Eq. 7 and 8 lack the -log, and their b has the wrong sign; here as SigLIP has it. The printed
+  start of the temperature, 0.07, is that of 1/s: s begins at 1/0.07, learned as a log, b at -10,
+  apart for parts and wholes.
+- AttnPool is FLAIR's: 8 heads, layer norms of query, key and value, a key of zeros besides. As
+  there, an image meets its own K chunks and one of every other image, and the sum is divided by
+  the number M = N + K - 1 of texts that an image meets. Which one of another is decided by its
+  caption's hash, since a loss draws nothing; the chunks are drawn anew every time.
+- K = 8 (Eq. 4 and 5): four chunks of the caption, and four of the same caption drawn anew, where
+  the paper's data have several captions an image.
+
+Gathered over processes, every one computes all N x (N + K) pooled vectors: 4 GB at N = 1,024.
+Adam's beta of 0.98 (Table 3) cannot be set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from glit.clip.encoder import ClipEncoder
+from glit.clip.f_cast.chunks import random_chunks
+from glit.clip.f_cast.model import FCastEncoder, Start
+from glit.clip.f_cast.superpixels import MOST_SEGMENTS
+from glit.clip.f_cast.vision import NUM_STAGES
+from glit.recipes.config import require_value
+from glit.recipes.extras import require
+from glit.text.spans import Span
+from glit.training.features import Features
+from glit.training.model import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.objective import InputSpec, Loss, Objective, check_weights
+from glit.training.objectives.siglip import sigmoid_loss
+
+_HEADS = 8
+
+
+class FCastModule(ObjectiveModule):
+    """The encoders, the attention's parameters, and two scales and biases.
+
+    Queries, keys and values are projected here; the attention itself is in the loss, where the
+    texts of all processes are.
+    """
+
+    def __init__(self, encoders: FCastEncoder, width: int, num_chunks: int) -> None:
+        super().__init__()
+        self.encoders = encoders
+        self.num_chunks = num_chunks
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+        self.projections = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+        self.log_scale = nn.Parameter(torch.full((2,), math.log(1 / 0.07)))
+        self.bias = nn.Parameter(torch.full((2,), -10.0))
+
+    def forward(self, encoded: Encoded) -> ModuleOutput:
+        """See :class:`glit.training.model.ObjectiveModule`."""
+        batch = encoded.batch
+        fine_BFD, coarse_BD = self.encoders.images(batch.pixels_V3SS, batch.superpixels_GHW)
+        chunk_TW = self.encoders.text.chunks(batch.texts)[batch.num_global :]
+        num_samples, num_slots = batch.valid_further_BS.shape
+        slots = chunk_TW.new_zeros(num_samples * num_slots, chunk_TW.shape[-1])
+        chunk_BSW = slots.index_copy(0, batch.slot_E, chunk_TW).unflatten(0, (num_samples, -1))
+        first_BN = batch.valid_further_BS[:, : self.num_chunks]
+        long_BD = self.encoders.text.whole(chunk_BSW[:, : self.num_chunks], first_BN)
+        part_BSD = self.encoders.text.parts(chunk_BSW)
+        given = (part_BSD, fine_BFD, fine_BFD)
+        query, key, value = (
+            project(norm(each)).float()
+            for project, norm, each in zip(self.projections, self.norms, given, strict=True)
+        )
+        scale_2 = self.log_scale.exp()
+        return ModuleOutput(
+            rows={
+                "query": query,
+                "key": key,
+                "value": value,
+                "parts": F.normalize(part_BSD.float(), dim=-1),
+                "coarse": F.normalize(coarse_BD.float(), dim=-1),
+                "long": F.normalize(long_BD.float(), dim=-1),
+            },
+            numbers={
+                "out_weight": self.out.weight,
+                "out_bias": self.out.bias,
+                "part_scale": scale_2[0],
+                "part_bias": self.bias[0],
+                "whole_scale": scale_2[1],
+                "whole_bias": self.bias[1],
+            },
+        )
+
+    def after_step(self, max_logit_scale: float) -> None:
+        """The scales stay at or below CLIP's own limit."""
+        self.log_scale.clamp_(max=math.log(max_logit_scale))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FCast(Objective):
+    """Part and whole sigmoid losses over encoders of F-CAST's own."""
+
+    encoders_start: Start = "scratch"
+    """``scratch`` as in the paper, or ``clip``: what fits of ``train.model``'s weights. Its widths
+    and heads, its window and its tokenizer are taken either way."""
+    depths: tuple[int, ...] = (3, 3, 3, 2)
+    """Vision layers before each grouping, and after the last."""
+    text_depths: tuple[int, ...] = (8, 4)
+    """Text layers of a chunk, and over the chunks."""
+    num_segments: tuple[int, ...] = (196, 64, 32, 16)
+    """Superpixels, and segments after each grouping."""
+    num_chunks: int = 4
+    """N, chunks of a caption."""
+    num_parts: int = 8
+    """K, chunks that images are compared with; those beyond N are drawn anew."""
+    lambda_part: float = 1.0
+    """Weight of the part loss; 0 is Table 5's variant."""
+
+    def __post_init__(self) -> None:
+        check_weights(self, "lambda_part")
+        known = get_args(Start)
+        found = f"train.encoders_start = {self.encoders_start!r}"
+        require_value(self.encoders_start in known, f"{found}: wanted one of {', '.join(known)}")
+        for name, length in (("depths", NUM_STAGES), ("text_depths", 2), ("num_segments", 4)):
+            values = getattr(self, name)
+            good = len(values) == length and min(values) >= 1
+            require_value(
+                good, f"train.{name} = {list(values)}: wanted {length} numbers of 1 or more"
+            )
+        falling = sorted(self.num_segments, reverse=True) == list(self.num_segments)
+        found = f"train.num_segments = {list(self.num_segments)}"
+        require_value(falling, f"{found}: wanted no more after a grouping than before")
+        require_value(
+            self.num_segments[0] <= MOST_SEGMENTS, f"{found}: wanted {MOST_SEGMENTS} or less"
+        )
+        fits = 1 <= self.num_chunks <= self.num_parts
+        found = f"train.num_chunks = {self.num_chunks}, num_parts = {self.num_parts}"
+        require_value(fits, f"{found}: wanted 1 or more chunks, and as many parts or more")
+
+    @property
+    def needs(self) -> InputSpec:
+        return InputSpec(
+            towers=False, num_superpixels=self.num_segments[0], num_texts=self.num_parts
+        )
+
+    def texts(
+        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+    ) -> Sequence[str]:
+        """Chunks of the caption in order, then others."""
+        found = random_chunks(sentences, self.num_chunks, draw)
+        while found and len(found) < self.num_parts:
+            more = random_chunks(sentences, self.num_chunks, draw)
+            found += [more[i] for i in draw.permutation(len(more))][: self.num_parts - len(found)]
+        return [caption[start:end] for start, end in found]
+
+    def module(self, encoder: ClipEncoder) -> FCastModule:
+        """See :class:`glit.training.objective.Objective`."""
+        require("superpixels", needed_for="train.objective = 'f-cast'")
+        first, second = self.text_depths
+        encoders = FCastEncoder(
+            encoder,
+            depths=self.depths,
+            text_depths=(first, second),
+            num_segments=self.num_segments,
+            num_chunks=self.num_chunks,
+            start=self.encoders_start,
+        )
+        return FCastModule(encoders, encoder.width, self.num_chunks)
+
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
+        """The weighted sum, its terms, and the learned scales."""
+        made, numbers = features.made, features.numbers
+        valid_NK = features.valid_further_NS & features.valid_N[:, None]
+        with_text_N = valid_NK[:, 0]
+        whole = sigmoid_loss(
+            made["coarse"],
+            made["long"],
+            numbers["whole_scale"],
+            numbers["whole_bias"],
+            with_text_N,
+        )
+        pick_N = features.caption_key_N2[:, 0].long() % valid_NK.sum(dim=1).clamp_min(1)
+        part = part_loss(
+            made["query"],
+            made["key"],
+            made["value"],
+            made["parts"],
+            valid_NK,
+            pick_N,
+            (numbers["out_weight"], numbers["out_bias"]),
+            numbers["part_scale"],
+            numbers["part_bias"],
+        )
+        return whole + self.lambda_part * part, {
+            "loss_whole": whole.detach(),
+            "loss_part": part.detach(),
+            "part_scale": numbers["part_scale"].detach(),
+            "whole_scale": numbers["whole_scale"].detach(),
+        }
+
+
+def part_loss(
+    query_NKD: Float[Tensor, "n k d"],
+    key_NFD: Float[Tensor, "n f d"],
+    value_NFD: Float[Tensor, "n f d"],
+    part_NKD: Float[Tensor, "n k d"],
+    valid_NK: Bool[Tensor, "n k"],
+    pick_N: Tensor,
+    out: tuple[Tensor, Tensor],
+    scale: Float[Tensor, ""],
+    bias: Float[Tensor, ""],
+) -> Float[Tensor, ""]:
+    """L_part (Eq. 7) of images' keys and values with their own texts, and one of every other's.
+
+    Args:
+        query_NKD: of the texts, projected.
+        key_NFD: of the segments, projected; a key of zeros is added.
+        value_NFD: the same.
+        part_NKD: the texts, L2-normalised.
+        valid_NK: which texts there are.
+        pick_N: which text of a sample the others' images meet.
+        out: weight and bias of the attention's output.
+        scale: of cosines.
+        bias: added to them.
+    """
+    num_samples, num_slots, width = query_NKD.shape
+    valid_N = valid_NK[:, 0]
+    index_N11 = pick_N[:, None, None].expand(-1, 1, width)
+
+    def met(texts_NKD: Tensor) -> Tensor:
+        """Every image's own texts, then the picked one of every sample."""
+        picked_ND = texts_NKD.gather(1, index_N11)[:, 0]
+        others = picked_ND.expand(num_samples, -1, -1)
+        return torch.cat([texts_NKD, others], dim=1)
+
+    heads = math.gcd(_HEADS, width)
+    query, key, value = (
+        each.unflatten(-1, (heads, -1)).transpose(1, 2)
+        for each in (met(query_NKD), F.pad(key_NFD, (0, 0, 0, 1)), F.pad(value_NFD, (0, 0, 0, 1)))
+    )
+    pooled = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+    pooled = F.normalize(F.linear(pooled, *out), dim=-1)
+    logits = scale * (pooled * met(part_NKD)).sum(dim=-1) + bias
+    own = torch.arange(logits.shape[1], device=logits.device) < num_slots
+    error = -F.logsigmoid(torch.where(own, logits, -logits))
+    other_NN = valid_N & ~torch.eye(num_samples, dtype=torch.bool, device=logits.device)
+    counted = torch.cat([valid_NK, other_NN], dim=1) & valid_N[:, None]
+    total = torch.where(counted, error, torch.zeros_like(error)).sum()
+    return total / (valid_N.sum() + num_slots - 1).clamp_min(1)

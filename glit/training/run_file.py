@@ -1,0 +1,233 @@
+"""``RUN/run.json``: settings and dataset of a run; ``--resume`` goes on with these."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from glit.backends.model_files import weights_hash
+from glit.dataset.reader import Dataset
+from glit.errors import InputError, RecipeError
+from glit.recipes.config import as_table, build_dataclass
+from glit.stages.recipe import load_table, overridden_tables, read_tables
+from glit.storage.store import Store
+from glit.training.config import TrainConfig
+from glit.training.mixture import Mixture
+from glit.version import __version__
+
+NAME = "run.json"
+MAY_CHANGE = {
+    "epochs",
+    "max_steps",
+    "image_root",
+    "num_workers",
+    "prefetch_batches",
+    "log_every",
+    "checkpoint_every",
+    "keep_every",
+    "trackers",
+}
+"""What a resumed run may do otherwise: how long it goes, how it is fed, and what it reports."""
+
+
+def write_run_file(
+    run: Path,
+    config: TrainConfig,
+    dataset: Mixture,
+    *,
+    start: Path,
+    model: nn.Module,
+    num_threads: int,
+) -> None:
+    """Say what is run on what, for the reader, for comparisons and for ``--resume``.
+
+    Args:
+        run: the run's folder.
+        config: of the run.
+        dataset: all that is trained on.
+        start: folder of the model that the run starts from.
+        model: whose parameters are counted.
+        num_threads: of torch on the CPU; they decide the last digits of a sum.
+    """
+    packages = {
+        name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
+    }
+    values = {
+        "glit": __version__,
+        "packages": packages,
+        "dataset": dataset.parts[0].path,
+        "dataset_sha256": mixture_hash(dataset),
+        "model_sha256": weights_hash(start),
+        "threads": num_threads,
+        "parameters": {
+            "trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "all": sum(p.numel() for p in model.parameters()),
+        },
+        "train": settings(config),
+    }
+    if config.validation:
+        values["validation_sha256"] = dataset_hash(Dataset(config.validation))
+    Store(run).write(NAME, (json.dumps(values, indent=2) + "\n").encode())
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """All keys of the ``[train]`` table as plain values, those of the objective written out."""
+    objective = as_table(config.make_objective())
+    plain = {**as_table(config), **objective}
+    return json.loads(json.dumps(plain))
+
+
+def dataset_hash(dataset: Dataset) -> str:
+    """A hash of the dataset's data files, hex: another dataset has another order of samples."""
+    files = dataset.manifest["files"]
+    text = " ".join(f"{name}:{files[name].get('sha256')}" for name in dataset.files)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def mixture_hash(dataset: Mixture) -> str:
+    """The same of several datasets, and of one alone what :func:`dataset_hash` says."""
+    each = [dataset_hash(part) for part in dataset.parts]
+    return each[0] if len(each) == 1 else hashlib.sha256(" ".join(each).encode()).hexdigest()
+
+
+def config_of(
+    run: Path,
+    *,
+    recipe: str | None,
+    objective: str | None,
+    settings: Sequence[str],
+    resume: bool,
+) -> TrainConfig:
+    """The configuration from what a user gave, and for ``--resume`` from the run's file.
+
+    Args:
+        run: the run's folder.
+        recipe: whose ``[train]`` table is taken; a new run wants one.
+        objective: in the place of the recipe's.
+        settings: ``train.key=value``.
+        resume: go on with the run's own settings; what is named here may not contradict them.
+
+    Raises:
+        RecipeError: an unknown key, a wrong value, or a contradiction.
+        InputError: the run to resume does not say how it was started.
+    """
+    changes = list(settings)
+    if objective is not None:
+        said = overridden_tables(changes).get("train", {}).get("objective", objective)
+        if said != objective:
+            raise RecipeError(
+                f"--objective {objective} and --set train.objective={said} differ; give one"
+            )
+        changes = [f"train.objective={objective}", *changes]
+    if not resume:
+        if recipe is None:
+            raise RecipeError(f"{run}: a new run wants a recipe (built in: mini, fast-goal, ...)")
+        return load_table("train", recipe, overrides=changes)
+    named = overridden_tables(changes)
+    if recipe is not None:
+        named = read_tables(recipe, overrides=changes)
+    return resumed_config(run, json.loads(json.dumps(named.get("train", {}))))
+
+
+def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
+    """The settings a run goes on with: its own, and the changes that are allowed.
+
+    Args:
+        run: the run's folder.
+        changes: keys of ``[train]`` that the user named, as plain values; the precision ``auto`` is
+            what the run decided.
+
+    Raises:
+        InputError: the run does not say how it was started.
+        RecipeError: a change would make it another run.
+    """
+    where = f"{run / NAME} [train]"
+    # written out, so that keys newer than the run stand at their defaults
+    before = settings(build_dataclass(TrainConfig, _read(run)["train"], where=where))
+    changes = {k: value for k, value in changes.items() if (k, value) != ("precision", "auto")}
+    refused = {
+        key: value
+        for key, value in changes.items()
+        if key not in MAY_CHANGE and key in before and before[key] != value
+    }
+    if refused:
+        found = ", ".join(f"train.{k} = {v!r} (run: {before[k]!r})" for k, v in refused.items())
+        raise RecipeError(
+            f"{run}: --resume goes on with the run's own settings, but was given {found}; leave "
+            f"that out, or start a new run with -o (may change: {', '.join(sorted(MAY_CHANGE))})"
+        )
+    return build_dataclass(TrainConfig, {**before, **changes}, where=where)
+
+
+def threads_of(run: Path) -> int | None:
+    """How many threads a run began with; None for a run of an earlier glit.
+
+    Raises:
+        InputError: the run does not say how it was started.
+    """
+    found = _read(run).get("threads")
+    return found if type(found) is int and found > 0 else None
+
+
+def trained_parameters(run: Path) -> str:
+    """How many parameters a run learns, of how many: ``1,024 of 149,620,737 parameters``.
+
+    A run of an earlier glit did not count them.
+
+    Raises:
+        InputError: the run does not say how it was started.
+    """
+    found = _read(run).get("parameters")
+    if found is None:
+        return "parameters not counted"
+    return f"{found['trained']:,} of {found['all']:,} parameters"
+
+
+def check_resumable(run: Path, config: TrainConfig, dataset: Mixture, *, start: Path) -> None:
+    """Refuse to go on with a run under other settings, on another dataset, or with adapters from
+    another start.
+
+    Raises:
+        InputError: see above.
+        RecipeError: names the settings.
+    """
+    before = _read(run)
+    kept = before.get("dataset_sha256")
+    if kept is not None and kept != mixture_hash(dataset):
+        raise InputError(
+            f"{run}: was trained on {before['dataset']}, and {dataset.path} holds other data "
+            "files; give that dataset, or start a new run with -o"
+        )
+    resumed_config(run, settings(config))
+    if config.lora_rank and before.get("model_sha256") != weights_hash(start):
+        raise InputError(
+            f"{config.model}: holds other files than when {run} began, and the adapters belong to "
+            "those; put them back, or start a new run with -o"
+        )
+    if config.validation:
+        found = dataset_hash(Dataset(config.validation))
+        if before.get("validation_sha256", found) != found:
+            raise InputError(
+                f"{config.validation}: train.validation holds other data files than when {run} "
+                "began, and its best checkpoint was chosen by those; put them back, or start a "
+                "new run with -o"
+            )
+
+
+def _read(run: Path) -> dict[str, Any]:
+    path = run / NAME
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(found["train"], dict)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise InputError(
+            f"{path}: does not say how the run was started ({type(error).__name__}), so it cannot "
+            "be resumed; start a new run with -o"
+        ) from error

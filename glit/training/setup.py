@@ -1,0 +1,304 @@
+"""What a run starts from, checked before anything is trained: model, tokenizer, dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+import torch
+
+from glit.backends.device import has_bfloat16, warn_if_slow
+from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.backends.weights import resolve
+from glit.clip.encoder import ClipEncoder
+from glit.clip.folder import Preprocessing, read_preprocessing
+from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
+from glit.clip.open_clip import check_files, is_open_clip
+from glit.clip.text_window import stretch_model
+from glit.dataset.columns import RowGroup
+from glit.dataset.reader import Dataset
+from glit.errors import DatasetError, InputError, RecipeError, WeightsError
+from glit.training.checkpoint import (
+    OBJECTIVE,
+    RunModel,
+    model_of_run,
+    read_module,
+    read_objective,
+)
+from glit.training.config import TrainConfig
+from glit.training.loader import BatchLoader, LoaderConfig
+from glit.training.lora import add_adapters, read_adapters
+from glit.training.mixture import Mixture
+from glit.training.model import TrainedModel
+from glit.training.objective import InputSpec, Objective
+from glit.training.objectives import OBJECTIVES
+from glit.training.run_file import dataset_hash
+from glit.training.sample import ChosenPairs
+from glit.training.towers import lock_towers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingredients:
+    """Everything a run needs beside its configuration."""
+
+    model: TrainedModel
+    objective: Objective
+    loader: BatchLoader
+    tokenizer: TextTokenizer
+    start: Path
+    """Folder of the model training started from."""
+    preprocessing: Preprocessing
+
+
+def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunModel:
+    """A model by name: a checkpoint of a run of ours, a folder, or what the name resolves to.
+
+    Raises WeightsError when there is none, or its files are incomplete.
+    """
+    found = model_of_run(Path(name), checkpoint)
+    if is_open_clip(found.folder):
+        check_files(found.folder, name)
+        return RunModel(folder=found.folder.resolve(), checkpoint="")
+    here = (found.folder / "config.json").is_file()
+    return RunModel(
+        folder=resolve(str(found.folder) if here else name).path, checkpoint=found.checkpoint
+    )
+
+
+def refuse_own_encoders(folder: Path, name: str) -> None:
+    """Refuse a checkpoint whose CLIP is not what was trained.
+
+    Raises WeightsError: see above.
+    """
+    if has_own_encoders(folder):
+        trained = read_objective(folder)["objective"]
+        raise WeightsError(
+            f"{name}: a run of {trained!r}, whose encoders are its own; the CLIPModel beside them "
+            "is the one it started from. Train that one, or go on with --resume"
+        )
+
+
+def has_own_encoders(folder: Path) -> bool:
+    """Whether a checkpoint holds an objective's encoders in the place of CLIP's."""
+    if not (folder / OBJECTIVE / "config.json").is_file():
+        return False
+    found = OBJECTIVES.get(read_objective(folder)["objective"])
+    return found is not None and not found().needs.towers
+
+
+def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:
+    """What ``train.precision`` means on a device: ``auto`` is bf16 on a GPU that has it."""
+    if wanted == "auto":
+        return "bf16" if device == "cuda" and has_bfloat16(device) else "no"
+    warn_if_slow(wanted, device, where="train.precision")
+    return cast(Literal["no", "bf16", "fp16"], wanted)
+
+
+def prepare(
+    config: TrainConfig,
+    dataset: str,
+    *,
+    rank: int = 0,
+    num_ranks: int = 1,
+    checkpoint: Path | None = None,
+    pin_memory: bool = False,
+) -> Ingredients:
+    """Load and check everything.
+
+    Args:
+        config: the run's configuration.
+        dataset: folder or address of a finished dataset.
+        rank: this process.
+        num_ranks: processes of the run.
+        checkpoint: weights to go on from, in place of the starting model's.
+        pin_memory: page-locked batches, for a GPU.
+
+    Raises:
+        InputError: the dataset cannot feed this objective or batch size.
+        WeightsError: the model's tokenizer is not the one the dataset's spans were made with.
+    """
+    objective = config.make_objective()
+    start = find_model(config.model).folder
+    refuse_own_encoders(start, config.model)
+    if is_siglip(start):
+        _check_embeddings_suffice(config, objective)
+    opened = [Dataset(path, image_root=config.image_root) for path in (dataset, *config.also)]
+    mixture = Mixture(opened, config.weights)
+    _check_fit(config, mixture, objective)
+    _check_apart(config, mixture)
+    if objective.needs.pooled:
+        for part in opened:
+            check_tokenizer(part, config.model, start)
+    encoder, found, tokenizer = _encoder(config, objective, start, checkpoint)
+    with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
+        torch.manual_seed(config.seed)
+        module = objective.module(encoder)
+    if module is None and not any(p.requires_grad for p in encoder.parameters() if p.numel() > 1):
+        raise RecipeError(
+            "train.lock_image and train.lock_text: both together leave nothing to train but the "
+            "logit scale; leave one out, or set train.unlocked_blocks"
+        )
+    if checkpoint is not None and module is not None:
+        read_module(checkpoint, module)
+    loader = BatchLoader(
+        mixture,
+        objective,
+        lambda texts: tokenizer.encode_closed(texts, context=config.context),
+        _loader_config(config, encoder.side, tokenizer.end_id, pin_memory, num_ranks),
+        rank=rank,
+        num_ranks=num_ranks,
+    )
+    return Ingredients(
+        model=TrainedModel(encoder, objective.needs, module),
+        objective=objective,
+        loader=loader,
+        tokenizer=tokenizer,
+        start=start,
+        preprocessing=Preprocessing(mean=found.mean, std=found.std, fit=config.image_fit),
+    )
+
+
+def _encoder(
+    config: TrainConfig, objective: Objective, start: Path, checkpoint: Path | None
+) -> tuple[ClipEncoder, Preprocessing, TextTokenizer]:
+    """The model with its window, frozen but for what is to be learned; preprocessing, tokenizer."""
+    _check_towers(config, objective)
+    model = open_model(start if config.lora_rank else checkpoint or start)
+    stretch_model(model, config.context)
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    found, tokenizer = read_preprocessing(start), open_tokenizer(start)
+    encoder = make_encoder(model, found, tokenizer)
+    lock_towers(model, config)
+    if config.lora_rank:
+        add_adapters(model, config)
+        if checkpoint is not None:
+            read_adapters(checkpoint, model)
+    if not objective.needs.towers:
+        encoder.requires_grad_(False)
+    return encoder, found, tokenizer
+
+
+def check_tokenizer(dataset: Dataset, model: str, folder: Path) -> None:
+    """Refuse a model whose tokenizer is not the one the dataset's token spans were made with."""
+    theirs, ours = dataset.tokenizer, tokenizer_hash(folder)
+    if not theirs:
+        raise DatasetError(
+            f"{dataset.path}: the data files do not say which tokenizer gave the token spans; "
+            "rebuild the dataset with this version of glit"
+        )
+    if theirs["sha256"] != ours:
+        raise WeightsError(
+            f"model {model!r}: its tokenizer ({ours[:12]}) is not the one the token spans of "
+            f"{dataset.path} were made with ({theirs['name']!r}, {theirs['sha256'][:12]}); "
+            f"train {theirs['name']!r}, or rebuild the dataset with split.tokenizer set to "
+            f"{model!r}"
+        )
+
+
+def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> None:
+    if config.batch_size > len(dataset):
+        raise InputError(
+            f"{dataset.path}: train.batch_size = {config.batch_size} is larger than the "
+            f"dataset's {len(dataset)} samples; set train.batch_size to {len(dataset)} or less"
+        )
+    wanted = config.pairs != "best" or config.min_probability
+    bare = [part.path for part in dataset.parts if not part.manifest.get("calibration")]
+    if wanted and bare:
+        raise InputError(
+            f"{bare[0]}: its pairs have no probability, which train.pairs = "
+            f"{config.pairs!r} and train.min_probability = {config.min_probability} ask for; "
+            "give a dataset whose pairs are calibrated (docs/pairs.md)"
+        )
+    if objective.needs.num_local and not _has_local_pairs(dataset, config.min_probability):
+        raise InputError(
+            f"{dataset.path}: no sample has a local pair, and train.objective = "
+            f"{config.objective!r} learns from them; use --objective clip, or give a dataset "
+            "whose regions passed the rule of pairing"
+        )
+
+
+def _check_towers(config: TrainConfig, objective: Objective) -> None:
+    keys = ("lock_image", "lock_text", "image_lr", "text_lr", "lora_rank")
+    named = [name for name in keys if getattr(config, name)]
+    if named and not objective.needs.towers:
+        raise RecipeError(
+            f"train.{named[0]}: train.objective = {config.objective!r} has encoders of its own and "
+            "trains neither of CLIP's towers; leave it out"
+        )
+
+
+def _check_embeddings_suffice(config: TrainConfig, objective: Objective) -> None:
+    """Refuse a SigLIP start for an objective that wants more of it than embeddings."""
+    if not embeddings_suffice(objective.needs):
+        fit = sorted(name for name, kind in OBJECTIVES.items() if embeddings_suffice(kind().needs))
+        raise RecipeError(
+            f"train.objective = {config.objective!r}: looks at CLIP's patches, tokens or widths, "
+            f"and {config.model} is a SigLIP model, of which embeddings alone are to be had; take "
+            f"one of {', '.join(fit)}, or start from a CLIP model"
+        )
+
+
+def embeddings_suffice(needs: InputSpec) -> bool:
+    """Whether an objective looks at embeddings alone, of whole images, regions and texts."""
+    return needs.towers and not (needs.pooled or needs.tokens or needs.unmixed)
+
+
+def _check_apart(config: TrainConfig, datasets: Mixture) -> None:
+    """Refuse a dataset that is given twice, or is to be measured on."""
+    seen: dict[str, str] = {}
+    for part in datasets.parts:
+        key = dataset_hash(part)
+        if key in seen:
+            raise InputError(
+                f"{part.path}: holds the same data files as {seen[key]}; leave it out, and where "
+                "its samples are to count more, say so in train.weights"
+            )
+        seen[key] = part.path
+    if config.validation and dataset_hash(Dataset(config.validation)) in seen:
+        raise InputError(
+            f"{config.validation}: train.validation is the dataset that is trained on, so the best "
+            "checkpoint would be the one that knows it by heart; give samples that are not trained"
+        )
+
+
+def _has_local_pairs(dataset: Mixture, min_probability: float) -> bool:
+    """Whether any sample has a usable local pair; stops at the first row group that has one."""
+    groups = (dataset.row_group(i, columns=["pairs"]) for i in range(len(dataset.places)))
+    return any(_any_usable(group, min_probability) for group in groups)
+
+
+def _any_usable(group: RowGroup, min_probability: float) -> bool:
+    local = ~group.pairs["global_wins"]
+    if min_probability:
+        local &= group.pairs["probability"] >= min_probability
+    return bool(local.any())
+
+
+def _loader_config(
+    config: TrainConfig, side: int, pad_id: int, pin_memory: bool, num_ranks: int
+) -> LoaderConfig:
+    if config.batch_size % num_ranks:
+        raise RecipeError(
+            f"train.batch_size = {config.batch_size} does not divide among {num_ranks} "
+            f"processes; set it to a multiple of {num_ranks}"
+        )
+    return LoaderConfig(
+        side=side,
+        fit=config.image_fit,
+        context=config.context,
+        pad_id=pad_id,
+        batch_size=config.batch_size,
+        micro_batch_size=config.micro_batch_size,
+        drop_last=config.drop_last,
+        seed=config.seed,
+        window=config.shuffle_row_groups,
+        together=config.together,
+        num_workers=config.num_workers,
+        prefetch=config.prefetch_batches,
+        chosen=ChosenPairs(how=config.pairs, min_probability=config.min_probability),
+        min_crop=config.min_crop,
+        flip=config.flip,
+        pin_memory=pin_memory,
+    )

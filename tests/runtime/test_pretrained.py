@@ -1,0 +1,44 @@
+"""Models are loaded whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from building import run_build
+from safetensors.torch import load_file, save_file
+
+import glit
+from glit.clip.folder import load_clip
+from glit.errors import WeightsError
+from glit.recipes.resources import mini_model
+
+
+def without_a_weight(model: Path, folder: Path) -> str:
+    """A copy of a model whose file lacks one of its weights; the weight's name."""
+    shutil.copytree(model, folder)
+    weights = load_file(folder / "model.safetensors")
+    name = min(weights)
+    del weights[name]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return name
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [("captioner", "caption.model"), ("proposer", "propose.model"), ("matcher", "score.model")],
+)
+def test_a_build_stops_at_a_model_that_lacks_a_weight(scenes, tmp_path, model, key):
+    """Otherwise it would be drawn at random, and what follows would look like results."""
+    without_a_weight(mini_model(model), tmp_path / "part")
+    with pytest.raises(WeightsError, match="part: 1 weights of a .* are not in its files"):
+        run_build(scenes / "images", tmp_path / "out", overrides=[f"{key}={tmp_path}/part"])
+
+
+def test_training_and_evaluation_do_too(tiny_clip, make_dataset, tmp_path):
+    name = without_a_weight(tiny_clip, tmp_path / "part")
+    with pytest.raises(WeightsError, match=f"1 weights of a CLIPModel .* .first: .*{name}"):
+        load_clip(tmp_path / "part")
+    with pytest.raises(glit.GlitError, match="are not in its files"):
+        glit.evaluate("retrieval", str(tmp_path / "part"), make_dataset(2))

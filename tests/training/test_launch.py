@@ -1,0 +1,96 @@
+"""Runs started by torchrun and by Ray Train end like a run in one process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from glit.training.config import TrainConfig
+from glit.training.loop import train
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import torch
+from glit.training.config import TrainConfig
+from glit.training.loop import train
+
+torch.set_num_threads(1)
+config = TrainConfig(model=sys.argv[1], batch_size=8, epochs=2, lr=1e-3, num_workers=1, trackers=())
+train(config, sys.argv[2], Path(sys.argv[3]))
+"""
+
+
+def one_process(tiny_clip: Path, dataset: Path, run: Path) -> dict[str, torch.Tensor]:
+    config = TrainConfig(
+        model=str(tiny_clip), batch_size=8, epochs=2, lr=1e-3, num_workers=1, trackers=()
+    )
+    train(config, str(dataset), run)
+    return load_file(run / "last" / "model.safetensors")
+
+
+def assert_same(run: Path, wanted: dict[str, torch.Tensor]) -> None:
+    """Adam turns rounding differences of tiny gradients into steps, so the bound is a step."""
+    found = load_file(run / "last" / "model.safetensors")
+    assert set(found) == set(wanted)
+    for name, tensor in wanted.items():
+        if not name.endswith("k_proj.bias"):  # its gradient is zero but for rounding
+            torch.testing.assert_close(found[name], tensor, rtol=0, atol=2e-3, msg=name)
+
+
+def environment() -> dict[str, str]:
+    root = str(Path(__file__).resolve().parents[2])
+    return {
+        **os.environ,
+        "PYTHONPATH": root + os.pathsep + os.environ.get("PYTHONPATH", ""),
+        "ACCELERATE_USE_CPU": "true",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+@pytest.mark.engine
+def test_torchrun(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset = make_dataset(20)
+    wanted = one_process(tiny_clip, dataset, tmp_path / "one")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    run = tmp_path / "two"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, str(script), str(tiny_clip), str(dataset), str(run)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert_same(run, wanted)
+
+
+@pytest.mark.engine
+def test_ray_train(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset = make_dataset(20)
+    wanted = one_process(tiny_clip, dataset, tmp_path / "one")
+    script = tmp_path / "script.py"
+    script.write_text(
+        SCRIPT.replace(
+            "train(config, sys.argv[2], Path(sys.argv[3]))",
+            "from glit.training.launch import train_on_ray\n"
+            "train_on_ray(config, sys.argv[2], Path(sys.argv[3]), num_workers=2)",
+        )
+    )
+    run = tmp_path / "two"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tiny_clip), str(dataset), str(run)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_same(run, wanted)

@@ -1,0 +1,376 @@
+"""Whole runs on a tiny model: resuming, stopping, refusing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+
+import accelerate
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoProcessor, CLIPModel
+
+from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
+from glit.training import loop
+from glit.training.checkpoint import Checkpoints, model_of_run
+from glit.training.config import TrainConfig
+from glit.training.loop import train
+from glit.training.position import read_position
+from glit.training.schedule import total_steps
+
+
+def config(tiny_clip: Path, **changes) -> TrainConfig:
+    values = {
+        "model": str(tiny_clip),
+        "batch_size": 8,
+        "epochs": 2,
+        "lr": 1e-3,
+        "num_workers": 2,
+        "log_every": 1,
+        "shuffle_row_groups": 2,
+        "trackers": (),
+    }
+    return TrainConfig(**{**values, **changes})
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "last" / "model.safetensors")
+
+
+def lines(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_learns_and_leaves_a_model_anybody_loads(tiny_clip, make_dataset, tmp_path) -> None:
+    run = tmp_path / "run"
+    result = train(
+        config(tiny_clip, epochs=6, trackers=("tensorboard",)), str(make_dataset(24)), run
+    )
+    assert (result.step, result.total_steps, result.interrupted) == (18, 18, False)
+    losses = [line["loss"] for line in lines(run)]
+    assert losses[-1] < losses[0]
+    model = CLIPModel.from_pretrained(run / "last")
+    assert model.config.text_config.max_position_embeddings == 248
+    processor = AutoProcessor.from_pretrained(run / "best")
+    batch = processor(text=["a red house."], images=[torch.zeros(3, 40, 60)], return_tensors="pt")
+    assert batch["pixel_values"].shape == (1, 3, 32, 32)
+    assert processor.tokenizer.model_max_length == 248
+    assert list(run.rglob("events.out.tfevents*"))
+    assert len(list((run / "checkpoints").iterdir())) <= 2
+
+
+@pytest.mark.parametrize(
+    ("stop_at", "accumulation", "sent"),
+    [(3, 1, signal.SIGINT), (6, 1, signal.SIGTERM), (4, 2, signal.SIGTERM)],
+)
+def test_resuming_gives_the_weights_of_the_whole_run(
+    tiny_clip, make_dataset, tmp_path, stop_at: int, accumulation: int, sent: signal.Signals
+) -> None:
+    """45 samples in batches of 8: six an epoch. Stop within an epoch, and at its end."""
+    dataset = str(make_dataset(45))
+    whole = config(tiny_clip, accumulation_steps=accumulation, checkpoint_every=1)
+    train(whole, dataset, tmp_path / "whole")
+
+    def stop(line) -> None:
+        if line["step"] == stop_at:
+            for _ in range(2 if sent == signal.SIGTERM else 1):
+                os.kill(os.getpid(), sent)
+
+    parted = tmp_path / "parted"
+    first = train(whole, dataset, parted, report=stop)
+    assert first.interrupted and first.step == stop_at
+    second = train(whole, dataset, parted, resume=True)
+    assert not second.interrupted and second.step == second.total_steps
+    wanted, found = weights(tmp_path / "whole"), weights(parted)
+    assert set(found) == set(wanted)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    drop = ("samples_per_s", "steps_per_s")
+    assert [{k: v for k, v in line.items() if k not in drop} for line in lines(parted)] == [
+        {k: v for k, v in line.items() if k not in drop} for line in lines(tmp_path / "whole")
+    ]
+    assert model_of_run(parted).folder.name == model_of_run(tmp_path / "whole").folder.name
+
+
+def test_a_crash_loses_no_more_than_the_steps_since_the_checkpoint(
+    tiny_clip, make_dataset, tmp_path
+) -> None:
+    dataset, run = str(make_dataset(40)), tmp_path / "run"
+
+    def crash(line) -> None:
+        if line["step"] == 4:
+            raise ConnectionError("the machine went away")
+
+    with pytest.raises(ConnectionError):
+        train(config(tiny_clip, checkpoint_every=3), dataset, run, report=crash)
+    last = Checkpoints(run).last()
+    assert last is not None
+    position = read_position(last)
+    assert (position.step, position.epoch, position.batch) == (3, 0, 3)
+    train(config(tiny_clip, checkpoint_every=3), dataset, run, resume=True)
+    train(config(tiny_clip), dataset, tmp_path / "whole")
+    assert [line["step"] for line in lines(run)] == list(range(1, 11))
+    wanted = weights(tmp_path / "whole")
+    assert all(torch.equal(v, wanted[k]) for k, v in weights(run).items())
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset, run = str(make_dataset(40)), tmp_path / "run"
+    blown_up = config(tiny_clip, lr=1e30, warmup_steps=0, checkpoint_every=1, epochs=1)
+    with pytest.raises(RunError, match=r"became nan at step \d+ \(epoch 1, batch \d+ of 5\)"):
+        train(blown_up, dataset, run)
+    last = Checkpoints(run).last()
+    assert last is not None
+
+
+def test_nan_weights_name_the_step_and_keep_the_good_checkpoint(
+    tiny_clip, make_dataset, tmp_path, monkeypatch
+) -> None:
+    from glit.training import loop
+
+    dataset, run = str(make_dataset(40)), tmp_path / "run"
+    plain = loop.run_step
+    calls: list[int] = []
+
+    def fails_at_four(*args, **kwargs):
+        calls.append(1)
+        metrics = plain(*args, **kwargs)
+        return {**metrics, "loss": torch.tensor(float("nan"))} if len(calls) == 4 else metrics
+
+    monkeypatch.setattr(loop, "run_step", fails_at_four)
+    with pytest.raises(RunError, match=r"the loss became nan at step 4 .*step-00000003"):
+        train(config(tiny_clip, checkpoint_every=1), dataset, run)
+    assert all(bool(torch.isfinite(value).all()) for value in weights(run).values())
+
+
+def test_the_logit_scale_is_limited(tiny_clip, make_dataset, tmp_path) -> None:
+    dataset = str(make_dataset(16))
+    train(config(tiny_clip, epochs=1), dataset, tmp_path / "free")
+    train(config(tiny_clip, epochs=1, max_logit_scale=10.0), dataset, tmp_path / "limited")
+    assert weights(tmp_path / "free")["logit_scale"].exp().item() > 14
+    assert 9.9 < weights(tmp_path / "limited")["logit_scale"].exp().item() <= 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"epochs": 4, "keep_every": 2}, {4, 8}),
+        ({"epochs": 3, "checkpoint_every": 1, "keep_every": 3}, {3, 6}),
+    ],
+)
+def test_some_checkpoints_stay(tiny_clip, make_dataset, tmp_path, changes, kept) -> None:
+    """Two steps an epoch."""
+    run = tmp_path / "run"
+    train(config(tiny_clip, objective="clip", **changes), str(make_dataset(16)), run)
+    linked = {(run / name).resolve().name for name in ("best", "last")}
+    found = {folder.name for folder in (run / "checkpoints").iterdir()}
+    assert found == linked | {f"step-{step:08d}" for step in kept}
+
+
+def test_max_steps_ends_the_schedule(tiny_clip, make_dataset, tmp_path) -> None:
+    short = config(tiny_clip, max_steps=3, epochs=9)
+    assert train(short, str(make_dataset(16)), tmp_path / "run").step == 3
+    assert lines(tmp_path / "run")[-1]["lr"] < 1e-3
+
+
+def test_steps_of_a_schedule(tiny_clip) -> None:
+    assert total_steps(config(tiny_clip, epochs=3, accumulation_steps=4), 10) == 9
+    assert total_steps(config(tiny_clip, epochs=3, max_steps=5), 10) == 5
+
+
+def test_a_batch_larger_than_the_dataset(tiny_clip, make_dataset, tmp_path) -> None:
+    with pytest.raises(InputError, match=r"batch_size = 64 is larger than the dataset's 9 samples"):
+        train(config(tiny_clip, batch_size=64), str(make_dataset(9)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_objective_without_its_pairs(tiny_clip, make_dataset, tmp_path) -> None:
+    def no_pairs(index: int, row) -> None:
+        row["pairs"] = []
+
+    dataset = str(make_dataset(16, change=no_pairs))
+    with pytest.raises(InputError, match=r"no sample has a local pair.*use --objective clip"):
+        train(config(tiny_clip), dataset, tmp_path / "run")
+    result = train(config(tiny_clip, objective="clip", epochs=1), dataset, tmp_path / "clip")
+    assert result.step == 2
+
+
+def test_another_tokenizer_is_refused_by_name(
+    tiny_clip, make_dataset, tmp_path, tokenizer_identity
+) -> None:
+    tokenizer_identity = {**tokenizer_identity, "name": "another-clip", "sha256": "f" * 64}
+    from glit.bench.random_dataset import DatasetShape, write_random_dataset
+
+    dataset = write_random_dataset(
+        tmp_path / "other",
+        DatasetShape(num_samples=16),
+        seed=0,
+        encode=lambda texts: [[0] * len(t.split()) for t in texts],
+        tokenizer=tokenizer_identity,
+    )
+    with pytest.raises(WeightsError, match=rf"{tiny_clip}.*another-clip"):
+        train(config(tiny_clip), str(dataset), tmp_path / "run")
+
+
+def test_regions_thinner_than_a_patch_and_spans_outside_train(
+    tiny_clip, make_dataset, tmp_path
+) -> None:
+    def awkward(index: int, row) -> None:
+        region = row["regions"][row["pairs"][0]["region"]]
+        region.update(x0=10.0, x1=10.5, y0=7.0, y1=7.25)
+        row["sentences"][row["pairs"][0]["sentence"]].update(
+            in_window=False, token_start=400, token_end=420
+        )
+
+    result = train(config(tiny_clip), str(make_dataset(16, change=awkward)), tmp_path / "run")
+    assert result.loss == pytest.approx(lines(tmp_path / "run")[-1]["loss"])
+    assert lines(tmp_path / "run")[-1]["loss_tsl_token"] == 0
+    assert lines(tmp_path / "run")[-1]["loss_tsl_patch"] > 0
+
+
+def test_a_run_folder_in_use_and_one_with_nothing_to_resume(
+    tiny_clip, make_dataset, tmp_path
+) -> None:
+    dataset, run = str(make_dataset(8)), tmp_path / "run"
+    with pytest.raises(InputError, match="no checkpoint to resume from"):
+        train(config(tiny_clip), dataset, run, resume=True)
+    train(config(tiny_clip, epochs=1), dataset, run)
+    with pytest.raises(InputError, match="holds a run already"):
+        train(config(tiny_clip, epochs=1), dataset, run)
+
+
+def test_a_model_that_is_no_clip(tiny_clip, make_dataset, tmp_path) -> None:
+    from transformers import BertConfig, BertModel
+
+    other = tmp_path / "bert"
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    BertModel(BertConfig(vocab_size=9, intermediate_size=8, **sizes)).save_pretrained(other)
+    with pytest.raises(WeightsError, match="holds a 'bert' model"):
+        train(config(other, objective="clip"), str(make_dataset(8)), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 0.0}, "train.lr = 0.0: wanted a positive number"),
+        ({"batch_size": 0}, "train.batch_size = 0: wanted 1 or more"),
+        ({"batch_size": 4, "micro_batch_size": 8}, "larger than train.batch_size"),
+        ({"beta2": 1.0}, "train.beta2 = 1.0: wanted 0 to below 1"),
+        ({"eps": 0.0}, "train.eps = 0.0: wanted a positive number"),
+        ({"unlocked_blocks": 2}, "nothing is locked; set train.lock_image"),
+        ({"lock_text": True, "text_lr": 1e-5}, "train.lock_text leaves nothing to learn"),
+    ],
+)
+def test_values_that_cannot_be(changes, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        TrainConfig(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "tolerance"),
+    [
+        ({"gradient_checkpointing": True}, 1e-5),
+        ({"micro_batch_size": 3}, 1e-4),
+        ({"precision": "bf16"}, 5e-2),
+        ({"max_grad_norm": 1e9}, 1e-5),
+        ({"image_fit": "centre-crop"}, None),
+    ],
+)
+def test_options_that_change_how_and_not_what(
+    tiny_clip, make_dataset, tmp_path, changes, tolerance
+) -> None:
+    dataset = str(make_dataset(16))
+    train(config(tiny_clip, epochs=1), dataset, tmp_path / "plain")
+    train(config(tiny_clip, epochs=1, **changes), dataset, tmp_path / "changed")
+    wanted = [line["loss"] for line in lines(tmp_path / "plain")]
+    found = [line["loss"] for line in lines(tmp_path / "changed")]
+    if tolerance is None:
+        assert found != wanted
+    else:
+        assert found == pytest.approx(wanted, rel=tolerance)
+
+
+class ScaledOnCpu(accelerate.Accelerator):
+    """Multiplies losses by a factor as it does for fp16 on a GPU, but computes in float32."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def prepare(self, *parts, **options):
+        prepared = super().prepare(*parts, **options)
+        self.native_amp = True  # from here on, or the model would be wrapped in autocast
+        return prepared
+
+    def autocast(self):
+        return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.0, 1e9])
+def test_the_gradient_norm_of_fp16_is_logged_without_its_loss_scale(
+    tiny_clip, make_dataset, tmp_path, monkeypatch, max_grad_norm
+) -> None:
+    dataset = str(make_dataset(16))
+    settings = {"epochs": 1, "max_grad_norm": max_grad_norm}
+    train(config(tiny_clip, **settings), dataset, tmp_path / "plain")
+    monkeypatch.setattr(accelerate, "Accelerator", ScaledOnCpu)
+    train(config(tiny_clip, precision="fp16", **settings), dataset, tmp_path / "scaled")
+    wanted, found = lines(tmp_path / "plain"), lines(tmp_path / "scaled")
+    assert [line["grad_norm"] for line in found] == pytest.approx(
+        [line["grad_norm"] for line in wanted], rel=1e-3
+    )
+    assert [line["loss"] for line in found] == pytest.approx(
+        [line["loss"] for line in wanted], rel=1e-3
+    )
+
+
+def test_fp16_without_a_gpu_is_refused(tiny_clip, make_dataset, tmp_path) -> None:
+    """accelerate would train in float32 without a word."""
+    with pytest.raises(UserError, match="train.precision = 'fp16': wants a GPU"):
+        train(config(tiny_clip, precision="fp16"), str(make_dataset(8)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
+def test_sharded_weights_are_refused(tiny_clip, make_dataset, tmp_path, monkeypatch, name) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
+    with pytest.raises(UserError, match=f"ACCELERATE_USE_{name}: checkpoints would hold one part"):
+        train(config(tiny_clip), str(make_dataset(8)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError("CUDA error: an illegal memory access\nmore"), r"GPU failed .*--resume"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), r"memory was short .*micro_batch"),
+    ],
+)
+def test_a_gpu_that_fails_ends_a_run_in_one_line(
+    tiny_clip, make_dataset, tmp_path, monkeypatch, error, message
+) -> None:
+    def fails(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(loop, "run_step", fails)
+    config = TrainConfig(model=str(tiny_clip), batch_size=8, num_workers=0, trackers=())
+    with pytest.raises(RunError, match=message) as caught:
+        train(config, str(make_dataset(8)), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("context", [77, 74])
+def test_a_caption_that_fills_a_window_that_is_no_multiple_of_8(
+    tiny_clip, make_dataset, tmp_path, context
+) -> None:
+    """73 tokens round up to 80 slots, which a window of 77 positions does not take."""
+    dataset = str(make_dataset(8, change=long_caption))
+    result = train(config(tiny_clip, objective="clip", context=context), dataset, tmp_path / "run")
+    assert result.loss == result.loss
+
+
+def long_caption(index: int, row) -> None:
+    row["caption"] = " ".join(["red"] * 200)

@@ -1,0 +1,274 @@
+"""Every objective: a case worked by hand, order of samples, fillers, missing pairs, gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from made_features import NUMBERS, SCALE, at, cross_entropy, logits, objective_of, random_features
+
+from glit.errors import RecipeError
+from glit.stages.recipe import load_table
+from glit.training.config import TrainConfig
+from glit.training.objectives import OBJECTIVES
+from glit.training.objectives.fast_goal import FastGoal
+from glit.training.objectives.finelip import FineLip
+from glit.training.objectives.hard_negatives import HardNegatives
+from glit.training.objectives.long_clip import LongClip, smoothed_cross_entropy
+from glit.training.objectives.siglip import Siglip, sigmoid_loss
+
+
+def slots_of(name: str) -> int:
+    return max(1, objective_of(name).needs.num_local)
+
+
+def test_the_configuration_makes_what_it_names() -> None:
+    assert TrainConfig(objective="goal").make_objective() == FastGoal()
+    weighed = FastGoal(lambda_local=0.2)
+    assert TrainConfig(objective="fast-goal", options=weighed).make_objective() is weighed
+    with pytest.raises(RecipeError, match="'clpi': wanted one of clip, local"):
+        TrainConfig(objective="clpi").make_objective()
+    with pytest.raises(RecipeError, match="its options are those of FastGoal"):
+        TrainConfig(objective="clip", options=weighed).make_objective()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (FastGoal, {"lambda_tsl": float("nan")}, "train.lambda_tsl = nan: wanted 0 or more"),
+        (FastGoal, {"lambda_local": -1.0}, "train.lambda_local = -1.0"),
+        (LongClip, {"num_components": 0}, "train.num_components = 0: wanted 1 or more"),
+        (LongClip, {"label_smoothing": 1.0}, "train.label_smoothing = 1.0: wanted 0 to 1"),
+        (HardNegatives, {"max_local": 1}, "train.max_local = 1: wanted 2 or more"),
+        (Siglip, {"siglip_lr": 0.0}, "train.siglip_lr = 0.0: wanted a positive number"),
+        (FineLip, {"margin": math.nan}, "train.margin = nan: wanted a positive number"),
+        (FineLip, {"aggregation_ratio": 0}, "train.aggregation_ratio = 0: wanted 0 to 1"),
+        (FineLip, {"negatives": "most"}, "'most': wanted one of hardest, sum"),
+        (FineLip, {"refine": "all"}, "'all': wanted one of both, image, text, none"),
+    ],
+)
+def test_values_that_cannot_be(kind, changes, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        kind(**changes)
+
+
+def test_a_key_of_another_objective_is_ignored_aloud_and_an_unknown_one_is_refused() -> None:
+    with pytest.warns(UserWarning, match=r"\[train\] lambda_tsl: ignored, objective = 'clip'"):
+        load_table("train", "clip", overrides=["train.lambda_tsl=2.0"])
+    with pytest.raises(RecipeError, match="unknown key 'lambda_tls'; did you mean 'lambda_tsl'"):
+        load_table("train", "fast-goal", overrides=["train.lambda_tls=2.0"])
+    found = load_table("train", "fast-goal", overrides=["train.lambda_tsl=2"])
+    assert found.make_objective() == FastGoal(lambda_tsl=2.0)
+
+
+def test_clip_by_hand() -> None:
+    f = random_features(3, 0)
+    loss, _ = objective_of("clip")(f, SCALE)
+    assert loss.item() == pytest.approx(cross_entropy(logits(f.image_ND, f.text_ND)), rel=1e-5)
+
+
+def test_local_by_hand() -> None:
+    f = random_features(3, 1)
+    loss, _ = objective_of("local")(f, SCALE)
+    wanted = cross_entropy(logits(f.local_image_NKD[:, 0], f.local_text_NKD[:, 0]))
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_global_local_by_hand() -> None:
+    f = random_features(3, 1)
+    loss, _ = objective_of("global+local")(f, SCALE)
+    wanted = cross_entropy(logits(f.image_ND, f.text_ND)) + 0.5 * cross_entropy(
+        logits(f.local_image_NKD[:, 0], f.local_text_NKD[:, 0])
+    )
+    assert loss.item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["fast-goal", "goal"])
+def test_fast_goal_by_hand(name: str) -> None:
+    f = random_features(3, 1)
+    loss, metrics = objective_of(name)(f, SCALE)
+    patch = [float(f.pooled_patch_NKD[i, 0] @ f.local_image_NKD[i, 0]) for i in range(3)]
+    token = [float(f.pooled_token_NKD[i, 0] @ f.local_text_NKD[i, 0]) for i in range(3)]
+    tsl = sum((1 - c) ** 2 for c in patch) / 3 + sum((1 - c) ** 2 for c in token) / 3
+    rest, _ = objective_of("global+local")(f, SCALE)
+    assert loss.item() == pytest.approx(rest.item() + tsl, rel=1e-5)
+    assert metrics["cosine_patch"].item() == pytest.approx(sum(patch) / 3, rel=1e-5)
+
+
+def test_fast_goal_with_the_full_matrix() -> None:
+    f = random_features(2, 1)
+    objective = FastGoal(tsl_matrix="full")
+    loss, metrics = objective(f, SCALE)
+    cosine = (f.pooled_token_NKD[:, 0] @ f.local_text_NKD[:, 0].T).tolist()
+    wanted = sum((cosine[i][j] - (i == j)) ** 2 for i in range(2) for j in range(2)) / 4
+    assert metrics["loss_tsl_token"].item() == pytest.approx(wanted, rel=1e-5)
+    assert math.isfinite(loss.item())
+
+
+@pytest.mark.parametrize("name", ["top3-uniform", "top3-weighted"])
+def test_top_3_by_hand(name: str) -> None:
+    f = random_features(2, 3)
+    _, metrics = objective_of(name)(f, SCALE)
+    error = weight_sum = 0.0
+    for i in range(2):
+        for k in range(3):
+            weight = float(f.similarity_NK[i, k]) if name.endswith("weighted") else 1.0
+            cosine = float(f.pooled_patch_NKD[i, k] @ f.local_image_NKD[i, k])
+            error += weight * (1 - cosine) ** 2
+            weight_sum += weight
+    assert metrics["loss_tsl_patch"].item() == pytest.approx(error / weight_sum, rel=1e-5)
+
+
+def test_top_3_of_one_pair_is_fast_goal() -> None:
+    one = random_features(3, 1)
+    top, _ = objective_of("top3-uniform")(one, SCALE)
+    goal, _ = objective_of("fast-goal")(one, SCALE)
+    assert top.item() == pytest.approx(goal.item(), rel=1e-6)
+
+
+def test_siglip_by_hand() -> None:
+    f = random_features(3, 0)
+    loss, metrics = objective_of("siglip")(f, SCALE)
+    cosine = (f.image_ND @ f.text_ND.T).tolist()
+    wanted = 0.0
+    for i in range(3):
+        for j in range(3):
+            logit = NUMBERS["scale"] * cosine[i][j] + NUMBERS["bias"]
+            wanted += math.log1p(math.exp(-logit if i == j else logit))
+    assert loss.item() == pytest.approx(wanted / 3, rel=1e-5)
+    assert metrics["siglip_scale"].item() == 2 and metrics["siglip_bias"].item() == -1
+
+
+def test_siglip_of_two_orthogonal_pairs() -> None:
+    one = torch.eye(2)
+    loss = sigmoid_loss(one, one, torch.tensor(1.0), torch.tensor(0.0))
+    assert loss.item() == pytest.approx((2 * math.log1p(math.exp(-1)) + 2 * math.log(2)) / 2)
+
+
+def test_siglip_of_a_scale_and_a_bias() -> None:
+    """Scale 2 and bias -1 on two orthogonal pairs: logits 1 for the right, -1 for the wrong."""
+    f = replace(random_features(2, 0), image_ND=at(0, 90), text_ND=at(0, 90))
+    loss, _ = objective_of("siglip")(f, SCALE)
+    assert loss.item() == pytest.approx(4 * math.log(1 + math.exp(-1)) / 2)
+
+
+def test_smoothed_cross_entropy_of_two_orthogonal_pairs() -> None:
+    p = math.e / (math.e + 1)
+    found = smoothed_cross_entropy(torch.eye(2), torch.tensor([True, True]), 0.1)
+    assert found.item() == pytest.approx(-(0.95 * math.log(p) + 0.05 * math.log(1 - p)))
+
+
+def test_long_clip_with_every_component_is_two_smoothed_losses() -> None:
+    f = random_features(4, 0)
+    loss, metrics = objective_of("long-clip")(f, SCALE)
+    target = torch.arange(4)
+    for key, text in (("loss_long", f.text_ND), ("loss_short", f.further_text_NSD[:, 0])):
+        scores = SCALE * f.image_ND @ text.T
+        both = [F.cross_entropy(s, target, label_smoothing=0.1) for s in (scores, scores.T)]
+        assert metrics[key].item() == pytest.approx(sum(both).item() / 2, rel=1e-5)
+    assert loss.item() == pytest.approx((metrics["loss_long"] + metrics["loss_short"]).item())
+
+
+def test_long_clip_s_short_caption_meets_a_coarser_image() -> None:
+    f = random_features(6, 0)
+    _, fine = LongClip()(f, SCALE)
+    _, coarse = LongClip(num_components=2)(f, SCALE)
+    assert coarse["loss_long"].item() == fine["loss_long"].item()
+    assert coarse["loss_short"].item() != pytest.approx(fine["loss_short"].item())
+    picked = LongClip().texts("A dog. It barks.", [(0, 6), (7, 16)], None)
+    assert picked == ["A dog."]
+
+
+def test_hard_negatives_by_hand() -> None:
+    f = random_features(3, 4)
+    valid = torch.tensor(
+        [[True, True, False, False], [True, True, True, False], [True, False, False, False]]
+    )
+    loss, metrics = objective_of("hard-negatives")(replace(f, valid_local_NK=valid), SCALE)
+    first = cross_entropy(logits(f.local_image_NKD[0, :2], f.local_text_NKD[0, :2]))
+    second = cross_entropy(logits(f.local_image_NKD[1, :3], f.local_text_NKD[1, :3]))
+    assert loss.item() == pytest.approx((first + second) / 2, rel=1e-5)
+    assert metrics["images_compared"].item() == 2
+
+
+def test_hard_negatives_without_any_pair_is_zero() -> None:
+    f = random_features(2, 4)
+    empty = replace(f, valid_local_NK=torch.zeros(2, 4, dtype=torch.bool))
+    loss, _ = objective_of("hard-negatives")(empty, SCALE)
+    assert loss.item() == 0
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_order_of_samples_does_not_matter(name: str) -> None:
+    f = random_features(5, slots_of(name))
+    order = torch.tensor([3, 1, 4, 0, 2])
+    loss, _ = objective_of(name)(f, SCALE)
+    shuffled, _ = objective_of(name)(f.map(lambda t: t[order]), SCALE)
+    assert shuffled.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_fillers_count_for_nothing(name: str) -> None:
+    f = random_features(5, slots_of(name))
+    loss, _ = objective_of(name)(f.map(lambda t: t[:3]), SCALE)
+    masked = replace(f, valid_N=torch.tensor([True, True, True, False, False]))
+    with_fillers, _ = objective_of(name)(masked, SCALE)
+    assert with_fillers.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_a_sample_without_a_pair_still_counts_globally() -> None:
+    f = random_features(3, 1)
+    has_pair = torch.tensor([[True], [False], [True]])
+    loss, metrics = objective_of("fast-goal")(replace(f, valid_local_NK=has_pair), SCALE)
+    whole, _ = objective_of("clip")(f, SCALE)
+    others = f.map(lambda t: t[[0, 2]])
+    rest, of_others = objective_of("fast-goal")(others, SCALE)
+    assert metrics["loss_global"].item() == pytest.approx(whole.item(), rel=1e-6)
+    for name in ("loss_local", "loss_tsl_patch", "loss_tsl_token"):
+        assert metrics[name].item() == pytest.approx(of_others[name].item(), rel=1e-5)
+    assert loss.item() != pytest.approx(rest.item())
+
+
+def test_a_span_outside_the_window_leaves_the_text_term_only() -> None:
+    f = random_features(3, 1)
+    in_window = torch.tensor([[True], [True], [False]])
+    _, metrics = objective_of("fast-goal")(replace(f, valid_token_NK=in_window), SCALE)
+    _, all_of_it = objective_of("fast-goal")(f, SCALE)
+    _, first_two = objective_of("fast-goal")(f.map(lambda t: t[:2]), SCALE)
+    assert metrics["loss_tsl_patch"].item() == all_of_it["loss_tsl_patch"].item()
+    assert metrics["loss_tsl_token"].item() == pytest.approx(first_two["loss_tsl_token"].item())
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_gradients(name: str) -> None:
+    f = random_features(3, slots_of(name), dtype=torch.float64)
+    embeddings = f.embeddings()
+    leaves = [value.requires_grad_() for value in (*embeddings.values(), *f.numbers.values())]
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+
+    def loss(*inputs: torch.Tensor) -> torch.Tensor:
+        made = f.with_rows(dict(zip(embeddings, inputs, strict=False)))
+        numbers = dict(zip(f.numbers, inputs[len(embeddings) :], strict=False))
+        return objective_of(name)(replace(made, numbers=numbers), inputs[-1])[0]
+
+    assert torch.autograd.gradcheck(loss, (*leaves, scale))
+
+
+LOCAL = [name for name in OBJECTIVES if objective_of(name).needs.num_local]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_only_the_proportion_of_weights_matters_and_a_weight_of_nothing_adds_no_error(name):
+    objective, features = objective_of(name), random_features(6, slots_of(name))
+    scale = torch.tensor(3.0)
+    plain, _ = objective(features, scale)
+    doubled, _ = objective(replace(features, weight_NK=2 * features.weight_NK), scale)
+    torch.testing.assert_close(plain, doubled)
+    weights = torch.rand(features.weight_NK.shape, generator=torch.Generator().manual_seed(5))
+    weighted, _ = objective(replace(features, weight_NK=weights), scale)
+    assert not torch.isclose(plain, weighted)
+    nothing, _ = objective(replace(features, weight_NK=torch.zeros_like(weights)), scale)
+    assert torch.isfinite(nothing)

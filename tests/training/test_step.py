@@ -1,0 +1,104 @@
+"""Gradient caching gives the plain gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from glit.training.batch import Batch
+from glit.training.config import TrainConfig
+from glit.training.setup import Ingredients, prepare
+from glit.training.step import run_step
+
+
+def ingredients(tiny_clip, dataset, **changes) -> Ingredients:
+    values = {"model": str(tiny_clip), "batch_size": 8, "num_workers": 0, **changes}
+    return prepare(TrainConfig(**values), str(dataset))
+
+
+def gradients(made: Ingredients, parts: list[Batch], **options) -> dict[str, torch.Tensor]:
+    made.model.zero_grad()
+    torch.manual_seed(7)
+    run_step(
+        parts,
+        model=made.model,
+        objective=made.objective,
+        accelerator=Accelerator(cpu=True),
+        **options,
+    )
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in made.model.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "clip",
+        "local",
+        "global+local",
+        "fast-goal",
+        "top3-weighted",
+        "hard-negatives",
+        "siglip",
+        "finelip",
+    ],
+)
+def test_cached_gradients_are_the_plain_ones(tiny_clip, make_dataset, objective: str) -> None:
+    def some_without_pairs(index: int, row) -> None:
+        if index % 3 == 0:
+            row["pairs"] = []
+
+    dataset = make_dataset(8, change=some_without_pairs)
+    plain = ingredients(tiny_clip, dataset, objective=objective)
+    cached = ingredients(tiny_clip, dataset, objective=objective, micro_batch_size=3)
+    whole, parts = next(plain.loader.epoch(0)), next(cached.loader.epoch(0))
+    assert (len(whole), len(parts)) == (1, 3)
+    wanted, found = gradients(plain, whole), gradients(plain, parts)
+    assert set(found) == set(wanted) and len(wanted) > 60
+    assert ("module.bias" in wanted) is (objective == "siglip")
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5, msg=name)
+    learns_scale = objective not in ("siglip", "finelip")  # which have one of their own, or none
+    assert (float(wanted["encoder.clip.logit_scale"]) != 0) is learns_scale
+
+
+def test_dropout_falls_the_same_way_in_both_passes(tiny_clip, make_dataset) -> None:
+    """With dropout the cached features must be those the second pass differentiates."""
+    made = ingredients(tiny_clip, make_dataset(8), micro_batch_size=4)
+    for module in made.model.modules():
+        if hasattr(module, "dropout") and isinstance(module.dropout, float):
+            module.dropout = 0.5
+    made.model.train()
+    parts = next(made.loader.epoch(0))
+    seen: list[torch.Tensor] = []
+    handle = made.model.register_forward_hook(
+        lambda module, inputs, output: seen.append(output[0].image_ND.detach())
+    )
+    gradients(made, parts)
+    handle.remove()
+    assert len(seen) == 4
+    assert torch.equal(seen[0], seen[2]) and torch.equal(seen[1], seen[3])
+    assert not torch.equal(seen[0], seen[1])
+
+
+def test_scaled_steps_add_up(tiny_clip, make_dataset) -> None:
+    made = ingredients(tiny_clip, make_dataset(16))
+    batches = list(made.loader.epoch(0))
+    first, second = gradients(made, batches[0]), gradients(made, batches[1])
+    made.model.zero_grad()
+    for index, parts in enumerate(batches):
+        run_step(
+            parts,
+            model=made.model,
+            objective=made.objective,
+            accelerator=Accelerator(cpu=True),
+            scale=0.5,
+            last=index == 1,
+        )
+    for name, parameter in made.model.named_parameters():
+        mean = (first[name] + second[name]) / 2
+        torch.testing.assert_close(parameter.grad, mean, rtol=1e-3, atol=1e-5)
