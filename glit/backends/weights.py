@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import tomllib
+import zipfile
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path, PurePath
@@ -32,6 +34,9 @@ LOCAL, PUBLISHED = "local", "published"
 """Revisions of what the user gives by its path, and of a file that has but one."""
 
 
+_MOST_OF_PICKLE = 64 << 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """A model that is here, and what identifies it."""
@@ -52,6 +57,31 @@ class Resolved:
         if self.revision == LOCAL or (self.revision == PUBLISHED and "/" in self.name):
             kept["name"] = self.path.name
         return kept
+
+
+    def described(self) -> dict[str, str]:
+        """The identity, with the licence that the files state where the manifest knows none."""
+        return {**self.identity(), "licence": self.licence or stated_licence(self.path)}
+
+
+def stated_licence(path: Path) -> str:
+    """The licence that a checkpoint or the model card in a folder states; empty where none does.
+
+    Nothing is unpickled: ultralytics writes its licence as a text into the archive.
+    """
+    try:
+        if path.is_dir():
+            card = (path / "README.md").read_text(encoding="utf-8", errors="replace")[:10_000]
+            found = re.search(r"^license:\s*([\w.+-]+)\s*$", card, re.MULTILINE)
+        else:
+            with zipfile.ZipFile(path) as archive:
+                (name,) = [each for each in archive.namelist() if each.endswith("data.pkl")]
+                with archive.open(name) as file:
+                    text = file.read(_MOST_OF_PICKLE).decode("latin-1")
+            found = re.search(r"\b(AGPL-3\.0|GPL-3\.0|Apache-2\.0|MIT)(?= License)", text)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return ""
+    return found.group(1) if found else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

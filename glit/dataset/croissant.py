@@ -80,9 +80,13 @@ _ABOUT = {
 }
 
 
-def croissant(manifest: dict[str, Any]) -> bytes:
-    """The file; equal for equal manifests."""
-    recipe = manifest["recipe"]["name"]
+def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
+    """The bytes of ``croissant.json``.
+
+    Args:
+        manifest: of a finished dataset.
+        name: of the dataset: its folder's.
+    """
     return to_json(
         {
             "@context": _CONTEXT,
@@ -91,7 +95,7 @@ def croissant(manifest: dict[str, Any]) -> bytes:
                 "http://mlcommons.org/croissant/1.1",
                 "http://mlcommons.org/croissant/RAI/1.0",
             ],
-            "name": f"glit-{recipe}",
+            "name": name,
             "description": (
                 f"{manifest['counts']['shipped']} images, each with a long caption, its sentences, "
                 "candidate regions, and the regions that the sentences tell of."

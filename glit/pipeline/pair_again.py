@@ -64,7 +64,7 @@ def pair_again(
         DatasetError: a file of the dataset is damaged.
     """
     with new_folder(output) as partial:
-        return _write(dataset, partial, recipe, settings, processes, report)
+        return _write(dataset, partial, recipe, settings, processes, report, name=output.name)
 
 
 def _write(
@@ -74,6 +74,8 @@ def _write(
     settings: Sequence[str],
     processes: int,
     report: Report,
+    *,
+    name: str,
 ) -> dict[str, Any]:
     manifest = json.loads(json.dumps(dataset.manifest))
     if manifest["schema_version"] != SCHEMA_VERSION:
@@ -85,8 +87,8 @@ def _write(
     pairing = _pairing(manifest, config)
     (folder / "data").mkdir()
     described = _write_files(dataset, folder, pairing, processes, report)
-    for name in ("drops.parquet", "duplicates.parquet"):
-        (folder / name).write_bytes(Store(dataset.path).read(name))
+    for left_out in ("drops.parquet", "duplicates.parquet"):
+        (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
     manifest["files"] |= described
     manifest["counts"]["without_pair"] = sum_without_pair(described)
     manifest["recipe"]["pair"] = as_table(config)
@@ -94,7 +96,7 @@ def _write(
     manifest["calibration"] = None if kept is None else kept.as_dict()
     manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
     (folder / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
-    (folder / CROISSANT).write_bytes(croissant(manifest))
+    (folder / CROISSANT).write_bytes(croissant(manifest, name=name))
     (folder / MANIFEST).write_bytes(to_json(manifest))
     return manifest
 

@@ -109,7 +109,7 @@ def publish(
         manifest = make_manifest(
             recipe=work.plan.recipe.as_dict(),
             fingerprints=dict(work.plan.fingerprints),
-            models={role: model.identity() for role, model in work.plan.models.items()},
+            models={role: model.described() for role, model in work.plan.models.items()},
             precision=_precisions(work.plan),
             tokenizer=tokenizer,
             counts=dataclasses.replace(counts, without_pair=sum_without_pair(data)),
@@ -122,7 +122,7 @@ def publish(
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )
         dataset.write("README.md", dataset_card(manifest).encode())
-        dataset.write(CROISSANT, croissant(manifest))
+        dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         still_held()
         note_published(work.store, chunks, ledger.contents)
         dataset.write(MANIFEST, to_json(manifest))

@@ -68,6 +68,11 @@ class Store:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Store, (self.root,))
 
+    @property
+    def name(self) -> str:
+        """Of the root: the last part of its path or address."""
+        return self._base.rstrip("/").rpartition("/")[2]
+
     def below(self, folder: str) -> Store:
         """The store of a folder in this one."""
         return Store(f"{self.root}/{folder}")

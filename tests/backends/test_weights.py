@@ -6,11 +6,12 @@ import shutil
 import httpx
 import huggingface_hub
 import pytest
+import torch
 from huggingface_hub import constants
 
 from glit.backends import weights
 from glit.backends.model_files import weight_files, weights_hash
-from glit.backends.weights import is_here, manifest, resolve
+from glit.backends.weights import LOCAL, Resolved, is_here, manifest, resolve, stated_licence
 from glit.errors import MissingModelError, WeightsError
 from glit.recipes.resources import mini_model
 
@@ -336,3 +337,16 @@ def test_a_mistyped_model_is_not_to_be_fetched(monkeypatch, tmp_path, name):
     with pytest.raises(MissingModelError, match="no such folder, and no model") as said:
         resolve(name)
     assert "hf download" not in str(said.value)
+
+
+def test_the_licence_that_a_checkpoint_or_a_card_states_is_described_and_no_identity(tmp_path):
+    checkpoint, folder = tmp_path / "own.pt", tmp_path / "model"
+    torch.save({"license": "AGPL-3.0 License (https://ultralytics.com/license)"}, checkpoint)
+    folder.mkdir()
+    (folder / "README.md").write_text("---\nlicense: cc-by-4.0\ntags: [x]\n---\n# A model\n")
+    assert stated_licence(checkpoint) == "AGPL-3.0"
+    assert stated_licence(folder) == "cc-by-4.0"
+    assert stated_licence(tmp_path) == stated_licence(tmp_path / "none.pt") == ""
+    found = Resolved(name="own.pt", path=checkpoint, revision=LOCAL, sha256="0")
+    assert found.identity()["licence"] == ""
+    assert found.described()["licence"] == "AGPL-3.0"

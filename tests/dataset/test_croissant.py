@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import mlcroissant
 import numpy as np
@@ -87,7 +88,8 @@ def test_what_was_left_out_is_there_too(dataset):
 
 def test_responsible_ai_fields_come_from_the_run(dataset):
     metadata = opened(dataset.path).metadata
-    said = json.loads(croissant(dataset.manifest))
+    assert metadata.name == Path(dataset.path).name
+    said = json.loads(croissant(dataset.manifest, name="mine"))
     assert any(field["dataType"] == "cr:BoundingBox" for field in said["recordSet"][0]["field"]
                if field["name"] == "regions")  # fmt: skip
     assert (
@@ -111,5 +113,5 @@ def test_pairs_of_another_rule_have_another_croissant(dataset, tmp_path):
     metadata = opened(tmp_path / "new").metadata
     assert "rule lism" in " ".join(metadata.data_annotation_protocol)
     assert (tmp_path / "new" / "croissant.json").read_bytes() == croissant(
-        Dataset(str(tmp_path / "new")).manifest
+        Dataset(str(tmp_path / "new")).manifest, name="new"
     )
