@@ -19,7 +19,7 @@ from glit.evaluation.readers import READERS
 from glit.exporters import EXPORTERS
 from glit.recipes.config import Choice
 from glit.recipes.resources import builtin_recipes
-from glit.stages import FLOW
+from glit.stages import all_steps
 from glit.training.objectives import OBJECTIVES
 
 SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
@@ -159,7 +159,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
 
 def _settings() -> Iterator[str]:
     """A ``table.key=value`` for every choice that the tables of a build offer."""
-    for step in FLOW:
+    for step in all_steps():
         choice: Choice | None = getattr(step.config, "choice", None)
         if choice is not None:
             yield from (f"{step.name}.{choice.key}={value}" for value in choice.options())

@@ -22,7 +22,7 @@ from glit.cli.main import app
 from glit.data.records import REASONS
 from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
 from glit.recipes.resources import builtin_recipes
-from glit.stages import FLOW
+from glit.stages import all_steps
 from glit.stages.recipe import LEARN_TABLES, load_recipe
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -97,7 +97,7 @@ def _type(kind: pa.DataType) -> str:
 def _recipes_page() -> str:
     parts = ["# Recipes", "", "| recipe | what it is |", "|---|---|"]
     parts += [f"| `{name}` | {load_recipe(name).about} |" for name in builtin_recipes()]
-    for step in FLOW:
+    for step in all_steps():
         parts += ["", *_table(step.name, step.config)]
     for name, where in LEARN_TABLES.items():
         module, _, class_name = where.partition(":")

@@ -69,7 +69,8 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
     from glit.data.records import Sample
     from glit.data.schema import dataset_schema
-    from glit.stages import STAGES
+    from glit.stages import all_steps
+    from glit.stages.flow import make_flow
     from glit.stages.pack import PackConfig, write_groups
     from glit.storage.store import Store
 
@@ -83,7 +84,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
             height=row["height"],
             num_bytes=len(store.read(row["source_path"])),
         )
-        for stage in STAGES.values():
+        for stage in make_flow(all_steps()).stages.values():
             sample = stage.with_row(sample, row)
         samples.append(sample)
     schema = dataset_schema(tokenizer={"name": "golden", "sha256": "", "context": 248})

@@ -58,7 +58,6 @@ class Resolved:
             kept["name"] = self.path.name
         return kept
 
-
     def described(self) -> dict[str, str]:
         """The identity, with the licence that the files state where the manifest knows none."""
         return {**self.identity(), "licence": self.licence or stated_licence(self.path)}

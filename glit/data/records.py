@@ -8,7 +8,9 @@ All boxes are in pixels of the image after EXIF orientation, origin top-left, en
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -172,6 +174,8 @@ class Sample:
     scores: Scores | None = None
     pairs: tuple[Pair, ...] | None = None
     """Best pair first."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Values of columns that further stages add, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +183,13 @@ class Drop:
     """A sample that does not go on, and why."""
 
     reason: str
-    """A code of :data:`REASONS`."""
+    """A code of :data:`REASONS`, or one that the stage declares."""
     message: str
     """One line for a person."""
     attempt: int = 0
     """How often the sample had been tried before."""
 
     def __post_init__(self) -> None:
-        if self.reason not in REASONS:
-            raise ValueError(f"unknown drop reason {self.reason!r}")
         object.__setattr__(self, "message", " ".join(self.message.split())[:500])
 
 
@@ -216,4 +218,4 @@ REASONS: dict[str, str] = {
     "worker_crash": "the sample killed its worker process, repeatedly",
     "timeout": "the sample kept its worker busy without an end, repeatedly",
 }
-"""Every reason a sample can be dropped for."""
+"""The reasons a sample can be dropped for; stages may declare more."""

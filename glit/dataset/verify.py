@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from glit.data import rows
 from glit.data.data_files import series_of_file
-from glit.data.records import REASONS
 from glit.data.schema import (
     DROPS_SCHEMA,
     DUPLICATES_SCHEMA,
@@ -44,6 +43,7 @@ from glit.errors import DatasetError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
 from glit.rules.pairing import Pairing
 from glit.runtime.progress import StageProgress, null_progress
+from glit.stages import all_reasons
 from glit.storage.store import Store
 
 _MAX_FILE_BYTES = 500 << 20
@@ -177,7 +177,7 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
         if table.num_rows != manifest["counts"][key]:
             yield f"{name}: {table.num_rows} rows, the manifest says {manifest['counts'][key]}"
         if key == "dropped":
-            unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(REASONS))
+            unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(all_reasons()))
             if unknown:
                 yield f"{name}: unknown reasons {', '.join(unknown)}"
 

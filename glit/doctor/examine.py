@@ -15,7 +15,7 @@ from glit.doctor.models import Model, check_models, hub, models
 from glit.doctor.packages import packages
 from glit.errors import InputError
 from glit.recipes.resources import builtin_recipes
-from glit.stages import FLOW
+from glit.stages import all_steps
 from glit.stages.plan import Recipe
 from glit.stages.recipe import known_tables, load_recipe, read_tables
 
@@ -134,6 +134,6 @@ def _time(
 
 def build_recipes() -> list[str]:
     """The built-in recipes that say something of a build; the others are for training."""
-    steps = {step.name for step in FLOW}
+    steps = {step.name for step in all_steps()}
     assert steps < set(known_tables())
     return [name for name in builtin_recipes() if steps & set(read_tables(name))]

@@ -11,7 +11,7 @@ import httpx
 from glit.backends.weights import LookedUp, look_up
 from glit.doctor.finding import Finding
 from glit.runtime.progress import size
-from glit.stages import FLOW
+from glit.stages import flow
 from glit.stages.plan import Recipe
 
 _ANSWER_S = 5.0
@@ -54,7 +54,7 @@ def _model(found: LookedUp, name: str, recipes: tuple[str, ...]) -> Model:
 
 
 def _asked(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
-    for step in FLOW:
+    for step in flow(recipe.tables).steps:
         yield from step.models(recipe).items()
 
 

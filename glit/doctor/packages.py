@@ -10,7 +10,7 @@ from glit.doctor.finding import Finding
 from glit.errors import MissingExtraError
 from glit.recipes.extras import MODULES, require
 from glit.recipes.resources import tested_versions
-from glit.stages import FLOW
+from glit.stages import flow
 from glit.stages.plan import Recipe
 
 
@@ -39,7 +39,7 @@ def packages(recipe: Recipe) -> Iterator[Finding]:
         found=f"here: {', '.join(e for e in MODULES if e not in absent) or 'none'}"
         + (f"; not installed: {', '.join(absent)}" if absent else ""),
     )
-    for step in FLOW:
+    for step in flow(recipe.tables).steps:
         for extra, purpose in step.extras(recipe).items():
             try:
                 require(extra, needed_for=purpose)

@@ -17,34 +17,28 @@ import pyarrow as pa
 
 from glit.backends.base import PLAIN_BYTES
 from glit.data.schema import DROPS_SCHEMA
+from glit.errors import DamagedTableError
 from glit.executors.protocols import Heartbeat, Resources, Tally
 from glit.pipeline.listing import Chunk
 from glit.pipeline.stage_task import disk_error
 from glit.pipeline.tables import read_table
 from glit.pipeline.work import Work
 from glit.runtime.prefetch import map_ahead
-from glit.stages import STAGES
 from glit.storage.checksummed_parquet import write_sealed
 
-_LAST = tuple(STAGES)[-1]
 _READERS = 8
 _SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
 """``stage`` is null for a shipped image."""
 
 
 def ledger_name(work: Work, chunk: Chunk) -> str:
-    """Path of a chunk's ledger, named as the last stage's table is."""
-    return f"{ledger_folder(work)}/{work.table(_LAST, chunk).rpartition('/')[2]}"
-
-
-def ledger_folder(work: Work) -> str:
-    """Where the ledgers of all chunks lie."""
-    return f"ledger{work.plan.folder(_LAST).removeprefix(_LAST)}"
+    """Path of a chunk's ledger; its name changes with whatever any stage reads."""
+    return f"{work.ledger_folder}/{work.table('pack', chunk).rpartition('/')[2]}"
 
 
 def missing_ledgers(work: Work, chunks: list[Chunk]) -> list[Chunk]:
     """The chunks whose ledger is not there yet."""
-    names = work.store.names(ledger_folder(work))
+    names = work.store.names(work.ledger_folder)
     return [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
 
 
@@ -87,17 +81,34 @@ class LedgerWorker:
 
     def _rows(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
         skip = set(chunk.skip)
-        later = {stage: self._work.outcomes(stage, chunk) for stage in STAGES}
+        stages = tuple(self._work.plan.flow.stages)
+        later = {stage: self._work.outcomes(stage, chunk) for stage in stages}
         for number, row in enumerate(self._work.ingest_rows(chunk)):
             if number in skip:
                 continue
             known = {key: row[key] for key in ("sample_id", "source_path", "num_bytes")}
             stage, drop = "ingest", row["drop"]
-            for name in STAGES:
+            for name in stages:
                 if drop is not None:
                     break
-                stage, drop = name, later[name][row["sample_id"]]
+                stage, drop = name, self._outcome(later[name], row, name, chunk)
             yield known if drop is None else {**known, "stage": stage, **drop}
+
+    def _outcome(
+        self, outcomes: Mapping[str, Any], row: Mapping[str, Any], stage: str, chunk: Chunk
+    ) -> dict[str, Any] | None:
+        """The drop of an image that no stage before dropped, None where it has a result.
+
+        Raises:
+            DamagedTableError: the table tells nothing of it, so it is not of these samples.
+        """
+        if row["sample_id"] not in outcomes:
+            raise DamagedTableError(
+                self._work.store.root,
+                self._work.table(stage, chunk),
+                f"it has no row of {row['source_path']}",
+            )
+        return outcomes[row["sample_id"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +153,8 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
             drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
             if chunk.series == len(contents):
                 contents.append(hashlib.sha256())
-            contents[-1].update(work.table(_LAST, chunk).encode())
+            for name in work.plan.flow.ends:
+                contents[-1].update(work.table(name, chunk).encode())
             contents[-1].update("".join(kept["sample_id"].to_pylist()).encode())
     return Ledger(
         sizes=sizes,

@@ -15,7 +15,7 @@ from glit.pipeline.status import STATE, other_version, read_state
 from glit.pipeline.user_captions import prepare
 from glit.pipeline.work import Work
 from glit.shards.files import ImageFiles
-from glit.stages import TABLES
+from glit.stages import flow
 from glit.stages.recipe import recipe_from_dict
 from glit.storage.store import Store
 
@@ -47,17 +47,18 @@ def finished_work(store: Store, device: str) -> Work:
         UserError: models, prompt or glit are no longer those of the build.
     """
     state = read_state(store)
-    if set(state["folders"]) != set(TABLES):
-        raise UserError(other_version(store))
     try:
         recipe = recipe_from_dict(state["recipe"])
     except (RecipeError, KeyError) as error:  # its recipe had other keys
         raise UserError(f"{other_version(store)} ({error})") from error
+    tables = flow(recipe.tables).tables
+    if set(state["folders"]) != set(tables):
+        raise UserError(other_version(store))
     brought = None
     if state["captions"] is not None:
         brought = prepare(state["captions"], image_root=state["images"], work=store)
     plan = make_plan(recipe, device=device, brought=brought, lock=lock_of(store))
-    changed = [name for name in TABLES if plan.folder(name) != state["folders"][name]]
+    changed = [name for name in tables if plan.folder(name) != state["folders"][name]]
     if changed:
         raise UserError(
             f"{store.root}: models, prompt or glit changed since the build (stage {changed[0]}); "
@@ -121,7 +122,7 @@ def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
     """
     if not work.missing("ingest", listed):
         chunks, _ = leave_out_duplicates(work, listed)
-        if not any(work.missing(name, chunks) for name in TABLES):
+        if not any(work.missing(name, chunks) for name in work.plan.flow.tables):
             return chunks
     raise not_finished(work.store, wanted_by=wanted_by)
 

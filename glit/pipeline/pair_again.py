@@ -29,6 +29,8 @@ from glit.pipeline.plan import find_calibration, fingerprint
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.toml_tables import naming_file
 from glit.rules.pairing import Pairing
+from glit.stages import all_steps
+from glit.stages.flow import make_flow
 from glit.stages.pack import Pack, PackConfig, writer_options
 from glit.stages.pair import PairConfig, PairStage, identity_of_scores
 from glit.stages.recipe import overridden_tables, read_tables
@@ -141,10 +143,14 @@ def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
 def _fingerprints(manifest: dict[str, Any], config: PairConfig, pairing: Pairing) -> dict[str, str]:
     """Those that a build with these settings has."""
     found = dict(manifest["fingerprints"])
-    extra = PairStage.identity_of(config, pairing.calibration)
-    found["pair"] = fingerprint(PairStage, config, extra=extra, known=found)
-    pack = build_dataclass(PackConfig, manifest["recipe"]["pack"], where="[pack]")
-    found["pack"] = fingerprint(Pack, pack, extra={}, known=found)
+    enabled = [step for step in all_steps() if step.name in manifest["recipe"]]
+    direct = make_flow(enabled).direct
+    for step, table, extra in (
+        (PairStage, config, PairStage.identity_of(config, pairing.calibration)),
+        (Pack, build_dataclass(PackConfig, manifest["recipe"]["pack"], where="[pack]"), {}),
+    ):
+        upstream = [found[name] for name in direct[step.name]]
+        found[step.name] = fingerprint(step, table, extra=extra, upstream=upstream)
     return found
 
 

@@ -23,7 +23,7 @@ from glit.recipes.config import identity
 from glit.recipes.extras import require
 from glit.recipes.resources import builtin_calibrations, default_prompt
 from glit.rules.calibration import Calibration, read_calibration
-from glit.stages import FLOW, STAGES
+from glit.stages import flow
 from glit.stages.base import Step
 from glit.stages.plan import Plan, Recipe
 
@@ -55,21 +55,23 @@ def make_plan(
             "caption.backend = 'provided' wants the captions: add --captions FILE "
             "(.jsonl, .csv or .parquet keyed by path), or use caption.backend = 'sidecar'"
         )
-    for step in FLOW:
+    enabled = flow(recipe.tables)
+    for step in enabled.steps:
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
     models = find_models(recipe, lock=lock)
-    configs = {step.name: _settled(step, recipe, models, device) for step in FLOW}
+    configs = {step.name: _settled(step, recipe, models, device) for step in enabled.steps}
     _check_tokenizer(models["tokenizer"])
     plan = Plan(
         recipe=recipe,
+        flow=enabled,
         configs=configs,
         models=models,
         prompt=_read_prompt(recipe.caption.prompt),
         calibration=find_calibration(recipe.pair.calibration),
         brought=brought,
     )
-    for step in FLOW:
+    for step in enabled.steps:
         step.check(plan)
     return dataclasses.replace(plan, fingerprints=_fingerprints(plan))
 
@@ -90,7 +92,8 @@ def find_calibration(name: str) -> Calibration | None:
 
 def sidecars(recipe: Recipe) -> dict[str, str]:
     """Suffixes of the files beside the images that a recipe reads, by the step that does."""
-    backends = {step.name: step.backend(recipe.tables[step.name]) for step in FLOW}
+    steps = flow(recipe.tables).steps
+    backends = {step.name: step.backend(recipe.tables[step.name]) for step in steps}
     return {name: each.beside for name, each in backends.items() if each and each.beside}
 
 
@@ -101,25 +104,14 @@ def read_beside(recipe: Recipe) -> tuple[str, ...]:
     return (*sidecars(recipe), *brought)
 
 
-def upstream(step: str) -> tuple[str, ...]:
-    """Every stage before this step that it depends on, in flow order, without ingest."""
-    needs = {each.name: each.needs for each in FLOW}
-    wanted: set[str] = set()
-    waiting = list(needs[step])
-    while waiting:
-        name = waiting.pop()
-        wanted.add(name)
-        waiting += needs[name]
-    return tuple(name for name in STAGES if name in wanted)
-
-
 def find_models(recipe: Recipe, *, lock: Lock | None = None) -> dict[str, Resolved]:
     """The models of a recipe by their roles.
 
     Raises:
         WeightsError: of those that are not here all are named, each with the command that gets it.
     """
-    wanted = {role: model for step in FLOW for role, model in step.models(recipe).items()}
+    steps = flow(recipe.tables).steps
+    wanted = {role: model for step in steps for role, model in step.models(recipe).items()}
     if lock is not None:
         wanted = {
             role: (name, lock.revision(role, name) or revision)
@@ -202,13 +194,17 @@ def _read_prompt(file: str) -> str:
 
 def _fingerprints(plan: Plan) -> dict[str, str]:
     found: dict[str, str] = {}
-    for step in FLOW:
+    for step in plan.flow.steps:
         config = plan.recipe.tables[step.name]
         auto = getattr(config, "precision", "") == "auto"
         # what "auto" came to: results of two machines must not mix
         precision = plan.configs[step.name].precision if auto else ""
         found[step.name] = fingerprint(
-            step, config, extra=step.identity(plan), known=found, precision=precision
+            step,
+            config,
+            extra=step.identity(plan),
+            upstream=[found[name] for name in plan.flow.direct[step.name]],
+            precision=precision,
         )
     return found
 
@@ -218,7 +214,7 @@ def fingerprint(
     config: Any,
     *,
     extra: Mapping[str, Any],
-    known: Mapping[str, str],
+    upstream: Sequence[str],
     precision: str = "",
 ) -> str:
     """The fingerprint of a step.
@@ -227,7 +223,7 @@ def fingerprint(
         step: of the flow.
         config: its table.
         extra: what decides its results beside its table.
-        known: the fingerprints of the steps it needs.
+        upstream: the fingerprints of the steps it builds on directly.
         precision: what ``precision = "auto"`` came to; empty where it was not asked.
     """
     parts = {
@@ -236,7 +232,7 @@ def fingerprint(
         "config": identity(config),
         "extra": extra,
         "precision": precision,
-        "upstream": [known[name] for name in step.needs],
+        "upstream": list(upstream),
     }
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -12,7 +12,6 @@ from glit.pipeline.plan import read_beside, sidecars
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress, size
 from glit.shards.files import MOST_BYTES
-from glit.stages import FLOW
 from glit.stages.pack import PackConfig
 
 _ROWS = 65_536
@@ -30,7 +29,7 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         UserError: a server does not answer, or the disk is far too small for the dataset.
         InputError: a step reads files beside the images, and no image has one.
     """
-    for step in FLOW:
+    for step in work.plan.flow.steps:
         config = work.plan.configs[step.name]
         backend = step.backend(config)
         if backend is not None and backend.reach is not None:

@@ -37,7 +37,6 @@ from glit.pipeline.stage_task import disk_error
 from glit.pipeline.versions import earlier_versions, versions_of
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
-from glit.stages import FLOW
 from glit.stages.dedup import Duplicate
 from glit.stages.pack import DataFile
 from glit.stages.plan import Plan
@@ -163,7 +162,7 @@ def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: Stage
 
 def _precisions(plan: Plan) -> dict[str, str]:
     """What every step with a model computed in, by step."""
-    steps = {step.name: step.backend(plan.configs[step.name]) for step in FLOW}
+    steps = {step.name: step.backend(plan.configs[step.name]) for step in plan.flow.steps}
     return {
         name: plan.configs[name].precision
         for name, backend in steps.items()

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from glit.data.records import REASONS
 from glit.dataset.manifest import MANIFEST, manifest_before
 from glit.errors import UserError
 from glit.executors.protocols import Executor, Job, Tally
 from glit.pipeline.build_lock import LockCheck, only_one_build
 from glit.pipeline.duplicates import forget_duplicates, leave_out_duplicates
-from glit.pipeline.ledger import ledger_folder
 from glit.pipeline.listing import Chunk
 from glit.pipeline.open_work import (
     complete,
@@ -39,15 +37,14 @@ from glit.pipeline.timeline import Timed
 from glit.pipeline.versions import note_versions
 from glit.pipeline.work import RETRY_MARK, Work
 from glit.runtime.progress import StageProgress
-from glit.stages import STAGES, TABLES
+from glit.stages import all_reasons, all_steps
 from glit.stages.dedup import Duplicate
+from glit.stages.pack import Pack
 from glit.stages.recipe import overridden_tables, recipe_from_dict
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store, to_json
 
 _IN_PLACE = f"in-place{RETRY_MARK}"
-_CHANGEABLE = frozenset({"ingest", "caption", "propose"})
-"""Tables whose settings decide whether a sample is dropped, and of no other sample anything."""
 
 
 def retry(
@@ -74,10 +71,11 @@ def retry(
         UserError: no such stage or reason, a setting that would not fit the rest, nothing to
             resume from, or a file.
     """
-    if stage is not None and stage not in TABLES:
-        raise UserError(f"--stage {stage!r}: want one of {', '.join(TABLES)}")
-    if reason is not None and reason not in REASONS:
-        raise UserError(f"--reason {reason!r}: want one of {', '.join(REASONS)}")
+    stages, reasons = [step.name for step in all_steps() if step is not Pack], all_reasons()
+    if stage is not None and stage not in stages:
+        raise UserError(f"--stage {stage!r}: want one of {', '.join(stages)}")
+    if reason is not None and reason not in reasons:
+        raise UserError(f"--reason {reason!r}: want one of {', '.join(reasons)}")
     dataset = Store(output_folder(output))
     store = work_folder(dataset)
     executor = Timed(executor, store)
@@ -134,7 +132,7 @@ def _retried(
            stage=stage, reason=reason)  # fmt: skip
     now, duplicates = leave_out_duplicates(overlay, listed)
     units = [RetryUnit(now=n, before=b) for n, b in zip(now, before, strict=True)]
-    for name in STAGES:
+    for name in finished.plan.flow.stages:
         _again(name, overlay, units, executor, progress, stage=stage, reason=reason)
     still_held()
     if settings:  # before they hold for anything: a kill must not leave samples without the note
@@ -154,9 +152,10 @@ def _changed(work: Work, settings: Sequence[str], device: str) -> Work:
     if not settings:
         return work
     tables = overridden_tables(settings)
-    if other := tables.keys() - _CHANGEABLE:
+    changeable = {step.name for step in work.plan.flow.steps if step.retryable}
+    if other := tables.keys() - changeable:
         raise UserError(
-            f"--set {min(other)}.…: a retry changes only {', '.join(sorted(_CHANGEABLE))}; the "
+            f"--set {min(other)}.…: a retry changes only {', '.join(sorted(changeable))}; the "
             "rest holds for the whole dataset, so build it anew with glit build --set"
         )
     if "near_duplicates" in tables.get("ingest", {}):
@@ -220,7 +219,8 @@ def _concerns(task: RetryTask, unit: RetryUnit, work: Work) -> bool:
     _, drops = work.counts(task.name, [unit.before])
     if any(task.wanted({"reason": reason}) for reason in drops):
         return True
-    earlier = TABLES[: TABLES.index(task.name)]
+    tables = work.plan.flow.tables
+    earlier = tables[: tables.index(task.name)]
     return unit.now != unit.before or any(
         work.table(name, unit.now).endswith(RETRY_MARK) for name in earlier
     )
@@ -251,12 +251,12 @@ def _put_in_place(finished: Work) -> None:
     store = finished.store
     forget_duplicates(finished)
     written: dict[str, list[str]] = {}
-    for stage in reversed(TABLES):
+    for stage in reversed(finished.plan.flow.tables):
         folder = finished.plan.folder(stage)
         for name in sorted(store.names(folder)):
             if name.endswith(RETRY_MARK):
                 written.setdefault(name.partition("-")[0], []).append(f"{folder}/{name}")
-    ledgers = ledger_folder(finished)
+    ledgers = finished.ledger_folder
     for name in store.names(ledgers):
         if name.partition("-")[0] in written:  # it tells of the tables before
             store.remove(f"{ledgers}/{name}")

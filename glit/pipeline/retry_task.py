@@ -9,7 +9,6 @@ from typing import Any
 from glit.data.records import Sample
 from glit.executors.protocols import Heartbeat, Resources, Tally
 from glit.pipeline.listing import Chunk
-from glit.pipeline.plan import upstream
 from glit.pipeline.stage_task import (
     StageTask,
     StageWorker,
@@ -22,7 +21,6 @@ from glit.pipeline.stage_task import (
 from glit.pipeline.tables import drops_by_reason
 from glit.pipeline.work import Work
 from glit.pipeline.worker_check import see_the_same
-from glit.stages import STAGES
 from glit.storage.store import Entry
 
 
@@ -66,11 +64,11 @@ class RetryTask:
 
     def num_todo(self, unit: RetryUnit) -> int:
         """How many samples of a chunk are done again; reads no more than who was dropped."""
-        if self.name not in STAGES:
+        if self.name == "ingest":
             drops = self.work.counts(self.name, [unit.before])[1]
             return sum(n for reason, n in drops.items() if self.wanted({"reason": reason}))
         reaching = {sample.sample_id for sample in self.work.ingested(unit.now)}
-        for name in upstream(self.name):
+        for name in self.work.waits_for(self.name):
             outcomes = self.work.outcomes(name, unit.now)
             reaching = {each for each in reaching if each in outcomes and outcomes[each] is None}
         before = self.work.outcomes(self.name, unit.before)
@@ -93,8 +91,8 @@ class RetryWorker:
         self._task = task
         self._work = task.work
         self._stage: StageWorker | None = None
-        if task.name in STAGES:
-            opened = STAGES[task.name].open(task.work.plan)
+        if task.name != "ingest":
+            opened = task.work.plan.flow.stages[task.name].open(task.work.plan)
             self._stage = StageWorker(task.name, task.work, opened, threads=threads)
 
     def run(

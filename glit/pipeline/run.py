@@ -17,7 +17,7 @@ from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
 from glit.pipeline.duplicates import forget_duplicates, leave_out_duplicates
 from glit.pipeline.listing import Chunk, series_of, write_listing
 from glit.pipeline.lock import Lock
-from glit.pipeline.plan import make_plan, sidecars, upstream
+from glit.pipeline.plan import make_plan, sidecars
 from glit.pipeline.preflight import check_early
 from glit.pipeline.previous_build import EarlierListing, finished_already, refuse_others_files
 from glit.pipeline.publish import publish
@@ -36,7 +36,6 @@ from glit.pipeline.versions import note_versions
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
-from glit.stages import STAGES, TABLES
 from glit.stages.dedup import Duplicate
 from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan, Recipe
@@ -203,7 +202,7 @@ def _write_state(work: Work, request: BuildRequest, source: Source, chunks: list
         "recipe": work.plan.recipe.as_dict(),
         "lock": None if request.lock is None else request.lock.models,
         "source": {"pattern": source.pattern, "list_file": source.list_file},
-        "folders": {name: work.plan.folder(name) for name in TABLES},
+        "folders": {name: work.plan.folder(name) for name in work.plan.flow.tables},
         "num_chunks": len(chunks),
         "additions": len(series_of(chunks)) - 1,
     }
@@ -225,7 +224,10 @@ def run_stages(
     chunks, duplicates = leave_out_duplicates(work, chunks)
     per_chunk = _rows_in(work, chunks)
     executor.run(
-        [stage_job(stage, work, chunks, per_chunk, progress, still_held) for stage in STAGES]
+        [
+            stage_job(stage, work, chunks, per_chunk, progress, still_held)
+            for stage in work.plan.flow.stages
+        ]
     )
     return chunks, duplicates
 
@@ -263,7 +265,7 @@ def stage_job(
         task=StageTask(name=stage, work=work),
         units=missing,
         on_done=done,
-        after=() if stage == "ingest" else upstream(stage),
+        after=work.waits_for(stage),
         begin=lambda: told.begin(stage, total=total, done=total - todo),
         watch=told,
     )

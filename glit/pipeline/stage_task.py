@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from collections import deque
@@ -14,14 +15,13 @@ from glit.backends.device import gpu_memory
 from glit.backends.model_files import weight_files
 from glit.data.records import Drop, Sample
 from glit.data.rows import drop_row
-from glit.errors import GlitError, RunError
+from glit.errors import DamagedTableError, GlitError, RunError
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
 from glit.pipeline.listing import Chunk
-from glit.pipeline.tables import drops_by_reason, stage_row
+from glit.pipeline.tables import drops_by_reason, read_table, stage_row
 from glit.pipeline.work import Work
 from glit.pipeline.worker_check import see_the_same
-from glit.stages import STAGES
-from glit.stages.base import Outcome, Stage
+from glit.stages.base import Outcome, Stage, Step
 from glit.stages.image_source import ImageSource
 from glit.stages.ingest import IngestConfig, ingest
 from glit.storage.store import Entry
@@ -47,7 +47,7 @@ class StageTask:
     @property
     def loads(self) -> str:
         plan = self.work.plan
-        models = STAGES[self.name].models(plan.recipe) if self._with_model else ()
+        models = self._step.models(plan.recipe) if self._with_model else ()
         return ", ".join(plan.models[role].name for role in models)
 
     @property
@@ -74,7 +74,7 @@ class StageTask:
     @property
     def _weight_bytes(self) -> int:
         plan = self.work.plan
-        models = STAGES[self.name].models(plan.recipe) if self._with_model else ()
+        models = self._step.models(plan.recipe) if self._with_model else ()
         files = [file for role in models for file in weight_files(plan.models[role].path)]
         return sum(file.stat().st_size for file in files)
 
@@ -84,7 +84,11 @@ class StageTask:
 
     @property
     def _backend(self) -> Backend | None:
-        return STAGES[self.name].backend(self._config) if self.name in STAGES else None
+        return self._step.backend(self._config)
+
+    @property
+    def _step(self) -> type[Step]:
+        return self.work.plan.flow.step(self.name)
 
     @property
     def _with_model(self) -> bool:
@@ -97,9 +101,10 @@ class StageTask:
             GlitError: this machine does not see what the build began with.
         """
         see_the_same(self.work, self.name)
-        if self.name not in STAGES:
+        step = self._step
+        if not issubclass(step, Stage):
             return IngestWorker(self.work)
-        stage = STAGES[self.name].open(self.work.plan)
+        stage = step.open(self.work.plan)
         return StageWorker(self.name, self.work, stage, threads=threads)
 
 
@@ -111,6 +116,7 @@ class StageWorker:
         self._work = work
         self._stage = stage
         self._images = ImageSource(work.images, threads=threads)
+        self._partial = work.partial_tables(name)
 
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
         """Process a chunk and publish its table.
@@ -119,9 +125,31 @@ class StageWorker:
             RunError: the disk is full, or a model failed on every sample of the chunk.
         """
         samples = self._work.samples(self._name, unit)
-        rows = yield from with_heartbeats(self.rows(samples, excluded))
-        self._refuse_total_failure(rows)
+        kept = self._kept(unit)
+        todo = [sample for sample in samples if sample.sample_id not in kept]
+        fresh = yield from with_heartbeats(self.rows(todo, excluded))
+        self._refuse_total_failure(fresh)
+        made = kept | {row["sample_id"]: row for row in fresh}
+        rows = [made[sample.sample_id] for sample in samples]
         return write_table(self._work, self._name, unit, rows)
+
+    def _kept(self, unit: Chunk) -> dict[str, dict[str, Any]]:
+        """Rows by sample of earlier tables of this chunk, from when other samples were alive."""
+        if not self._partial:
+            return {}
+        name = self._work.table(self._name, unit).rpartition("/")[2]
+        shared = name.removesuffix(".parquet").partition("_")[0]
+        folder, kept = self._work.plan.folder(self._name), {}
+        for other in sorted(self._partial.get(shared, ())):
+            with contextlib.suppress(DamagedTableError):
+                rows = read_table(self._work.store, f"{folder}/{other}").to_pylist()
+                kept |= {row["sample_id"]: row for row in rows}
+        return kept
+
+    def _todo(self, unit: Chunk) -> list[Sample]:
+        kept = self._kept(unit)
+        samples = self._work.samples(self._name, unit)
+        return [sample for sample in samples if sample.sample_id not in kept]
 
     def rows(self, samples: list[Sample], excluded: Mapping[int, str]) -> Iterator[dict[str, Any]]:
         """A table row per sample, in order."""
@@ -129,7 +157,7 @@ class StageWorker:
         outcomes = self._outcomes(alive)
         for index, sample in enumerate(samples):
             outcome = _lost(excluded[index]) if index in excluded else next(outcomes)
-            yield stage_row(STAGES[self._name], sample.sample_id, outcome)
+            yield stage_row(type(self._stage), sample.sample_id, outcome)
         assert next(outcomes, None) is None, f"{self._name}: more outcomes than samples"
 
     def _outcomes(self, samples: list[Sample]) -> Iterator[Outcome]:
@@ -149,12 +177,11 @@ class StageWorker:
 
     def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
-        samples = self._work.samples(self._name, unit)
-        deque(self._outcomes(part_of(samples, start, stop, excluded)), maxlen=0)
+        deque(self._outcomes(part_of(self._todo(unit), start, stop, excluded)), maxlen=0)
 
     def size(self, unit: Chunk) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
-        return len(self._work.samples(self._name, unit))
+        return len(self._todo(unit))
 
 
 class IngestWorker:

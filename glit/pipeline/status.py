@@ -10,7 +10,7 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.errors import UserError
 from glit.pipeline.tables import sum_counts
-from glit.stages import TABLES
+from glit.stages import all_steps
 from glit.storage.store import Store
 
 STATE = "state.json"
@@ -122,7 +122,8 @@ def other_version(work: Store) -> str:
 
 def _in_flow_order(item: tuple[str, str]) -> int:
     """Stages of another version of glit come last."""
-    return TABLES.index(item[0]) if item[0] in TABLES else len(TABLES)
+    names = [step.name for step in all_steps()]
+    return names.index(item[0]) if item[0] in names else len(names)
 
 
 def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:

@@ -16,7 +16,7 @@ from glit.pipeline.stage_task import disk_error
 from glit.pipeline.tables import read_table
 from glit.pipeline.work import Work
 from glit.recipes.extras import DISTRIBUTIONS
-from glit.stages import FLOW
+from glit.stages import flow
 from glit.stages.plan import Recipe
 from glit.stages.split import SplitConfig
 from glit.storage.checksummed_parquet import write_sealed
@@ -32,7 +32,7 @@ def versions_of(recipe: Recipe) -> dict[str, str]:
     names = {*_ALWAYS}
     if recipe.of(SplitConfig).splitter == "sentencex":
         names.add("sentencex")
-    for step in FLOW:
+    for step in flow(recipe.tables).steps:
         for extra in step.extras(recipe):
             names.update(DISTRIBUTIONS[extra])
     return {"python": platform.python_version(), **installed_packages(sorted(names))}

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.data.records import Sample
+from glit.errors import DamagedTableError
 from glit.pipeline.listing import Chunk, open_listing, read_chunk
-from glit.pipeline.plan import read_beside, upstream
+from glit.pipeline.plan import read_beside
 from glit.pipeline.tables import read_table, stage_table, sum_counts
-from glit.stages import FLOW, STAGES
 from glit.stages.plan import Plan
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Entry, Store
@@ -43,38 +43,88 @@ class Work:
 
     def table(self, stage: str, chunk: Chunk) -> str:
         """Path of a stage's table for a chunk."""
-        key = _key(chunk, self._beside(stage, chunk)) if stage != "ingest" else chunk.key
-        name = f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.parquet"
+        whole, partial = self._names(stage, chunk)
+        is_whole = not partial or self.store.exists(f"{self.plan.folder(stage)}/{whole}")
+        name = f"{self.plan.folder(stage)}/{whole if is_whole else partial}"
         if self.overlay and self.store.exists(name + RETRY_MARK):
             return name + RETRY_MARK
         return name
 
+    def _names(self, stage: str, chunk: Chunk) -> tuple[str, str]:
+        """File name of a table, and that of one without the samples that other stages dropped;
+        empty where there are no such stages."""
+        if stage == "ingest":
+            return f"{chunk.index:06d}-{chunk.key}.parquet", ""
+        name = f"{chunk.index:06d}-{_key(chunk, self._beside(stage, chunk))}"
+        reading = dict(zip(read_beside(self.plan.recipe), chunk.beside, strict=True))
+        skipped = [reading.get(other, "") for other in self.skips_drops_of(stage)]
+        if not skipped:
+            return f"{name}.parquet", ""
+        digest = hashlib.sha256(" ".join(skipped).encode()).hexdigest()[:12]
+        return f"{name}.parquet", f"{name}_{digest}.parquet"
+
+    def partial_tables(self, stage: str) -> dict[str, list[str]]:
+        """Names of tables that hold only some of a chunk's samples, by the beginning that they
+        share with the chunk's whole table."""
+        found: dict[str, list[str]] = {}
+        for name in self.store.names(self.plan.folder(stage)):
+            shared, mark, _ = name.removesuffix(".parquet").partition("_")
+            if mark and name.endswith(".parquet"):
+                found.setdefault(shared, []).append(name)
+        return found
+
+    def skips_drops_of(self, stage: str) -> tuple[str, ...]:
+        """Stages before this one that it does not depend on, and whose drops it does not process:
+        they know them before any model runs."""
+        stages, upstream = self.plan.flow.stages, self.plan.flow.upstream[stage]
+        before = list(stages)[: list(stages).index(stage)] if stage in stages else []
+        return tuple(
+            name
+            for name in before
+            if name not in upstream and stages[name].drops_before_models(self.plan)
+        )
+
+    def waits_for(self, stage: str) -> tuple[str, ...]:
+        """The stages whose tables have to be there, in flow order."""
+        if stage == "ingest":
+            return ()
+        wanted = {*self.plan.flow.upstream[stage], *self.skips_drops_of(stage)}
+        return tuple(name for name in self.plan.flow.stages if name in wanted)
+
     def _beside(self, stage: str, chunk: Chunk) -> list[str]:
         """Hashes of what is read besides the images and reaches a stage's table."""
         reading = dict(zip(read_beside(self.plan.recipe), chunk.beside, strict=True))
-        return [reading[name] for name in (*upstream(stage), stage) if name in reading]
+        names = (*self.plan.flow.upstream[stage], stage)
+        return [reading[name] for name in names if name in reading]
 
     def missing(self, stage: str, chunks: list[Chunk]) -> list[Chunk]:
         """The chunks whose table is not there yet."""
         names = self.store.names(self.plan.folder(stage))
-        return [c for c in chunks if self.table(stage, c).rsplit("/", 1)[-1] not in names]
+        return [c for c in chunks if not names.intersection(self._names(stage, c))]
 
     def forget_after(self, stage: str, chunks: list[Chunk]) -> None:
         """Remove what was made of these chunks' tables of a stage: one that is made anew may hold
         other samples, as where a captioner had failed before."""
         indices = {f"{chunk.index:06d}" for chunk in chunks}
-        later = [name for name in STAGES if stage == "ingest" or stage in upstream(name)]
-        folders = [self.plan.folder(name) for name in later]
-        last = tuple(STAGES)[-1]
-        for folder in [*folders, f"ledger{self.plan.folder(last).removeprefix(last)}"]:
+        flow = self.plan.flow
+        later = [name for name in flow.stages if stage == "ingest" or stage in flow.upstream[name]]
+        for folder in [*map(self.plan.folder, later), self.ledger_folder]:
             for name in self.store.names(folder):
                 if name.partition("-")[0] in indices:
                     self.store.remove(f"{folder}/{name}")
 
+    @property
+    def ledger_folder(self) -> str:
+        """Where the ledgers of all chunks lie, named by the stages that end the flow."""
+        ends = self.plan.flow.ends
+        if len(ends) == 1:
+            return f"ledger{self.plan.folder(ends[0]).removeprefix(ends[0])}"
+        together = " ".join(self.plan.fingerprints[name] for name in ends)
+        return f"ledger-{hashlib.sha256(together.encode()).hexdigest()[:12]}"
+
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
         """Publish a stage's table."""
-        columns = next(step.columns for step in FLOW if step.name == stage)
-        table = stage_table(columns, rows)
+        table = stage_table(self.plan.flow.step(stage).columns, rows)
         name = self.table(stage, chunk)
         if self.overlay and not name.endswith(RETRY_MARK):
             name += RETRY_MARK
@@ -102,14 +152,28 @@ class Work:
     def samples(self, stage: str, chunk: Chunk) -> list[Sample]:
         """The samples that reach a stage, with everything the stages before it added."""
         samples = list(self.ingested(chunk))
-        for name in upstream(stage):
-            rows = self.rows(name, chunk)
-            samples = [
-                STAGES[name].with_row(sample, row)
-                for sample in samples
-                if (row := rows.get(sample.sample_id)) is not None and row["drop"] is None
-            ]
+        for name in self.plan.flow.upstream[stage]:
+            rows, step = self.rows(name, chunk), self.plan.flow.stages[name]
+            found = [(sample, self._row_of(sample, rows, name, chunk)) for sample in samples]
+            samples = [step.with_row(sample, row) for sample, row in found if row["drop"] is None]
+        for name in self.skips_drops_of(stage):
+            outcomes = self.outcomes(name, chunk)
+            samples = [each for each in samples if outcomes.get(each.sample_id) is None]
         return samples
+
+    def _row_of(
+        self, sample: Sample, rows: Mapping[str, dict[str, Any]], stage: str, chunk: Chunk
+    ) -> dict[str, Any]:
+        """A sample's row of a table.
+
+        Raises:
+            DamagedTableError: the table has none, so it is not of these samples.
+        """
+        row = rows.get(sample.sample_id)
+        if row is None:
+            reason = f"it has no row of {sample.source_path}"
+            raise DamagedTableError(self.store.root, self.table(stage, chunk), reason)
+        return row
 
     def ingested(self, chunk: Chunk) -> Iterator[Sample]:
         """Samples of a chunk that ingest let through and that repeat no other."""

@@ -8,7 +8,6 @@ from glit.backends.model_files import weights_hash
 from glit.errors import RunError, WeightsError
 from glit.pipeline.status import STATE
 from glit.pipeline.work import Work
-from glit.stages import STAGES
 
 
 def see_the_same(work: Work, stage: str) -> None:
@@ -26,7 +25,7 @@ def see_the_same(work: Work, stage: str) -> None:
             f"{host}: does not see {work.store.root} as the build does; put the dataset on a disk "
             "that all machines share under one path, or at an address"
         )
-    for role in STAGES[stage].models(work.plan.recipe) if stage in STAGES else ():
+    for role in work.plan.flow.step(stage).models(work.plan.recipe):
         model = work.plan.models[role]
         if not model.path.exists():
             raise WeightsError(

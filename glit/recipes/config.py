@@ -47,6 +47,11 @@ class Choice:
     instance is the table's field ``options``."""
 
 
+def is_enabled(config: Any) -> bool:
+    """Whether a table turns its step on; one without a key ``enabled`` always does."""
+    return getattr(config, "enabled", True)
+
+
 def identity(config: Any) -> dict[str, Any]:
     """The keys of a table that decide its results; what a fingerprint hashes."""
     found: dict[str, Any] = {}

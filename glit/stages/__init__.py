@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from glit.stages.base import Stage, Step
+from collections.abc import Mapping
+from typing import Any
+
+from glit.data.records import REASONS
+from glit.recipes.config import is_enabled
+from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
+from glit.stages.flow import Flow, make_flow
 from glit.stages.ingest import Ingest
 from glit.stages.pack import Pack
 from glit.stages.pair import PairStage
@@ -20,10 +26,24 @@ FLOW: tuple[type[Step], ...] = (
     PairStage,
     Pack,
 )
-"""Each may need only what comes before it."""
+"""Every step that glit has. Each may read only what those before it make."""
 
-STAGES: dict[str, type[Stage]] = {s.name: s for s in FLOW if issubclass(s, Stage)}
-"""The steps that turn samples into samples, by name."""
 
-TABLES: tuple[str, ...] = tuple(step.name for step in FLOW if step.columns)
-"""The steps that keep a table a chunk."""
+def all_steps() -> tuple[type[Step], ...]:
+    """Every step that a recipe can enable, in flow order."""
+    return FLOW
+
+
+def flow(tables: Mapping[str, Any]) -> Flow:
+    """The flow of a recipe's tables: its enabled steps.
+
+    Raises:
+        RecipeError: they do not fit together.
+    """
+    return make_flow([step for step in FLOW if is_enabled(tables[step.name])])
+
+
+def all_reasons() -> dict[str, str]:
+    """Every reason a sample can be dropped for, and what it means."""
+    own = {key: text for step in FLOW for key, text in step.reasons.items()}
+    return {**REASONS, **own}

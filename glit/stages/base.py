@@ -1,11 +1,12 @@
 """The interface of a step: what it declares of itself, and what a stage does.
 
-A step is one file with one class. The class attributes say what it is called, what it needs, how
-it is configured and what it adds to a sample; a worker makes an instance to run it.
+A step is one file with one class. The class attributes say what it is called, what it reads and
+makes, how it is configured and what it adds to a sample; a worker makes an instance to run it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
@@ -30,12 +31,27 @@ class Step(ABC):
     """Also the name of its table in a recipe."""
     version: ClassVar[int]
     """Raised whenever its code would answer differently for the same input."""
-    needs: ClassVar[tuple[str, ...]]
-    """The steps whose tables it reads."""
+    reads: ClassVar[tuple[str, ...]]
+    """The parts of a sample that it reads: ``image``, ``caption``, ``sentences``, ``regions``,
+    ``scores``, ``pairs``, or what another step makes. Which steps it waits for follows from it."""
+    makes: ClassVar[tuple[str, ...]] = ()
+    """The parts of a sample that it makes or changes."""
+    filters: ClassVar[bool] = False
+    """Whether it is there to drop samples, so that every later step sees only what it kept. Any
+    other step may drop too; then the steps that depend on it do not see the sample."""
     config: ClassVar[type]
-    """Its table in a recipe: a frozen dataclass."""
+    """Its table in a recipe: a frozen dataclass. It is off where the table has a
+    key ``enabled`` that is false."""
     columns: ClassVar[Columns] = ()
     """What its table adds to a sample."""
+    reasons: ClassVar[Mapping[str, str]] = {}
+    """Drop reasons of its own besides ``records.REASONS``, and what they mean."""
+    retryable: ClassVar[bool] = False
+    """Whether its settings decide only who is dropped, so that ``glit retry --set`` takes them."""
+    title: ClassVar[str] = ""
+    """What reports call what it makes; a step without one is left out there."""
+    role: ClassVar[str] = ""
+    """The role of the model that reports name."""
 
     @classmethod
     def backend(cls, config: Any) -> Backend | None:
@@ -77,6 +93,15 @@ class Stage(Step):
     ``open`` may give an instance of a subclass, by backend; its class attributes are the same.
     """
 
+    dataset_columns: ClassVar[Columns] = ()
+    """Those of its columns that become columns of the dataset, after the standard ones."""
+
+    @classmethod
+    def drops_before_models(cls, plan: Plan) -> bool:
+        """Whether it knows its drops without a model or a server. Later stages that do not depend
+        on it then wait for it all the same, and do not process what it dropped."""
+        return False
+
     @classmethod
     @abstractmethod
     def open(cls, plan: Plan) -> Self:
@@ -87,14 +112,17 @@ class Stage(Step):
         """Exactly one outcome per sample, in order."""
 
     @classmethod
-    @abstractmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
-        """A finished sample's columns."""
+        """A finished sample's columns; by default those that ``process`` put into ``extra``."""
+        return {name: sample.extra.get(name) for name, _ in cls.columns}
 
     @classmethod
-    @abstractmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         """The sample with these columns read back in."""
+        if not cls.columns:
+            return sample
+        found = {name: row[name] for name, _ in cls.columns}
+        return dataclasses.replace(sample, extra={**sample.extra, **found})
 
 
 def isolate(

@@ -75,7 +75,10 @@ class CaptionStage(Stage):
 
     name = "caption"
     version = 3
-    needs = ("ingest",)
+    reads = ("image",)
+    makes = ("caption",)
+    retryable = True
+    title, role = "Captions", "captioner"
     config = CaptionConfig
     columns = (
         ("caption", pa.string()),
@@ -108,6 +111,10 @@ class CaptionStage(Stage):
             "splitter": [plan.recipe.split.splitter, plan.recipe.split.language],
             "brought": "",  # once their digest; without the key no table of then would be found
         }
+
+    @classmethod
+    def drops_before_models(cls, plan: Plan) -> bool:
+        return cls.backend(plan.config(CaptionConfig)).reads != "pixels"
 
     @classmethod
     def open(cls, plan: Plan) -> CaptionStage:

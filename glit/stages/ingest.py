@@ -52,7 +52,9 @@ class Ingest(Step):
 
     name = "ingest"
     version = 1 + dedup.VERSION
-    needs = ()
+    reads = ()
+    makes = ("image",)
+    retryable = True
     config = IngestConfig
     columns = (
         ("source_path", pa.string()),

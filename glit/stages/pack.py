@@ -73,7 +73,7 @@ class Pack(Step):
 
     name = "pack"
     version = 1
-    needs = ("pair",)
+    reads = ("*",)
     config = PackConfig
 
 

@@ -103,7 +103,7 @@ class PairConfig:
                 f"[pair] calibration {self.calibration!r} is of {_in_words(calibration.rule)}, not "
                 f"of {_in_words(self.rule_table())}; fit one with glit pairs calibrate"
             )
-        if dict(calibration.scores) != dict(scores):
+        if _without_licence(calibration.scores) != _without_licence(scores):
             raise RecipeError(
                 f"[pair] calibration {self.calibration!r} is for scores of the matcher "
                 f"{_in_words(calibration.scores)}, not for those of {_in_words(scores)}; fit one "
@@ -128,6 +128,10 @@ def identity_of_scores(
     }
 
 
+def _without_licence(scores: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in scores.items() if name != "licence"}
+
+
 def _check_logprobs(calibration: Calibration, plan: Plan) -> None:
     """Refuse a calibration that asks how sure the captioner was, where it does not say."""
     asked = calibration.support is not None and set(LOGPROBS) & set(calibration.support.evidence)
@@ -148,7 +152,8 @@ class PairStage(Stage):
 
     name = "pair"
     version = 2
-    needs = ("score",)
+    reads = ("sentences", "regions", "scores")
+    makes = ("pairs",)
     config = PairConfig
     columns = (("pairs", pa.list_(PAIR)),)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.weights import Resolved
-from glit.recipes.config import as_table
+from glit.recipes.config import as_table, is_enabled
 from glit.rules.calibration import Calibration
+
+if TYPE_CHECKING:
+    from glit.stages.flow import Flow
 
 ConfigT = TypeVar("ConfigT")
 
@@ -35,7 +38,7 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for the manifest."""
-        tables = {name: as_table(table) for name, table in self.tables.items()}
+        tables = {name: as_table(table) for name, table in self.tables.items() if is_enabled(table)}
         return {"name": self.name, "about": self.about, **tables}
 
 
@@ -48,6 +51,8 @@ class Plan:
 
     recipe: Recipe
     """As the user wrote it."""
+    flow: Flow
+    """Its enabled steps."""
     configs: Mapping[str, Any]
     """The recipe's tables by step, ``auto`` in device and precision settled."""
     models: Mapping[str, Resolved]

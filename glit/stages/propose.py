@@ -62,7 +62,10 @@ class ProposeStage(Stage):
 
     name = "propose"
     version = 3
-    needs = ("ingest",)
+    reads = ("image",)
+    makes = ("regions",)
+    retryable = True
+    title, role = "Regions", "proposer"
     config = ProposeConfig
     columns = (("regions", pa.list_(REGION)),)
 

@@ -10,7 +10,7 @@ from glit.errors import RecipeError
 from glit.recipes import toml_tables
 from glit.recipes.config import build_dataclass
 from glit.recipes.toml_tables import naming_file
-from glit.stages import FLOW
+from glit.stages import all_steps
 from glit.stages.plan import Recipe
 
 LEARN_TABLES: dict[str, str] = {
@@ -30,7 +30,7 @@ def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: unknown recipe, table or key; a value of the wrong type.
     """
-    _refuse_others(overrides, [step.name for step in FLOW], what="a build")
+    _refuse_others(overrides, [step.name for step in all_steps()], what="a build")
     with naming_file(name_or_path):
         tables = read_tables(name_or_path, overrides=overrides)
         return recipe_from_dict({"about": "", **tables})
@@ -44,7 +44,7 @@ def recipe_from_dict(values: dict[str, Any]) -> Recipe:
     """
     tables = {
         step.name: build_dataclass(step.config, values.get(step.name, {}), where=f"[{step.name}]")
-        for step in FLOW
+        for step in all_steps()
     }
     return Recipe(name=values["name"], about=values["about"], tables=tables)
 
@@ -64,7 +64,7 @@ def load_table(table: str, name_or_path: str, *, overrides: Sequence[str] = ()) 
 
 def known_tables() -> list[str]:
     """The tables that a recipe may hold."""
-    return [*(step.name for step in FLOW), *LEARN_TABLES]
+    return [*(step.name for step in all_steps()), *LEARN_TABLES]
 
 
 def read_tables(name_or_path: str, *, overrides: Sequence[str] = ()) -> dict[str, Any]:

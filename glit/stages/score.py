@@ -66,7 +66,9 @@ class ScoreStage(Stage):
 
     name = "score"
     version = 1
-    needs = ("split", "propose")
+    reads = ("image", "sentences", "regions")
+    makes = ("scores",)
+    title, role = "Similarity", "matcher"
     config = ScoreConfig
     columns = (
         ("similarity", pa.list_(pa.float32())),

@@ -56,7 +56,9 @@ class SplitStage(Stage):
 
     name = "split"
     version = 4
-    needs = ("caption",)
+    reads = ("caption",)
+    makes = ("sentences",)
+    title = "Sentences"
     config = SplitConfig
     columns = (("sentences", pa.list_(SENTENCE)),)
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import duckdb
 
-from glit.data.records import REASONS, Pair
+from glit.data.records import Pair
 from glit.dataset.manifest import pairing_of
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
+from glit.stages import all_reasons
 from glit.version import __version__
 from glit.view.originals import Originals
 from glit.view.report import thumbnail_url
@@ -86,7 +87,7 @@ def _not_shipped(
         sample_id, path, stage, reason, message, attempt = dropped[0]
         return {
             "outcome": "dropped", "path": path, "sample_id": sample_id, "stage": stage,
-            "reason": reason, "meaning": REASONS.get(reason, ""), "message": message,
+            "reason": reason, "meaning": all_reasons().get(reason, ""), "message": message,
             "attempt": attempt, **about,
         }  # fmt: skip
     copy = connection.execute(

@@ -6,8 +6,8 @@ from typing import Any
 
 import duckdb
 
-from glit.data.records import REASONS
 from glit.dataset.manifest import pairing_of
+from glit.stages import all_reasons
 
 _EXAMPLES = 6
 """Of every reason."""
@@ -88,9 +88,10 @@ def left_out(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
                        [:{_EXAMPLES}] AS examples
             FROM duplicates GROUP BY kind ORDER BY kind"""
     ).fetchall()
+    meanings = all_reasons()
     return {
         "drops": [
-            {"stage": stage, "reason": reason, "meaning": REASONS.get(reason, ""),
+            {"stage": stage, "reason": reason, "meaning": meanings.get(reason, ""),
              "number": number, "examples": examples}
             for stage, reason, number, examples in drops
         ],

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from glit.executors.flow import Flow
 from glit.executors.protocols import Job, Resources
-from glit.pipeline.plan import upstream
-from glit.stages import STAGES
+from glit.stages import all_steps
+from glit.stages.flow import make_flow
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ def test_a_job_without_units_is_told_of_in_its_place():
     assert names(flow.beginning()) == ["ingest", "caption", "split"]
 
 
+REAL = make_flow(all_steps())
+STAGES = tuple(REAL.stages)
 PLACES = st.sampled_from(["cpu", "cuda", "server"])
 
 
@@ -105,7 +107,9 @@ PLACES = st.sampled_from(["cpu", "cuda", "server"])
     data=st.data(),
 )  # fmt: skip
 def test_the_real_flow_comes_to_an_end_whatever_is_done_and_where(places, missing, data):
-    jobs = [job(name, places[name], sorted(missing[name]), after=upstream(name)) for name in STAGES]
+    jobs = [
+        job(name, places[name], sorted(missing[name]), after=REAL.upstream[name]) for name in STAGES
+    ]
     flow, at_work, done = Flow(jobs), [], set()
     while True:
         for each in flow.beginning():

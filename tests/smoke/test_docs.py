@@ -20,7 +20,7 @@ from warm import Warm, needs_a_shell, warm
 
 from glit.cli.main import app
 from glit.recipes.config import Choice
-from glit.stages import FLOW
+from glit.stages import all_steps
 from glit.stages.recipe import LEARN_TABLES
 from tools.docs import DOCS, pages
 
@@ -179,7 +179,7 @@ OF_TODAY = [page for page in PROSE_PAGES if page.name != "CHANGELOG.md"]
 
 @pytest.mark.parametrize("page", OF_TODAY, ids=lambda page: page.name)
 def test_every_key_of_a_recipe_in_backticks_exists(page):
-    known = {step.name: keys_of(step.config) for step in FLOW}
+    known = {step.name: keys_of(step.config) for step in all_steps()}
     for name, where in LEARN_TABLES.items():
         module, _, kind = where.partition(":")
         known[name] = keys_of(getattr(importlib.import_module(module), kind))

@@ -50,7 +50,8 @@ from glit.pipeline.tables import stage_table
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
-from glit.stages import FLOW, TABLES
+from glit.stages import all_steps
+from glit.stages.flow import make_flow
 from glit.stages.pack import PackConfig, cut_files
 from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
@@ -58,6 +59,7 @@ from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Store, to_json
 
 PARTS = ("status", "plan", "resume", "duplicates", "add", "nothing")
+TABLES = make_flow(all_steps()).tables
 _NUM_ADDED = 20
 _IMAGE_BYTES = 200_000
 _LEDGER = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
@@ -273,7 +275,7 @@ def _write_ingest(work: Work, chunk: Chunk, ids: list[str]) -> None:
 
 
 def _columns(stage: str, rows: list[dict[str, Any]]) -> pa.Table:
-    return stage_table(next(step.columns for step in FLOW if step.name == stage), rows)
+    return stage_table(make_flow(all_steps()).step(stage).columns, rows)
 
 
 def _table_bytes(stage: str, store: Store) -> bytes:

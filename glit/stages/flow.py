@@ -1,0 +1,95 @@
+"""The flow of a recipe: its enabled steps in order, and what each of them waits for.
+
+A step says what it reads of a sample and what it makes. From that follows which steps are
+upstream of it: those that make what it reads, those these depend on, and every filter before it.
+The last step, pack, is downstream of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from glit.errors import RecipeError
+from glit.stages.base import Stage, Step
+
+EVERYTHING = "*"
+"""As what a step reads: whatever the steps before it make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Enabled steps, in the order a sample meets them. Made by :func:`make_flow`."""
+
+    steps: tuple[type[Step], ...]
+    direct: Mapping[str, tuple[str, ...]]
+    """By step: the steps it builds on directly; their fingerprints enter its own."""
+    upstream: Mapping[str, tuple[str, ...]]
+    """By step: every stage that it depends on, in flow order, without ingest."""
+
+    @property
+    def stages(self) -> dict[str, type[Stage]]:
+        """The steps that turn samples into samples, by name."""
+        return {step.name: step for step in self.steps if issubclass(step, Stage)}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The steps that keep a table a chunk."""
+        return tuple(step.name for step in self.steps if step.columns or issubclass(step, Stage))
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The stages on which the dataset is built directly; all others are upstream of them."""
+        return self.direct[self.steps[-1].name]
+
+    def step(self, name: str) -> type[Step]:
+        """A step by its name."""
+        return next(step for step in self.steps if step.name == name)
+
+    @property
+    def dataset_columns(self) -> dict[str, str]:
+        """Columns that stages add to the dataset, and the stage of each."""
+        return {name: s.name for s in self.stages.values() for name, _ in s.dataset_columns}
+
+
+def make_flow(steps: Sequence[type[Step]]) -> Flow:
+    """The flow of some steps.
+
+    Raises:
+        RecipeError: two steps have one name, a step reads what no step before it makes, or one
+            replaces what another made without reading it.
+    """
+    direct: dict[str, tuple[str, ...]] = {}
+    below: dict[str, set[str]] = {}
+    makers: dict[str, list[str]] = {}
+    filters: list[str] = []
+    for step in steps:
+        if step.name in direct:
+            raise RecipeError(f"[{step.name}]: two steps of the flow have this name")
+        everything = EVERYTHING in step.reads
+        wanted = set(filters)
+        for thing in makers if everything else step.reads:
+            if thing not in makers:
+                raise RecipeError(
+                    f"[{step.name}] reads {thing!r}, which no enabled step before it makes (they "
+                    f"make {', '.join(makers) or 'nothing'}); enable such a step, or leave out "
+                    f"[{step.name}]"
+                )
+            wanted |= set(makers[thing])
+        if everything:
+            wanted = set(direct)
+        reached = set().union(*(below[name] for name in wanted))
+        direct[step.name] = tuple(name for name in direct if name in wanted - reached)
+        below[step.name] = wanted | reached
+        for thing in step.makes:
+            if thing in makers and not everything and thing not in step.reads:
+                raise RecipeError(
+                    f"[{step.name}] makes {thing!r}, which {makers[thing][-1]} has made, without "
+                    "reading it; want it among what the step reads"
+                )
+            makers.setdefault(thing, []).append(step.name)
+        if step.filters:
+            filters.append(step.name)
+    stages = [step.name for step in steps if issubclass(step, Stage)]
+    upstream = {name: tuple(s for s in stages if s in found) for name, found in below.items()}
+    return Flow(steps=tuple(steps), direct=direct, upstream=upstream)
