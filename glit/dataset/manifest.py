@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -127,7 +128,7 @@ def read_manifest(store: Store) -> dict[str, Any]:
             )
         raise UserError(f"{store.root}: no dataset here (no {MANIFEST})")
     try:
-        manifest = json.loads(store.read(MANIFEST))
+        manifest = json.loads(store.read(MANIFEST), parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{store.root}/{MANIFEST}: not valid JSON ({error})") from error
     except OSError as error:
@@ -149,6 +150,14 @@ def read_manifest(store: Store) -> dict[str, Any]:
     if key := _damaged_part(manifest):
         raise DatasetError(f"{store.root}/{MANIFEST}: {key} is damaged; build the dataset again")
     return manifest
+
+
+def _finite(text: str) -> float:
+    """A number of JSON; Python's parser would let NaN and infinity through."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
 
 
 def manifest_before(store: Store) -> dict[str, Any] | None:

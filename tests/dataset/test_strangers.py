@@ -180,6 +180,14 @@ def test_a_manifest_names_files_of_its_own_alone(deep, name):
             command(deep)
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_manifest_holds_finite_numbers(deep, number):
+    path = deep / "manifest.json"
+    path.write_text(path.read_text().replace('"context": 248', f'"context": {number}'))
+    with pytest.raises(DatasetError, match=f"not valid JSON .{number} is no finite number"):
+        Dataset(deep)
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "drops.parquet", "data"])
 @pytest.mark.parametrize("kind", ["pipe", "folder"])
 def test_a_pipe_in_the_place_of_a_file_makes_nobody_wait(deep, tmp_path, name, kind):
