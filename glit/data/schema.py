@@ -7,6 +7,7 @@ struct: a row is either a result or a drop, so one atomic file carries both.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -142,15 +143,23 @@ def dataset_columns(version: int) -> pa.Schema:
     return pa.schema([f.with_type(_VERSION_1.get(f.name, f.type)) for f in old])
 
 
+def further_columns(found: pa.Schema) -> Columns:
+    """The columns of a data file that stages added to the standard ones."""
+    return tuple((f.name, f.type) for f in found if f.name not in DATASET_SCHEMA.names)
+
+
 LATER_FIELDS = frozenset({"mean_logprob", "min_logprob", "probability", "support"})
 """Of nested columns; datasets from before them can be read."""
 
 
 def is_readable(found: pa.Schema, version: int) -> bool:
-    """Whether a data file has the columns of its version, some later fields aside."""
+    """Whether a data file has the columns of its version, some later fields aside; columns of
+    further stages may follow."""
     wanted = dataset_columns(version)
-    return found.names == wanted.names and all(
-        _first_fields(a.type) == _first_fields(b.type) for a, b in zip(found, wanted, strict=True)
+    standard = [found.field(index) for index in range(min(len(found), len(wanted)))]
+    return [field.name for field in standard] == wanted.names and all(
+        _first_fields(a.type) == _first_fields(b.type)
+        for a, b in zip(standard, wanted, strict=True)
     )
 
 
@@ -161,33 +170,42 @@ def _first_fields(kind: pa.DataType) -> pa.DataType:
     return pa.list_(pa.struct(kept))
 
 
-def dataset_schema(*, tokenizer: dict[str, Any]) -> pa.Schema:
+def dataset_schema(*, tokenizer: dict[str, Any], further: Columns = ()) -> pa.Schema:
     """The dataset's schema with its key-value metadata.
 
     Args:
         tokenizer: ``name``, ``sha256`` and ``context`` of the tokenizer that gave the spans.
+        further: columns that stages add to the standard ones.
     """
-    return DATASET_SCHEMA.with_metadata(
-        {
+    added = {name: hf_feature(kind) for name, kind in further}
+    features = {"info": {"features": hf_features(added)}}
+    return pa.schema(
+        [*DATASET_SCHEMA, *further],
+        metadata={
             META_SCHEMA_VERSION: str(SCHEMA_VERSION).encode(),
             META_TOKENIZER: json.dumps(tokenizer, sort_keys=True).encode(),
-            META_HUGGINGFACE: json.dumps({"info": {"features": hf_features()}}).encode(),
-        }
+            META_HUGGINGFACE: json.dumps(features).encode(),
+        },
     )
 
 
-def hf_features() -> dict[str, Any]:
-    """The ``features`` of the ``datasets`` library, so that it decodes images by itself."""
-    features = {field.name: _hf_feature(field.type) for field in DATASET_SCHEMA}
+def hf_features(further: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The ``features`` of the ``datasets`` library, so that it decodes images by itself.
+
+    Args:
+        further: those of columns that stages add.
+    """
+    features = {field.name: hf_feature(field.type) for field in DATASET_SCHEMA}
     features["image"] = {"_type": "Image"}
-    return features
+    return features | dict(further or {})
 
 
-def _hf_feature(kind: pa.DataType) -> Any:
+def hf_feature(kind: pa.DataType) -> Any:
+    """The feature of the ``datasets`` library for an Arrow type."""
     if pa.types.is_list(kind):
-        return {"feature": _hf_feature(kind.value_type), "_type": "List"}
+        return {"feature": hf_feature(kind.value_type), "_type": "List"}
     if pa.types.is_struct(kind):
-        return {field.name: _hf_feature(field.type) for field in kind}
+        return {field.name: hf_feature(field.type) for field in kind}
     names = {
         pa.string(): "string",
         pa.bool_(): "bool",

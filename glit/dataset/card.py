@@ -10,6 +10,7 @@ import textwrap
 from typing import Any
 
 from glit.data.schema import hf_features
+from glit.stages import all_steps
 
 _WIDTH = 100
 LICENCE_WARNING = (
@@ -35,7 +36,7 @@ def dataset_card(manifest: dict[str, Any]) -> str:
     size = sum(
         file["bytes"] for name, file in manifest["files"].items() if name.startswith("data/")
     )
-    features = json.dumps(yaml_features(hf_features()), ensure_ascii=False)
+    features = json.dumps(yaml_features(hf_features(manifest.get("columns"))), ensure_ascii=False)
     return f"""---
 license: unknown
 size_categories:
@@ -100,8 +101,7 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 {
         paragraph(
-            f"Captions: `{recipe['caption']['backend']}`. Regions: "
-            f"`{recipe['propose']['backend']}`. Token spans are those of "
+            f"{_steps(recipe)} Token spans are those of "
             f"`{manifest['tokenizer']['name']}` in a window of {manifest['tokenizer']['context']} "
             "tokens, the start token counted as 0."
         )
@@ -117,6 +117,15 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 {LIMITS}
 """
+
+
+def _steps(recipe: dict[str, Any]) -> str:
+    """What each step with a title of its own ran on."""
+    return " ".join(
+        f"{step.title}: `{recipe[step.name].get(step.shows, '')}`."
+        for step in all_steps()
+        if step.title and step.name in recipe
+    )
 
 
 def _added(manifest: dict[str, Any]) -> str:

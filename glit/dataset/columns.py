@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from glit.data.records import Box, Caption, Pair, Region, Sentence
+from glit.data.schema import DATASET_SCHEMA
 from glit.dataset.row import Row, check_size
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
 
+_STANDARD = frozenset(DATASET_SCHEMA.names)
 StoredImage = Callable[[str], bytes]
 """Reads the file of an image that the dataset stores by path."""
 
@@ -162,6 +164,7 @@ class RowGroup:
             phrase_similarity=None if phrases is None else phrases.reshape(number, -1),
             agreement=None if agreement is None else agreement.reshape(number, -1),
             pairs=self.pairs_of(row),
+            extra={name: self.value(name, row) for name in names if name not in _STANDARD},
         )
 
     def sentences_of(self, row: int) -> tuple[Sentence, ...]:

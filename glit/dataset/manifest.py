@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from glit.data.schema import READABLE_VERSIONS, SCHEMA_VERSION
+from glit.data.schema import READABLE_VERSIONS, SCHEMA_VERSION, Columns, hf_feature
 from glit.dataset.local_pairs import count_without_pair
 from glit.errors import DatasetError, RecipeError, UserError, first_line
 from glit.recipes.config import build_dataclass
@@ -80,6 +80,7 @@ def make_manifest(
     prompt: str = "",
     additions: Sequence[SeriesCounts] = (),
     retries: Sequence[dict[str, Any]] = (),
+    columns: Columns = (),
 ) -> dict[str, Any]:
     """Everything that says how the dataset came to be; no clock, no path of the machine."""
     return {
@@ -99,6 +100,7 @@ def make_manifest(
         **({"packages_before": packages_before} if packages_before else {}),
         **({"additions": [asdict(each) for each in additions]} if additions else {}),
         **({"retries": list(retries)} if retries else {}),
+        **({"columns": {name: hf_feature(kind) for name, kind in columns}} if columns else {}),
     }
 
 
@@ -207,6 +209,8 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
         not _all_of(each, int) or each.keys() != wanted for each in additions
     ):
         return "'additions'"
+    if not isinstance(manifest.get("columns", {}), dict):
+        return "'columns'"
     tokenizer = manifest["tokenizer"]
     if type(tokenizer.get("context")) is not int or not _all_of(
         {key: tokenizer.get(key) for key in ("name", "sha256")}, str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -52,6 +54,8 @@ class Row:
     """What a detector that was asked for the phrases says; None unless ``score.opinion``."""
     pairs: tuple[Pair, ...]
     """Best pair first."""
+    extra: Mapping[str, Any]
+    """Values of columns that further stages added, by name."""
 
     def pixels(self) -> Pixels:
         """The decoded image, uint8 RGB [height, width, 3], upright.

@@ -28,6 +28,8 @@ from glit.data.schema import (
     META_SCHEMA_VERSION,
     META_TOKENIZER,
     dataset_columns,
+    further_columns,
+    hf_feature,
 )
 from glit.dataset.duplicate_samples import Repeats
 from glit.dataset.local_pairs import count_without_pair
@@ -196,7 +198,10 @@ def _check_data_file(
         yield f"{name}: not a readable Parquet file ({first_line(error)})"
         return
     schema = file.schema_arrow
-    if not schema.remove_metadata().equals(dataset_columns(manifest["schema_version"])):
+    further = {name: hf_feature(kind) for name, kind in further_columns(schema)}
+    standard = pa.schema([field for field in schema if field.name not in further])
+    columns_are_right = standard.equals(dataset_columns(manifest["schema_version"]))
+    if not columns_are_right or further != manifest.get("columns", {}):
         yield f"{name}: its columns are not those of the schema"
         return
     metadata = schema.metadata or {}

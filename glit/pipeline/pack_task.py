@@ -71,7 +71,9 @@ class PackWorker:
                     temporary,
                     images=task.work.images,
                     config=task.work.plan.config(PackConfig),
-                    schema=dataset_schema(tokenizer=task.tokenizer),
+                    schema=dataset_schema(
+                        tokenizer=task.tokenizer, further=task.work.plan.flow.dataset_columns
+                    ),
                 ):
                     yield Heartbeat(rows=rows, drops=0)
                 described = describe_data_file(temporary, rows)

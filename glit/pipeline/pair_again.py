@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.data.rows import pair_row
-from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema
+from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import MANIFEST, describe_data_file, sum_without_pair
@@ -213,10 +213,11 @@ def _write_file(
 ) -> dict[str, Any]:
     """Write one data file with other pairs; what the manifest says of it."""
     opened = Dataset(dataset)
-    schema = dataset_schema(tokenizer=opened.manifest["tokenizer"])
+    further = further_columns(opened.schema)
+    schema = dataset_schema(tokenizer=opened.manifest["tokenizer"], further=further)
     target = Path(folder) / name
     number = 0
-    with pq.ParquetWriter(target, schema, **writer_options()) as writer:
+    with pq.ParquetWriter(target, schema, **writer_options(schema)) as writer:
         for index, place in enumerate(opened.places):
             if place.path != name:
                 continue

@@ -118,6 +118,7 @@ def publish(
             packages_before=earlier_versions(work),
             additions=series[1:],
             retries=retries(work),
+            columns=work.plan.flow.dataset_columns,
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )
         dataset.write("README.md", dataset_card(manifest).encode())

@@ -50,6 +50,8 @@ class Step(ABC):
     """Whether its settings decide only who is dropped, so that ``glit retry --set`` takes them."""
     title: ClassVar[str] = ""
     """What reports call what it makes; a step without one is left out there."""
+    shows: ClassVar[str] = "backend"
+    """The key of its table that reports give beside the title."""
     role: ClassVar[str] = ""
     """The role of the model that reports name."""
 

@@ -7,9 +7,11 @@ The last step, pack, is downstream of all.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from glit.data.schema import DATASET_SCHEMA, Columns
 from glit.errors import RecipeError
 from glit.stages.base import Stage, Step
 
@@ -47,9 +49,9 @@ class Flow:
         return next(step for step in self.steps if step.name == name)
 
     @property
-    def dataset_columns(self) -> dict[str, str]:
-        """Columns that stages add to the dataset, and the stage of each."""
-        return {name: s.name for s in self.stages.values() for name, _ in s.dataset_columns}
+    def dataset_columns(self) -> Columns:
+        """Columns that stages add to the dataset's standard ones."""
+        return tuple(column for s in self.stages.values() for column in s.dataset_columns)
 
 
 def make_flow(steps: Sequence[type[Step]]) -> Flow:
@@ -91,5 +93,9 @@ def make_flow(steps: Sequence[type[Step]]) -> Flow:
         if step.filters:
             filters.append(step.name)
     stages = [step.name for step in steps if issubclass(step, Stage)]
+    made = Flow(steps=tuple(steps), direct=direct, upstream={})
+    names = [*DATASET_SCHEMA.names, *(name for name, _ in made.dataset_columns)]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise RecipeError(f"two stages add the column {min(twice)!r} to the dataset; rename one")
     upstream = {name: tuple(s for s in stages if s in found) for name, found in below.items()}
-    return Flow(steps=tuple(steps), direct=direct, upstream=upstream)
+    return dataclasses.replace(made, upstream=upstream)

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from glit.data.data_files import file_name
 from glit.data.parquet import PINNED
 from glit.data.records import Box, Sample
-from glit.data.schema import DATASET_SCHEMA
 from glit.errors import RunError
 from glit.images import NO_LIMIT, decode, encode_smaller
 from glit.recipes.config import require_value
@@ -179,7 +178,7 @@ def write_groups(
     """
     rows: list[dict[str, Any]] = []
     held = written = 0
-    with pq.ParquetWriter(path, schema, **writer_options()) as writer:
+    with pq.ParquetWriter(path, schema, **writer_options(schema)) as writer:
         for sample in samples:
             row = dataset_row(sample, images, config)
             rows.append(row)
@@ -200,12 +199,10 @@ def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]], schema: pa.Sche
     return number
 
 
-def writer_options() -> dict[str, Any]:
+def writer_options(schema: pa.Schema) -> dict[str, Any]:
     """How data files are written, byte for byte the same for the same rows."""
     codec = PINNED["compression"]
-    per_column = {
-        name: "none" if name in _UNCOMPRESSED else codec for name in _leaves(DATASET_SCHEMA)
-    }
+    per_column = {name: "none" if name in _UNCOMPRESSED else codec for name in _leaves(schema)}
     levels = {name: PINNED["compression_level"] for name, c in per_column.items() if c == codec}
     # small write batches let a page end within a group of large images: cheap random access
     return {
@@ -244,6 +241,7 @@ def dataset_row(sample: Sample, images: Store, config: PackConfig) -> dict[str, 
         "width": sample.width,
         "height": sample.height,
         **{name: value for part in _PARTS for name, value in part.row(sample).items()},
+        **sample.extra,
     }
 
 

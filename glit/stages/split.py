@@ -58,7 +58,7 @@ class SplitStage(Stage):
     version = 4
     reads = ("caption",)
     makes = ("sentences",)
-    title = "Sentences"
+    title, shows = "Sentences", "splitter"
     config = SplitConfig
     columns = (("sentences", pa.list_(SENTENCE)),)
 

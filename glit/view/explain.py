@@ -117,6 +117,7 @@ def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dic
         "height": row.height,
         "bytes": len(row.encoded()),
         "duplicates": copies,
+        "extra": dict(row.extra),
         "caption": {
             "text": caption.text, "kind": caption.kind, "model": caption.model,
             "revision": caption.revision, "prompt_sha256": caption.prompt_sha256,
@@ -196,6 +197,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"row {found['row']}, {found['width']} x {found['height']} px, {found['bytes']:,} bytes"
     for copy in found["duplicates"]:
         yield f"its {copy['kind']} duplicate {copy['path']} was left out"
+    for name, value in found["extra"].items():
+        yield f"{name}: {value}"
     caption = found["caption"]
     made = " ".join(filter(None, (caption["kind"], caption["model"], caption["revision"][:12])))
     cut = ", cut at the token limit and ended at its last sentence" if caption["trimmed"] else ""

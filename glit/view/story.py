@@ -7,18 +7,12 @@ from typing import Any
 import duckdb
 
 from glit.dataset.manifest import pairing_of
-from glit.stages import all_reasons
+from glit.stages import all_reasons, all_steps
 
 _EXAMPLES = 6
 """Of every reason."""
-_STEPS = (
-    ("captioner", "Captions", "caption", "backend"),
-    ("", "Sentences", "split", "splitter"),
-    ("proposer", "Regions", "propose", "backend"),
-    ("matcher", "Similarity", "score", "backend"),
-)
-"""Role of the model, title, table of the recipe, key that says how."""
 _NAMES = {"split": "match", "score": "match"}
+"""What the tables of some steps were called in version 1."""
 
 
 def story(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -29,13 +23,15 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
     """
     recipe, models = manifest["recipe"], manifest["models"]
     steps = []
-    for role, title, table, key in _STEPS:
-        options = recipe.get(table) or recipe.get(_NAMES.get(table, ""), {})
-        model = models.get(role, {})
+    for step in all_steps():
+        options = recipe.get(step.name) or recipe.get(_NAMES.get(step.name, ""))
+        if not step.title or options is None:
+            continue
+        model = models.get(step.role, {})
         steps.append(
             {
-                "title": title,
-                "how": str(options.get(key, "")),
+                "title": step.title,
+                "how": str(options.get(step.shows, "")),
                 "model": model.get("name", ""),
                 "revision": model.get("revision", ""),
                 "licence": model.get("licence", ""),

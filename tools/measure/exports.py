@@ -84,7 +84,9 @@ def repeat(source: Path, target: Path, rows: int) -> None:
     for index in range(number):
         name = f"data/train-{index:05d}-of-{number:05d}.parquet"
         count = min(ROWS_A_FILE, rows - done)
-        with pq.ParquetWriter(target / name, dataset.schema, **writer_options()) as writer:
+        with pq.ParquetWriter(
+            target / name, dataset.schema, **writer_options(dataset.schema)
+        ) as writer:
             for start in range(done, done + count, len(table)):
                 some = table.slice(0, min(len(table), done + count - start))
                 ids = [
