@@ -40,6 +40,7 @@ def started(job: Job) -> Worker:
     return Worker(f"column {job.column.title!r}", column, job, preload=PRELOADED)
 
 
+@pytest.mark.slow
 def test_a_dying_column_is_named(job):
     process = started(job)
     try:
@@ -52,6 +53,7 @@ def test_a_dying_column_is_named(job):
     assert not process.is_alive
 
 
+@pytest.mark.slow
 def test_a_column_that_fails_says_why_and_is_named(job, tmp_path):
     missing = dataclasses.replace(job.proposer, path=tmp_path / "nowhere")
     process = started(dataclasses.replace(job, proposer=missing))
@@ -63,6 +65,7 @@ def test_a_column_that_fails_says_why_and_is_named(job, tmp_path):
         process.close()
 
 
+@pytest.mark.slow
 def test_interrupting_ends_all_processes(monkeypatch):
     workers = []
     original = Worker.__init__

@@ -29,10 +29,18 @@ NUM_ROWS = {
     "columns": 8,
     "captions": 2,
 }
+SLOW = ("several", "columns")
+"""Parts that start processes."""
 RATES = {"float32": 1e9, "bfloat16": 1e9, "float16": 1e9, "tf32": 1e9}
 
 
-@pytest.mark.parametrize("part", [part.name for part in PARTS])
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part.name, marks=pytest.mark.slow if part.name in SLOW else ())
+        for part in PARTS
+    ],
+)
 def test_every_part_runs_in_small(part: str, tmp_path) -> None:
     with borrowed_process():
         run_part(part, "tiny", "cpu", str(tmp_path / "part.json"), json.dumps(RATES))
@@ -81,6 +89,7 @@ def with_failures(tmp_path_factory):
     return report, late, folder, said
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_says_why_and_the_others_go_on(with_failures) -> None:
     report, late, _, said = with_failures
     unknown, slow, matrix = report["parts"]
@@ -92,6 +101,7 @@ def test_a_part_that_fails_says_why_and_the_others_go_on(with_failures) -> None:
     assert any(line.startswith("no_such_part: exit code 1") for line in said)
 
 
+@pytest.mark.slow
 def test_table_and_page_say_the_same(with_failures) -> None:
     report, _, folder, _ = with_failures
     page = markdown(report)
@@ -130,6 +140,7 @@ def test_operations_of_llava_next(tmp_path) -> None:
     assert operations == pytest.approx(14e9 * (tokens + 160), rel=0.25)
 
 
+@pytest.mark.slow
 def test_the_command(run_glit, tmp_path, monkeypatch) -> None:
     refused = run_glit("bench", "gpu", "-o", tmp_path, "--device", "cpu")
     assert refused.code == 2 and "no GPU; add --tiny" in refused.errors

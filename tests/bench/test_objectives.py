@@ -210,6 +210,7 @@ def test_a_grid_is_climbed_to_its_summit() -> None:
     assert climbed([1e-3], summit.__getitem__) == {1e-3: 5}
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tmp_path) -> None:
     dataset, folder = make_dataset(8), tmp_path / "run"
     words = ["-r", "siglip"]

@@ -83,6 +83,7 @@ def test_scenes_of_other_captions_are_refused(built, scenes):
         list(judged(Dataset(built), scenes / "captions.jsonl"))
 
 
+@pytest.mark.slow
 def test_the_whole_measurement(tmp_path, run_glit):
     out = tmp_path / "pairs"
     done = run_glit("bench", "pairs", "-o", out, "--scenes", "6", "--seeds", "1")
