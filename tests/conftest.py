@@ -39,12 +39,12 @@ class Done(NamedTuple):
 LONGEST = (
     "smoke/test_docs.py",
     "executors/test_on_ray.py",
-    "build/test_on_s3.py",
+    "pipeline/test_on_s3.py",
     "backends/test_captioners.py",
-    "train/test_launch.py",
+    "training/test_launch.py",
     "executors/test_cluster.py",
-    "build/test_add_and_go_on.py",
-    "build/test_run.py",
+    "pipeline/test_add_and_go_on.py",
+    "pipeline/test_run.py",
     "bench/test_pairs.py",
     "executors/test_ray_on_s3.py",
 )
@@ -57,7 +57,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, (os.cpu_count() or 1) + 1)
 
 
+SLOW_FIXTURES = {"browser", "random_tiny"}
+"""What takes seconds to start: every test that asks for one of them is marked slow."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if fixtures or item.get_closest_marker("engine"):
+            item.add_marker(pytest.mark.slow)
     first = {HERE / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: first.get(item.path, len(first)))
 

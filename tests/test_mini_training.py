@@ -51,6 +51,7 @@ def _trained_again(folder: Path, settings: TrainSettings) -> list[Tensor]:
     return exported
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None:
     unbroken = _trained(tmp_path / "a", steps=20, whole=20)[-1]
     resumed = _trained(tmp_path / "b", steps=10, whole=20)[-1]

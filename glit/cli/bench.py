@@ -51,9 +51,8 @@ def lism_flism_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """LISM against FLISM, as the papers' scripts do them and in glit."""
-    from glit.bench.lism_flism.files import write_report
     from glit.bench.lism_flism.run import Request, run
-    from glit.bench.lism_flism.show import print_report
+    from glit.bench.lism_flism.show import print_report, write_report
 
     folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
@@ -97,7 +96,7 @@ def pairs_command(
     console = Console(stderr=True, highlight=False)
     request = Request(output=folder, num_scenes=num_scenes, num_seeds=num_seeds)
     report = run(request, _lines(console, quiet=quiet))
-    print(json.dumps(report.as_dict()) if as_json else table(report))
+    print(json.dumps(report) if as_json else table(report))
     console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
 
 
@@ -170,8 +169,7 @@ def gpu_command(
 ) -> None:
     """How near to its limits glit comes on a GPU, in at most nine minutes."""
     from glit.backends.device import pick_device
-    from glit.bench.gpu.run import run
-    from glit.bench.gpu.show import markdown, print_report
+    from glit.bench.gpu.run import markdown, print_report, run
     from glit.errors import UserError
     from glit.recipes.extras import require
 
@@ -188,11 +186,11 @@ def gpu_command(
         report = run(folder, device=where, scale=scale, progress=progress)
     (folder / "gpu.md").write_text(markdown(report), encoding="utf-8")
     if as_json:
-        print(json.dumps(report.as_dict()))
+        print(json.dumps(report))
     else:
         print_report(report, console)
     console.print(f"wrote gpu.json and gpu.md in {folder}", soft_wrap=True)
-    if any(part.failure for part in report.parts):
+    if any(part["failure"] for part in report["parts"]):
         raise typer.Exit(1)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from glit.bench.pairs.measure import average_precision, calibration_error, removed_at, stacked
 from glit.data.geometry import iou
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -27,9 +26,11 @@ from glit.rules.evidence import (
     SUPPORT_EVIDENCE,
     Evidence,
     pair_evidence,
+    stacked,
     support_evidence,
 )
 from glit.rules.logistic import Logistic, fit
+from glit.rules.metrics import average_precision, calibration_error, removed_at
 from glit.stages.pair import PairConfig, identity_of_scores
 
 FEWEST = 20

@@ -69,3 +69,8 @@ def support_evidence(scores: Scores, sentences: Sequence[Sentence]) -> Evidence:
 
 def _lead(chosen: np.ndarray, next_best: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(next_best), chosen - next_best, 0.0)
+
+
+def stacked(found: Sequence[Evidence], names: Sequence[str]) -> np.ndarray:
+    """Evidence of several samples as rows [N, K]."""
+    return np.concatenate([np.column_stack([each[name] for name in names]) for each in found])

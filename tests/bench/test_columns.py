@@ -8,11 +8,12 @@ import signal
 
 import pytest
 
+from glit.bench.harness import Worker
+from glit.bench.lism_flism.column import PRELOADED, column
 from glit.bench.lism_flism.inputs import scenes as draw_scenes
 from glit.bench.lism_flism.inputs import with_sentences
 from glit.bench.lism_flism.job import COLUMNS, Job, Order
 from glit.bench.lism_flism.models import find_models
-from glit.bench.lism_flism.processes import ColumnProcess
 from glit.bench.lism_flism.run import Request, run
 from glit.errors import GlitError, RunError, StoppedError
 
@@ -35,10 +36,15 @@ def job(tmp_path) -> Job:
     )
 
 
+def started(job: Job) -> Worker:
+    return Worker(f"column {job.column.title!r}", column, job, preload=PRELOADED)
+
+
+@pytest.mark.slow
 def test_a_dying_column_is_named(job):
-    process = ColumnProcess(job)
+    process = started(job)
     try:
-        process.wait_until_ready()
+        process.answer()
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(RunError, match=r"column 'FLISM in glit': its process died \(exit code"):
             process.ask(Order(batch=job.batch))
@@ -47,26 +53,28 @@ def test_a_dying_column_is_named(job):
     assert not process.is_alive
 
 
+@pytest.mark.slow
 def test_a_column_that_fails_says_why_and_is_named(job, tmp_path):
     missing = dataclasses.replace(job.proposer, path=tmp_path / "nowhere")
-    process = ColumnProcess(dataclasses.replace(job, proposer=missing))
+    process = started(dataclasses.replace(job, proposer=missing))
     try:
         with pytest.raises(GlitError, match="column 'FLISM in glit': model 'mini-proposer'") as it:
-            process.wait_until_ready()
+            process.answer()
         assert it.value.exit_code == 2
     finally:
         process.close()
 
 
+@pytest.mark.slow
 def test_interrupting_ends_all_processes(monkeypatch):
-    started = []
-    original = ColumnProcess.__init__
+    workers = []
+    original = Worker.__init__
 
-    def remember(self, job):
-        original(self, job)
-        started.append(self)
+    def remember(self, *arguments, **options):
+        original(self, *arguments, **options)
+        workers.append(self)
 
-    monkeypatch.setattr(ColumnProcess, "__init__", remember)
+    monkeypatch.setattr(Worker, "__init__", remember)
 
     def interrupt(text: str) -> None:
         if "loading" in text:
@@ -75,5 +83,5 @@ def test_interrupting_ends_all_processes(monkeypatch):
     request = Request(images=None, weights="mini", device="cpu", num_images=1, threads=1)
     with pytest.raises(StoppedError, match="stopped"):
         run(request, interrupt)
-    assert len(started) == 4
-    assert not any(process.is_alive for process in started)
+    assert len(workers) == 4
+    assert not any(process.is_alive for process in workers)

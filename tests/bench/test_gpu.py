@@ -12,11 +12,10 @@ from pretend_cuda import pretend_cuda
 from rich.console import Console
 
 from glit.bench.gpu import captions, run
-from glit.bench.gpu.bench import SCALES, Bench
-from glit.bench.gpu.part import main
-from glit.bench.gpu.row import Row
-from glit.bench.gpu.run import MOST_S, PARTS, Part
-from glit.bench.gpu.show import markdown, print_report
+from glit.bench.gpu.bench import SCALES, Bench, row
+from glit.bench.gpu.run import MOST_S, PARTS, Part, markdown, print_report, run_part
+from glit.bench.harness import Ended, note, record, recorded
+from glit.bench.lism_flism.models import made_by_glit
 from glit.executors.process import borrowed_process
 
 TINY = SCALES["tiny"]
@@ -30,28 +29,38 @@ NUM_ROWS = {
     "columns": 8,
     "captions": 2,
 }
+SLOW = ("several", "columns")
+"""Parts that start processes."""
 RATES = {"float32": 1e9, "bfloat16": 1e9, "float16": 1e9, "tf32": 1e9}
 
 
-@pytest.mark.parametrize("part", [part.name for part in PARTS])
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part.name, marks=pytest.mark.slow if part.name in SLOW else ())
+        for part in PARTS
+    ],
+)
 def test_every_part_runs_in_small(part: str, tmp_path) -> None:
     with borrowed_process():
-        main(part, "tiny", "cpu", str(tmp_path / "part.json"), json.dumps(RATES))
+        run_part(part, "tiny", "cpu", str(tmp_path / "part.json"), json.dumps(RATES))
     found = json.loads((tmp_path / "part.json").read_text())
-    rows = [Row(**row) for row in found["rows"]]
+    rows = found["rows"]
     assert len(rows) == NUM_ROWS[part]
-    assert all(np.isfinite(row.measured) and row.measured > 0 for row in rows)
+    assert all(np.isfinite(row["measured"]) and row["measured"] > 0 for row in rows)
     if part in ("flism", "lism", "training"):
         assert any(name.startswith("kernels of ") for name in found["details"])
-        assert any(row.limit for row in rows)
+        assert any(row["limit"] for row in rows)
     if part == "mini":
-        assert [row.measured for row in rows] == pytest.approx([1, 1, 1], abs=1e-5)
+        assert [row["measured"] for row in rows] == pytest.approx([1, 1, 1], abs=1e-5)
 
 
 def test_flism_on_a_pretended_gpu(tmp_path) -> None:
     """Nothing lies on the wrong device, and the precisions are a GPU's."""
     with pretend_cuda(), borrowed_process():
-        main("flism", "tiny", "cuda", str(tmp_path / "part.json"), json.dumps({"bfloat16": 1e9}))
+        run_part(
+            "flism", "tiny", "cuda", str(tmp_path / "part.json"), json.dumps({"bfloat16": 1e9})
+        )
     rows = json.loads((tmp_path / "part.json").read_text())["rows"]
     assert len(rows) == NUM_ROWS["flism"]
     limited = {row["what"].split(",")[0] for row in rows if row["limit"]}
@@ -80,53 +89,58 @@ def with_failures(tmp_path_factory):
     return report, late, folder, said
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_says_why_and_the_others_go_on(with_failures) -> None:
     report, late, _, said = with_failures
-    unknown, slow, matrix = report.parts
-    assert "ModuleNotFoundError" in unknown.failure and "exit code 1" in unknown.failure
-    assert slow.failure == "ended after 0 s, its time"
-    assert matrix.failure == "" and len(matrix.rows) == 8
-    assert set(matrix.details["rates"]) == {"float32", "tf32", "bfloat16", "float16"}
-    assert late.parts[0].failure == "not begun: no time was left"
+    unknown, slow, matrix = report["parts"]
+    assert "ModuleNotFoundError" in unknown["failure"] and "exit code 1" in unknown["failure"]
+    assert slow["failure"] == "ended after 0 s, its time"
+    assert matrix["failure"] == "" and len(matrix["rows"]) == 8
+    assert set(matrix["details"]["rates"]) == {"float32", "tf32", "bfloat16", "float16"}
+    assert late["parts"][0]["failure"] == "not begun: no time was left"
     assert any(line.startswith("no_such_part: exit code 1") for line in said)
 
 
+@pytest.mark.slow
 def test_table_and_page_say_the_same(with_failures) -> None:
     report, _, folder, _ = with_failures
     page = markdown(report)
     out = io.StringIO()
     print_report(report, Console(file=out, width=200))
     shown = out.getvalue()
-    for row in report.parts[2].rows:
-        assert row.what in page and row.what in shown
+    for each in report["parts"][2]["rows"]:
+        assert each["what"] in page and each["what"] in shown
     for text in (page, shown):
         assert "Tiny shapes" in text and "captions: ended after 0 s" in text
     assert json.loads((folder / "gpu.json").read_text())["scale"] == "tiny"
 
 
 def test_figures_of_a_part_that_dies_are_kept(tmp_path) -> None:
-    """What a part had before its process ended is in the report."""
-    bench = Bench(TINY, "cpu", tmp_path / "matrix.json", tmp_path, {})
-    bench.report("rate", 3.0, "GB/s", limit=4.0)
-    bench.note("a remark")
-    (tmp_path / "matrix.log").write_text("first\nIllegal instruction\n\n")
-    found = run._report(
-        PARTS[0], tmp_path / "matrix.json", 1.0, run._last_words(tmp_path / "matrix.log", -4)
-    )
-    assert found.failure == "signal 4: Illegal instruction"
-    assert found.rows == (Row(what="rate", measured=3.0, unit="GB/s", limit=4.0),)
-    assert found.rows[0].ratio == 0.75 and found.notes == ("a remark",)
+    def dying():
+        yield row("rate", 3.0, "GB/s", limit=4.0)
+        yield note("a remark")
+        raise OSError
+
+    with pytest.raises(OSError):
+        record(dying(), tmp_path / "matrix.json")
+    found = recorded(tmp_path / "matrix.json")
+    assert found["rows"] == [row("rate", 3.0, "GB/s", limit=4.0)] and found["notes"] == ["a remark"]
+    assert run.cells(found["rows"][0]) == ("rate", "3.00 GB/s", "4.00", "0.75", "")
+    assert recorded(tmp_path / "none.json")["rows"] == []
+    ended = Ended(code=-4, seconds=1.0, last_words="Illegal instruction")
+    assert ended.failure == "signal 4: Illegal instruction"
 
 
 def test_operations_of_llava_next(tmp_path) -> None:
     """At 7.2 G parameters a token of the prompt takes 14 G operations, an image 2,900 of them."""
-    bench = Bench(SCALES["full"], "cpu", tmp_path / "x.json", tmp_path, {})
+    bench = Bench(scale=SCALES["full"], device="cpu", scratch=tmp_path, rates={})
     folder = captions.shape_folder(bench)
-    operations, tokens = captions._operations(bench, captions.as_model(folder))
+    operations, tokens = captions._operations(bench, made_by_glit(folder))
     assert 2000 < tokens < 3000
     assert operations == pytest.approx(14e9 * (tokens + 160), rel=0.25)
 
 
+@pytest.mark.slow
 def test_the_command(run_glit, tmp_path, monkeypatch) -> None:
     refused = run_glit("bench", "gpu", "-o", tmp_path, "--device", "cpu")
     assert refused.code == 2 and "no GPU; add --tiny" in refused.errors

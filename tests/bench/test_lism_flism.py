@@ -14,7 +14,6 @@ from rich.console import Console
 from glit.backends.sam.model import PRESETS, build_sam
 from glit.backends.weights import resolve
 from glit.bench.lism_flism.clock import covered
-from glit.bench.lism_flism.files import write_report
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import Truth, photographs, with_sentences
 from glit.bench.lism_flism.job import COLUMNS, CROP, FULL, PARTS, TINY, Facts, Rate
@@ -28,9 +27,8 @@ from glit.bench.lism_flism.operations import (
     sam_image,
     yolos_image,
 )
-from glit.bench.lism_flism.quality import judge
-from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, project
-from glit.bench.lism_flism.show import main_rows, markdown, print_report
+from glit.bench.lism_flism.report import TABLE_X, Parameters, Report, judge, project
+from glit.bench.lism_flism.show import main_rows, markdown, print_report, write_report
 from glit.data.geometry import area_ratio_mask, grid_boxes, iou
 from glit.errors import InputError, WeightsError
 from glit.stages.split import SplitConfig
@@ -43,6 +41,7 @@ def mini() -> Report:
     return measured(weights="mini", num_quality=4, sizes=TINY)
 
 
+@pytest.mark.slow
 def test_four_columns_whose_parts_make_up_their_total(mini):
     assert [each.column.key for each in mini.columns] == KEYS
     for each in mini.columns:
@@ -56,6 +55,7 @@ def test_four_columns_whose_parts_make_up_their_total(mini):
         assert column.decode_s == column.parts_s["wait"]
 
 
+@pytest.mark.slow
 def test_both_ways_of_a_method_look_at_the_same_regions(mini):
     for method in ("lism", "flism"):
         one, ours = mini.column(f"{method}-one"), mini.column(f"{method}-glit")
@@ -66,6 +66,7 @@ def test_both_ways_of_a_method_look_at_the_same_regions(mini):
     )
 
 
+@pytest.mark.slow
 def test_choices_are_right_where_the_truth_is_known(mini):
     assert mini.quality is not None and set(mini.quality) == set(KEYS)
     for key, found in mini.quality.items():
@@ -75,6 +76,7 @@ def test_choices_are_right_where_the_truth_is_known(mini):
         assert (found.global_wins > 0) == key.startswith("lism")
 
 
+@pytest.mark.slow
 def test_parameters_are_those_of_the_models(mini):
     from safetensors import safe_open
 
@@ -110,6 +112,7 @@ def test_ratios_and_projection_follow_from_the_totals(random_tiny):
     assert docci.minutes["lism-one"] == pytest.approx(9647 * total["lism-one"] / 60)
 
 
+@pytest.mark.slow
 def test_floors_are_operations_over_rates(mini):
     for key in ("lism-glit", "flism-glit"):
         column = mini.column(key)
@@ -148,6 +151,7 @@ def test_projection_by_hand():
     assert many.paper_minutes == {"lism": 57 * 24 * 60}
 
 
+@pytest.mark.slow
 def test_files_hold_the_same_figures(mini, tmp_path):
     paths = write_report(mini, tmp_path)
     assert [path.name for path in paths] == [
@@ -186,7 +190,7 @@ def test_terminal_and_page_show_the_same_cells(random_tiny):
     console = Console(width=200, record=True, quiet=False, file=io.StringIO())
     print_report(random_tiny, console)
     text = console.export_text()
-    for _, cells in main_rows(random_tiny):
+    for _, *cells in main_rows(random_tiny):
         assert all(cell in text for cell in cells)
 
 

@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 
 import glit.bench.objectives.run as module
-from glit.bench.objectives import curves
-from glit.bench.objectives.job import COST, FAILED, Cost, keep_model_alone, trained
+from glit.bench.objectives.job import COST, FAILED, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured, measure
-from glit.bench.objectives.questions import KINDS, questions
 from glit.bench.objectives.run import Request, climbed, run
-from glit.bench.objectives.table import BASELINE, COLUMNS, Row, difference, markdown
+from glit.bench.objectives.table import BASELINE, COLUMNS, Row, curves, difference, markdown, plot
 from glit.bench.objectives.world import (
     GALLERY_SEED,
+    KINDS,
     SceneCollection,
     WorldSize,
+    questions,
     training_set,
     twins,
     without_twins,
@@ -157,7 +157,7 @@ def pretended(monkeypatch):
         if folder.name.startswith("1-"):
             return None
         (folder / "last").mkdir(parents=True, exist_ok=True)
-        return Cost(seconds_a_step=0.1, peak_memory_mb=100, parameters_added=0)
+        return {"seconds_a_step": 0.1, "peak_memory_mb": 100, "parameters_added": 0}
 
     def score(embedder, config, world):
         return {"0.01": 0.2, "0.001": 0.6, "0.0001": 0.4}[embedder.split("/")[-2][:-2]]
@@ -210,6 +210,7 @@ def test_a_grid_is_climbed_to_its_summit() -> None:
     assert climbed([1e-3], summit.__getitem__) == {1e-3: 5}
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tmp_path) -> None:
     dataset, folder = make_dataset(8), tmp_path / "run"
     words = ["-r", "siglip"]
@@ -219,8 +220,8 @@ def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tm
         words += ["--set", f"train.{setting}"]
     ours = np.ones(3 << 29, np.uint8)  # the memory of whoever starts it is not its own
     cost = trained(folder, dataset, words)
-    assert cost is not None and cost.parameters_added == 2
-    assert cost.seconds_a_step > 0 and 100 < cost.peak_memory_mb < len(ours) >> 20
+    assert cost is not None and cost["parameters_added"] == 2
+    assert cost["seconds_a_step"] > 0 and 100 < cost["peak_memory_mb"] < len(ours) >> 20
     keep_model_alone(folder)
     assert not list(folder.rglob("optimizer.pt")) and (folder / "last/model.safetensors").is_file()
     assert trained(folder, dataset, ["nonsense"]) == cost
@@ -243,7 +244,7 @@ def test_learning_curves_leave_out_what_was_not_run(tmp_path) -> None:
         1200: [row(BASELINE, [many, many]), row("new", [many])],
         300: [row(BASELINE, [few, many])],
     }
-    lines = curves.markdown(rows).splitlines()
+    lines = curves(rows).splitlines()
     assert lines[2:] == [
         "|  | 300 scenes | 1,200 scenes |",
         "| --- | ---: | ---: |",
@@ -253,6 +254,6 @@ def test_learning_curves_leave_out_what_was_not_run(tmp_path) -> None:
     ]
     pictures = []
     for name in ("a.svg", "b.svg"):
-        curves.plot(rows, tmp_path / name)
+        plot(rows, tmp_path / name)
         pictures.append((tmp_path / name).read_bytes())
     assert pictures[0] == pictures[1] and b"<svg" in pictures[0]

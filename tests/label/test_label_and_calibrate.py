@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import glit
-from glit.bench.pairs.truth import judged
+from glit.bench.pairs.measure import judged
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.label.calibrate import calibrate

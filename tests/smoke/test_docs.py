@@ -107,6 +107,7 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
 
 
+@pytest.mark.slow
 def test_the_how_tos_run(tmp_path, glit):
     run_page(DOCS / "how-to.md", tmp_path, glit)
     assert (tmp_path / "with-captions" / "manifest.json").is_file()
@@ -114,6 +115,7 @@ def test_the_how_tos_run(tmp_path, glit):
     assert (tmp_path / "as-csv" / "pairs.csv").read_text().count("\n") > 24
 
 
+@pytest.mark.slow
 def test_the_tutorial_and_its_notebook_run(tmp_path, glit):
     run_page(DOCS / "tutorial.md", tmp_path, glit)
     assert (tmp_path / "differences.html").is_file() and (tmp_path / "run" / "best").is_dir()
@@ -126,6 +128,7 @@ def test_the_tutorial_and_its_notebook_run(tmp_path, glit):
         assert drawn.width > 1000
 
 
+@pytest.mark.slow
 def test_the_librarys_page_and_the_readmes_python_run(tmp_path, glit):
     run_page(DOCS / "library.md", tmp_path, glit)
     assert (tmp_path / "dataset" / "manifest.json").is_file()

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 FLIPPED = KINDS.index("a flipped bit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "runs"),
     [(FLIPPED, len(KINDS) - FLIPPED + 1), (2 * len(KINDS) + FLIPPED, 2)],

@@ -25,6 +25,7 @@ def test_these_are_all(known):
     assert tuple(known) == NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_odd_inputs_are_taken_or_refused(known, name):
     """Whatever a check raises is neither. Good inputs are taken, and most odd ones refused."""
@@ -34,6 +35,7 @@ def test_odd_inputs_are_taken_or_refused(known, name):
     assert any("taken" not in each for each in said) or name in ("caption texts", "lists")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seed"),
     [

@@ -25,6 +25,7 @@ def test_our_step_and_the_published_one_have_the_same_loss(tmp_path: Path) -> No
     assert steps["glit"]() == pytest.approx(steps["published"](), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_loader_part(tmp_path: Path) -> None:
     result = loader_part(arguments(images=16), tmp_path)
     sizes = ["1500x1000", "2048x1536", "2048x1536 with pack.max_side=512"]

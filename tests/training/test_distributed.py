@@ -127,6 +127,7 @@ def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
     return measure(str(tiny_clip), str(dataset)), two
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_equal_one(both, case: str) -> None:
     """The case "uneven" is the last batch of 21 samples in batches of 8: 3 and 2 with a filler."""
@@ -138,11 +139,13 @@ def test_two_processes_equal_one(both, case: str) -> None:
             torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-5, msg=f"{name}: {found}")
 
 
+@pytest.mark.slow
 def test_all_processes_stop_after_the_same_step(both) -> None:
     """Rank 1 is interrupted in step 2; both hear of it a step later."""
     assert [rank["votes"]["stop"] for rank in both[1]] == [[False, False, False, True, False]] * 2
 
 
+@pytest.mark.slow
 def test_the_first_process_measures_and_the_other_waits(both) -> None:
     """A run of two steps: its start, and its end."""
     found = [line["step"] for line in both[1][0]["lines"] if VALIDATION in line]

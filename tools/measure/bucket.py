@@ -6,7 +6,6 @@ python -m tools.measure.bucket 200000
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -17,7 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import psutil
+from glit.bench.harness import in_own_process
+from glit.bench.machine import peak_mb, resident_mb
 
 _PAGE = 1000
 _WAYS = {
@@ -69,54 +69,41 @@ def bucket(total: int) -> Iterator[str]:
         server.server_close()
 
 
-def measure(how: str) -> None:
+def measure(how: str, address: str) -> None:
     """Print what one way of listing takes, in this process."""
     from glit.pipeline.listing import write_listing
     from glit.pipeline.source import entries, find_source
     from glit.storage.remote import open_remote
     from glit.storage.store import Store
 
-    address = "s3://bucket/images"
-    fs, base = open_remote(address)
-    before = psutil.Process().memory_info().rss
+    os.environ |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    os.environ |= {"AWS_ENDPOINT_URL": address, "AWS_REGION": "us-east-1"}
+    images = "s3://bucket/images"
+    fs, base = open_remote(images)
+    before = resident_mb()
     begin = time.perf_counter()
     if how == "find":
         number = len(fs.find(base, detail=True))
     elif how == "walk":
-        number = sum(1 for _ in Store(address).walk())
+        number = sum(1 for _ in Store(images).walk())
     else:
         with tempfile.TemporaryDirectory() as folder:
-            found = entries(find_source(address), sidecars=(".txt",))
+            found = entries(find_source(images), sidecars=(".txt",))
             chunks = write_listing(
                 found, Path(folder) / "listing.parquet", chunk_size=256, limit=None, num_beside=1
             )
             number = len(chunks)
     took = time.perf_counter() - begin
-    peak = _peak() - before
+    peak = peak_mb() - before
     what = _WAYS[how]
-    print(f"{number} {what}: {took:.1f} s, {peak / 2**20:.0f} MB more than before")
-
-
-def _peak() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status has no VmHWM")
+    print(f"{number} {what}: {took:.1f} s, {peak:.0f} MB more than before")
 
 
 def main() -> None:
     """All ways, each in a process of its own."""
-    if sys.argv[1] in _WAYS:
-        measure(sys.argv[1])
-        return
-    keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "x")
     with bucket(int(sys.argv[1])) as address:
         for how in _WAYS:
-            subprocess.run(
-                [sys.executable, "-m", "tools.measure.bucket", how],
-                env={**os.environ, **keys, "AWS_ENDPOINT_URL": address, "AWS_REGION": "us-east-1"},
-                check=True,
-            )
+            in_own_process(measure, how, address)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ of the same work are compared, so that a busy machine does not favour either.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from glit.bench.harness import write_json
 
 PARTS = ("floor", "crops", "yolos", "memory")
 
@@ -36,10 +37,9 @@ def main() -> None:
     from glit.executors.process import prepare_own_process
 
     prepare_own_process(for_model=True)
-    arguments.output.mkdir(parents=True, exist_ok=True)
     for part in arguments.parts:
         result = globals()[f"{part}_part"](arguments)
-        (arguments.output / f"{part}.json").write_text(json.dumps(result, indent=2) + "\n")
+        write_json(arguments.output / f"{part}.json", result)
 
 
 def floor_part(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -12,8 +12,6 @@ import argparse
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
+from glit.bench.harness import in_own_process
+from glit.bench.machine import peak_mb, resident_mb
 from glit.dataset.manifest import MANIFEST, describe_data_file
 from glit.dataset.reader import Dataset
 from glit.executors.local import LocalExecutor
@@ -52,7 +52,7 @@ def main() -> None:
         for rows in sizes:
             repeat(here / "dataset", here / str(rows), rows)
         for name in arguments.to:
-            found = [_measured(here / str(rows), name, here / "out") for rows in sizes]
+            found = [in_own_process(measured, here / str(rows), name) for rows in sizes]
             text = "; ".join(
                 f"{rows} rows: {one['opened_mb']:.0f} MB opened, {one['peak_mb']:.0f} MB at most, "
                 f"{one['seconds']:.0f} s"
@@ -105,35 +105,16 @@ def repeat(source: Path, target: Path, rows: int) -> None:
     (target / MANIFEST).write_bytes(to_json(manifest))
 
 
-def _measured(dataset: Path, name: str, out: Path) -> dict[str, float]:
-    """Peak of resident memory and seconds of one export."""
-    words = [sys.executable, "-m", "tools.measure.exports", "--once", str(dataset), name, str(out)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    shutil.rmtree(out, ignore_errors=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def once(dataset: str, name: str, out: str) -> dict[str, float]:
-    """Export in this process."""
-    opened = Dataset(dataset)
-    before = _memory_mb("VmRSS")
+def measured(dataset: Path, name: str) -> dict[str, float]:
+    """Peak of resident memory and seconds of one export, in this process."""
+    opened = Dataset(str(dataset))
+    before = resident_mb()
     started = time.perf_counter()
-    export(opened, to=name, output=Path(out))
-    seconds = time.perf_counter() - started
-    return {"opened_mb": before, "peak_mb": _memory_mb("VmHWM"), "seconds": seconds}
-
-
-def _memory_mb(name: str) -> float:
-    """Of this process; ru_maxrss would be that of the process this one was forked from."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    status = dict(line.split(":", 1) for line in lines)
-    return int(status[name].split()[0]) / 1024
+    with tempfile.TemporaryDirectory() as folder:
+        export(opened, to=name, output=Path(folder) / "out")
+        seconds = time.perf_counter() - started
+    return {"opened_mb": before, "peak_mb": peak_mb(), "seconds": seconds}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--once"]:
-        print(json.dumps(once(*sys.argv[2:])))
-    else:
-        main()
+    main()

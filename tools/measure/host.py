@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from glit.backends.matchers.crops import whole_pixel_boxes
 from glit.backends.proposers.regions import make_regions
 from glit.bench.lism_flism.fixed import fixed_boxes
 from glit.bench.random_clip import TINY
 from glit.bench.random_dataset import DatasetShape
+from glit.bench.tables import print_table
 from glit.data.geometry import suppress_duplicates
 from glit.images import Pixels, decode, encode_smaller
 from glit.scenes import write_scenes
@@ -180,11 +180,9 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     costs = host_costs(side_px=arguments.side, num=16, batch_size=256)
-    table = Table("part", "of", "CPU ms", "images/s a core")
-    for cost in costs:
-        table.add_row(cost.part, cost.stage, f"{cost.ms:.3f}", f"{cost.images_a_core:,.0f}")
+    rows = [[c.part, c.stage, f"{c.ms:.3f}", f"{c.images_a_core:,.0f}"] for c in costs]
     console = Console()
-    console.print(table)
+    print_table(console, ["part", "of", "CPU ms", "images/s a core"], rows)
     for stage in ("build", "train"):
         rate = fed_rate(costs, stage, arguments.cores)
         console.print(f"{stage}: {arguments.cores} cores feed a GPU of {rate:,.0f} images/s")

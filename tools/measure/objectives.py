@@ -8,13 +8,12 @@ is there already is not run again.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from glit.bench.harness import kept, write_json
+from glit.bench.tables import markdown_table, percent
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
 from glit.training.config import TrainConfig
@@ -69,43 +68,35 @@ def main() -> None:
             results[objective].append(measured(str(run / "last"), arguments.test, run))
     text = table(results)
     (arguments.output / "table.md").write_text(text, encoding="utf-8")
-    (arguments.output / "figures.json").write_text(json.dumps(results, indent=2) + "\n")
+    write_json(arguments.output / "figures.json", results)
     print(text)
 
 
 def measured(model: str, test: str, folder: Path) -> dict[str, float]:
     """All figures of one model; kept in its folder."""
-    kept = folder / "figures-of-model.json"
-    if kept.is_file():
-        return json.loads(kept.read_text(encoding="utf-8"))
-    figures: dict[str, float] = {}
-    for task in MEASURES:
-        figures |= evaluate(task, [model], test, EvaluateConfig(image_fit="resize"))[0].metrics
-    folder.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    return figures
+
+    def figures() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for task in MEASURES:
+            found |= evaluate(task, [model], test, EvaluateConfig(image_fit="resize"))[0].metrics
+        return found
+
+    return kept(folder / "figures-of-model.json", figures)
 
 
 def table(results: dict[str, list[dict[str, float]]], columns: dict[str, str] = COLUMNS) -> str:
     """Markdown: per cent, mean over seeds ± standard deviation (one seed: no spread).
 
     >>> print(table({"a": [{"x": 0.5}, {"x": 0.7}]}, columns={"X": "x"}), end="")
-    | | X |
+    |  | X |
     | --- | ---: |
     | a | 60.0 ± 14.1 |
     """
-    lines = ["| | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
-    for name, runs in results.items():
-        cells = [_cell([run[key] for run in runs]) for key in columns.values()]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(values: Sequence[float]) -> str:
-    mean = 100 * statistics.mean(values)
-    if len(values) == 1:
-        return f"{mean:.1f}"
-    return f"{mean:.1f} ± {100 * statistics.stdev(values):.1f}"
+    rows = [
+        [name, *(percent([run[key] for run in runs]) for key in columns.values())]
+        for name, runs in results.items()
+    ]
+    return "\n".join(markdown_table(["", *columns], rows)) + "\n"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,8 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
+from glit.bench.harness import in_own_process
+from glit.bench.machine import peak_mb
 from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, Counts, make_manifest
 from glit.executors.local import LocalExecutor
@@ -77,27 +78,13 @@ def main() -> None:
         fill(folder, arguments.samples)
         print(f"filled in {time.perf_counter() - started:.0f} s", flush=True)
         for part in PARTS:
-            print(f"{part}: {json.dumps(in_own_process(part, folder))}", flush=True)
+            print(f"{part}: {json.dumps(in_own_process(measured, part, folder))}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def in_own_process(part: str, folder: Path) -> dict[str, float]:
+def measured(part: str, folder: Path) -> dict[str, float]:
     """Seconds on the wall, of the processor, and megabytes; the imports are in the latter alone."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_measure, args=(part, folder, theirs))
-    process.start()
-    theirs.close()
-    try:
-        found: dict[str, float] = ours.recv()
-    except EOFError as error:
-        raise RuntimeError(f"{part}: its process ended without an answer") from error
-    process.join()
-    return found
-
-
-def _measure(part: str, folder: Path, answer: Any) -> None:
     recipe = _recipe()
     work = _work(folder, recipe)
     chunks = read_chunks(work.store.full("listing.parquet")) if part == "plan" else []
@@ -117,18 +104,11 @@ def _measure(part: str, folder: Path, answer: Any) -> None:
         if part == "duplicates":
             forget_duplicates(work)
         _resume(folder, recipe)
-    told = {
+    return {
         "seconds": round(time.perf_counter() - started, 1),
         "cpu_seconds": round(time.process_time() - used, 1),
-        "peak_mb": _peak_mb(),
+        "peak_mb": round(peak_mb()),
     }
-    answer.send(told)
-
-
-def _peak_mb() -> int:
-    """Of this process alone: what getrusage tells is inherited from the one that started it."""
-    told = Path("/proc/self/status").read_text()
-    return int(told.partition("VmHWM:")[2].split()[0]) // 1024
 
 
 class _FirstUnit(Exception):

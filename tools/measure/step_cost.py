@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,7 +18,8 @@ from typing import Any
 
 import torch
 
-from glit.bench.lism_flism.machine import peak_mb
+from glit.bench.harness import in_own_process, write_json
+from glit.bench.machine import peak_mb, resident_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
 from glit.training.config import TrainConfig
@@ -30,7 +30,6 @@ from tools.measure.train_setup import (
     clip_folder,
     dataset_folder,
     planned_samples,
-    resident_mb,
     still_optimizer,
     timed,
     with_pixels,
@@ -41,7 +40,7 @@ CAPTION = {"num_sentences": 8, "words": 19}
 
 
 def main() -> None:
-    """Measure some objectives, or the memory of one."""
+    """Measure some objectives."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.step_cost", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
     parser.add_argument("--model", choices=SHAPES, default="vit-b-16")
@@ -49,34 +48,26 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES))
-    parser.add_argument("--memory-of", choices=OBJECTIVES, help="only the memory of this one")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as scratch:
         setting = _Setting(SHAPES[arguments.model], arguments.batch, Path(scratch))
-        if arguments.memory_of:
-            step, before = setting.step_of(arguments.memory_of)[0], resident_mb()
-            step()
-            print(json.dumps({"peak_mb": peak_mb() - before}))
-            return
         result = measured(setting, arguments)
-    text = json.dumps(result, indent=2)
-    print(text)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "step-cost.json").write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
+    write_json(arguments.output / "step-cost.json", result)
 
 
 def measured(setting: _Setting, arguments: argparse.Namespace) -> dict[str, Any]:
     """Times and memory of every objective, and how they stand to those of ``clip``."""
     baseline, _ = setting.step_of("clip")
     baseline()  # warms up
-    memory_of_clip = _memory_of("clip", arguments)
+    memory_of_clip = in_own_process(memory_of, "clip", arguments)
     found = {}
     for name in arguments.objectives:
         step, added = setting.step_of(name)
         step()
         times = [(timed(baseline).cpu_s, timed(step).cpu_s) for _ in range(arguments.repeats)]
-        memory = _memory_of(name, arguments)
+        memory = in_own_process(memory_of, name, arguments)
         found[name] = {
             "cpu_s": statistics.median(own for _, own in times),
             "times_clip": statistics.median(own / clip for clip, own in times),
@@ -94,13 +85,14 @@ def measured(setting: _Setting, arguments: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def _memory_of(name: str, arguments: argparse.Namespace) -> float:
-    """Peak memory of a step, MB, in a process of its own."""
-    command = [sys.executable, "-m", "tools.measure.step_cost", "--memory-of", name]
-    for key in ("model", "batch", "threads"):
-        command += [f"--{key}", str(getattr(arguments, key))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)["peak_mb"]
+def memory_of(name: str, arguments: argparse.Namespace) -> float:
+    """Peak memory of a step, MB, that it adds to what this process had before."""
+    torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as scratch:
+        setting = _Setting(SHAPES[arguments.model], arguments.batch, Path(scratch))
+        step, before = setting.step_of(name)[0], resident_mb()
+        step()
+    return peak_mb() - before
 
 
 class _Setting:

@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +25,9 @@ import torch
 
 from glit.backends.tokenizer import TextTokenizer
 from glit.bench.gpu.training import step_operations
-from glit.bench.lism_flism.machine import peak_mb
+from glit.bench.harness import in_own_process, write_json
+from glit.bench.lism_flism.operations import matrix_rate
+from glit.bench.machine import peak_mb, resident_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.bench.random_dataset import DatasetShape
 from glit.training.batch import Batch
@@ -44,7 +44,6 @@ from tools.measure.train_setup import (
     collated,
     dataset_folder,
     planned_samples,
-    resident_mb,
     still_optimizer,
     timed,
     with_pixels,
@@ -58,23 +57,19 @@ CAPTION = {"num_sentences": 10, "words": 19}
 def main() -> None:
     """Run one part."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.train", description=__doc__)
-    parser.add_argument("part", choices=["step", "loader", "flat", "gpu", "memory"])
+    parser.add_argument("part", choices=["step", "loader", "flat", "gpu"])
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
     parser.add_argument("--model", choices=SHAPES, default="vit-b-16")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--images", type=int, default=128)
-    parser.add_argument("--variant", choices=["published", "glit"], default="glit")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as scratch:
         result = PARTS[arguments.part](arguments, Path(scratch))
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.part != "memory":
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        (arguments.output / f"{arguments.part}.json").write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
+    write_json(arguments.output / f"{arguments.part}.json", result)
 
 
 def step_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
@@ -85,7 +80,7 @@ def step_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     for _ in range(arguments.repeats):
         for name, step in steps.items():
             times[name].append(timed(step))
-    memory = {name: _memory_of(name, arguments) for name in steps}
+    memory = {name: in_own_process(memory_of, name, arguments) for name in steps}
     pairs = list(zip(times["published"], times["glit"], strict=True))
     return {
         "model": arguments.model,
@@ -103,12 +98,14 @@ def step_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     }
 
 
-def memory_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """What a step adds to the resident memory before it, at its peak."""
-    step = _steps(SHAPES[arguments.model], arguments.batch, scratch)[arguments.variant]
-    before = resident_mb()
-    step()
-    return {"peak_mb": peak_mb() - before}
+def memory_of(variant: str, arguments: argparse.Namespace) -> float:
+    """What a step adds to the resident memory of this process, at its peak, MB."""
+    torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as scratch:
+        step = _steps(SHAPES[arguments.model], arguments.batch, Path(scratch))[variant]
+        before = resident_mb()
+        step()
+    return peak_mb() - before
 
 
 def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
@@ -134,7 +131,8 @@ def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         step()
     seconds = statistics.median(timed(step).wall_s for _ in range(max(3, arguments.repeats)))
     operations = step_operations(shape, batch.texts.length_T.tolist(), len(batch.pixels_V3SS))
-    rate = _matrix_rate(device)
+    kind, side = ("bfloat16", 8192) if device.type == "cuda" else ("float32", 1024)
+    rate = matrix_rate(device, kind, side).operations_per_s
     floor = operations / rate
     return {
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
@@ -148,21 +146,6 @@ def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         "share_of_matrix_rate": floor / seconds,
         "floor_seconds_per_step": floor,
     }
-
-
-def _matrix_rate(device: torch.device) -> float:
-    """Operations a second of a large matrix product in the step's precision."""
-    cuda = device.type == "cuda"
-    side, kind = (8192, torch.bfloat16) if cuda else (1024, torch.float32)
-    a = torch.randn(side, side, device=device, dtype=kind)
-
-    def product() -> None:
-        for _ in range(10):
-            torch.matmul(a, a)
-        _finish(device)
-
-    product()
-    return 10 * 2 * side**3 / min(timed(product).wall_s for _ in range(5))
 
 
 def _finish(device: torch.device) -> None:
@@ -227,20 +210,11 @@ def _collated(made: Ingredients, samples: list[PlannedSample], pixels: torch.Ten
     return replace(collated(made, samples)[0], pixels_V3SS=pixels)
 
 
-def _memory_of(variant: str, arguments: argparse.Namespace) -> float:
-    command = [sys.executable, "-m", "tools.measure.train", "memory", "--variant", variant]
-    command += ["--model", arguments.model, "--batch", str(arguments.batch)]
-    command += ["--threads", str(arguments.threads)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(json.loads(done.stdout[done.stdout.index("{") :])["peak_mb"])
-
-
 PARTS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any]]] = {
     "step": step_part,
     "loader": loader_part,
     "flat": flat_part,
     "gpu": gpu_part,
-    "memory": memory_part,
 }
 
 

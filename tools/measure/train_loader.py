@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from glit.bench.machine import resident_mb
 from glit.bench.random_clip import TINY
 from glit.bench.random_dataset import DatasetShape
 from glit.training.config import TrainConfig
@@ -22,7 +23,6 @@ from tools.measure.train_setup import (
     clip_folder,
     dataset_folder,
     planned_samples,
-    resident_mb,
     timed,
 )
 

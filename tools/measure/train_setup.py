@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
@@ -73,11 +72,6 @@ def timed(work: Callable[[], Any]) -> Timing:
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return Timing(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
-
-
-def resident_mb() -> float:
-    """Resident memory of this process now."""
-    return psutil.Process().memory_info().rss / 2**20
 
 
 def planned_samples(loader: BatchLoader) -> list[PlannedSample]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForImageTextToText,
@@ -23,8 +21,6 @@ from tools.mini.save import MEAN, STD
 BOS, EOS, IMAGE, CAPTION = "<s>", "</s>", "<image>", "<caption>"
 CONTEXT = 1024
 GRID = IMAGE_PX // PATCH_PX
-NUM_IMAGE_TOKENS = GRID * GRID + GRID * (GRID + 1)
-"""Base picture, then one tile of the same size with a newline after each row."""
 
 _VOCABULARY = 560
 
@@ -131,8 +127,3 @@ def new_captioner(
     model.generation_config.bos_token_id = tokenizer.bos_token_id
     model.generation_config.pad_token_id = tokenizer.eos_token_id
     return model
-
-
-def load_processor(folder: Path) -> LlavaNextProcessor:
-    """The processor of an export."""
-    return LlavaNextProcessor.from_pretrained(folder)

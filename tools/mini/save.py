@@ -7,9 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 from transformers import (
     CLIPImageProcessor,
     CLIPModel,
@@ -120,8 +118,3 @@ def hub_name(name: str) -> str:
     if name.startswith(prefix) and not name.startswith(prefix + "vision_model."):
         return prefix + "vision_model." + name.removeprefix(prefix)
     return name
-
-
-def num_parameters(model: nn.Module) -> int:
-    """Number of weights."""
-    return sum(p.numel() for p in model.parameters() if torch.is_tensor(p))

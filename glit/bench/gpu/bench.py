@@ -1,16 +1,14 @@
-"""What a part of the benchmark is given: a device, sizes, a folder, and a place for its figures."""
+"""What a part of the benchmark is given: a device, sizes and a folder; and its figures."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.bench.gpu.row import Row
+from glit.bench.harness import Row, detail, note
 from glit.bench.lism_flism.job import FULL, TINY, Sizes
 from glit.bench.random_clip import ClipShape
 from glit.recipes.config import Device
@@ -48,59 +46,41 @@ class Scale:
         return self.sizes.clip
 
 
-_LLAVA = {
-    "text_config": {
-        "model_type": "mistral",
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 32768,
-        "sliding_window": None,
-        "vocab_size": 32064,
-    },
-    "vision_config": {
-        "model_type": "clip_vision_model",
-        "hidden_size": 1024,
-        "intermediate_size": 4096,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "image_size": 336,
-        "patch_size": 14,
-        "projection_dim": 768,
-    },
-    "image_grid_pinpoints": [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]],
-    "vision_feature_layer": -2,
-    "vision_feature_select_strategy": "default",
-}
-"""LLaVA-NeXT with Mistral 7B and CLIP ViT-L/14 at 336 pixels."""
+def _llava(
+    text: tuple[int, int, int, int, int, int],
+    vision: tuple[int, int, int, int, int, int],
+    tiles: list[tuple[int, int]],
+    **more: Any,
+) -> dict[str, Any]:
+    """Arguments of ``LlavaNextConfig``.
 
-_TINY_LLAVA = {
-    "text_config": {
-        "model_type": "mistral",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "sliding_window": None,
-        "vocab_size": 512,
-    },
-    "vision_config": {
-        "model_type": "clip_vision_model",
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "image_size": 28,
-        "patch_size": 14,
-        "projection_dim": 32,
-    },
-    "image_grid_pinpoints": [[28, 56], [56, 28], [56, 56]],
-    "vision_feature_layer": -2,
-    "vision_feature_select_strategy": "default",
-}
+    Args:
+        text: Mistral's width, that of its MLP, layers, heads, key-value heads and vocabulary.
+        vision: CLIP's width, that of its MLP, layers, heads, and the sides of images and patches.
+        tiles: sides of an image in tiles.
+        more: of CLIP.
+    """
+    names = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
+    of_text = [*names, "num_key_value_heads", "vocab_size"]
+    of_vision = [*names, "image_size", "patch_size"]
+    side = vision[4]
+    return {
+        "text_config": {
+            "model_type": "mistral",
+            "max_position_embeddings": 32768,
+            "sliding_window": None,
+            **dict(zip(of_text, text, strict=True)),
+        },
+        "vision_config": {
+            "model_type": "clip_vision_model",
+            **dict(zip(of_vision, vision, strict=True)),
+            **more,
+        },
+        "image_grid_pinpoints": [[rows * side, columns * side] for rows, columns in tiles],
+        "vision_feature_layer": -2,
+        "vision_feature_select_strategy": "default",
+    }
+
 
 SCALES: dict[str, Scale] = {
     "full": Scale(
@@ -113,7 +93,12 @@ SCALES: dict[str, Scale] = {
         batch_size=256,
         sample_px=(640, 480),
         num_steps=10,
-        captioner=_LLAVA,
+        captioner=_llava(
+            (4096, 14336, 32, 32, 8, 32064),
+            (1024, 4096, 24, 16, 336, 14),
+            [(1, 2), (2, 1), (2, 2), (3, 1), (1, 3)],
+            projection_dim=768,
+        ),  # LLaVA-NeXT with Mistral 7B and CLIP ViT-L/14 at 336 pixels
         captioned_px=(1024, 768),
         num_captions=32,
         caption_tokens=160,
@@ -129,7 +114,12 @@ SCALES: dict[str, Scale] = {
         batch_size=4,
         sample_px=(64, 48),
         num_steps=1,
-        captioner=_TINY_LLAVA,
+        captioner=_llava(
+            (64, 128, 2, 2, 1, 512),
+            (32, 64, 2, 2, 28, 14),
+            [(1, 2), (2, 1), (2, 2)],
+            projection_dim=32,
+        ),
         captioned_px=(60, 40),
         num_captions=2,
         caption_tokens=3,
@@ -139,41 +129,45 @@ SCALES: dict[str, Scale] = {
 """``tiny`` shows on any machine that all parts run."""
 
 
-class Bench:
-    """One part at work.
+def row(
+    what: str, measured: float, unit: str, *, limit: float | None = None, bottleneck: str = ""
+) -> Row:
+    """A figure; larger is better, whatever its unit.
 
     Args:
-        scale: how much is measured.
-        device: ``cuda`` or ``cpu``.
-        output: JSON file of the part; written anew after every figure.
-        scratch: a folder for models and images, removed with the part.
-        rates: of the matrix part, by precision, operations a second; empty where it failed.
+        what: in words.
+        measured: its value.
+        unit: of the value and the limit.
+        limit: what the machine would give by its measured rates or its data sheet; None where
+            nothing is counted.
+        bottleneck: what it waits for first.
     """
+    return {
+        "what": what, "measured": measured, "unit": unit, "limit": limit, "bottleneck": bottleneck,
+    }  # fmt: skip
 
-    def __init__(
-        self, scale: Scale, device: Device, output: Path, scratch: Path, rates: dict[str, float]
-    ) -> None:
-        self.scale, self.scratch, self.rates = scale, scratch, rates
-        self.device: Device = device
-        self._output = output
-        self._found: dict[str, Any] = {"rows": [], "notes": [], "details": {}}
-        self._write()
 
-    def report(self, what: str, measured: float, unit: str, **more: Any) -> None:
-        """Add a figure; see :class:`glit.bench.gpu.row.Row`."""
-        row = Row(what=what, measured=measured, unit=unit, **more)
-        self._found["rows"].append(asdict(row))
-        self._write()
+def largest(parts: dict[str, float]) -> str:
+    """The part that takes longest, and its share.
 
-    def note(self, text: str) -> None:
-        """Add a sentence below the table."""
-        self._found["notes"].append(text)
-        self._write()
+    >>> largest({"decode": 1.0, "encode": 3.0})
+    'encode, 75 %'
+    """
+    name = max(parts, key=lambda part: parts[part])
+    return f"{name}, {100 * parts[name] / max(sum(parts.values()), 1e-12):.0f} %"
 
-    def detail(self, name: str, value: Any) -> None:
-        """Add something for the JSON file alone."""
-        self._found["details"][name] = value
-        self._write()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What a part is given."""
+
+    scale: Scale
+    device: Device
+    """``cuda`` or ``cpu``."""
+    scratch: Path
+    """A folder for models and images, removed with the part."""
+    rates: dict[str, float]
+    """Of the matrix part, by precision, operations a second; empty where it failed."""
 
     def limit(self, operations: float, precision: str) -> float | None:
         """How often a second so many operations could be done at the measured matrix rate."""
@@ -200,8 +194,8 @@ class Bench:
             times.append(time.perf_counter() - started)
         return min(times)
 
-    def kernels(self, name: str, work: Callable[[], Any]) -> None:
-        """Note the twenty operations that ``work`` spends most of the device's time in."""
+    def kernels(self, name: str, work: Callable[[], Any]) -> Iterator[Row]:
+        """The twenty operations that ``work`` spends most of the device's time in."""
         from torch.profiler import ProfilerActivity, profile
 
         cuda = self.device == "cuda"
@@ -211,23 +205,16 @@ class Bench:
                 work()
                 self.finish()
         except (RuntimeError, AssertionError) as error:
-            self.note(f"the profiler could not watch {name}: {error}")
+            yield note(f"the profiler could not watch {name}: {error}")
             return
         spent = "self_device_time_total" if cuda else "self_cpu_time_total"
-        events = sorted(recorded.key_averages(), key=lambda each: -getattr(each, spent))
-        total = sum(getattr(each, spent) for each in events) or 1
-        top = [
-            {
-                "kernel": each.key,
-                "calls": each.count,
-                "ms": getattr(each, spent) / 1e3,
-                "share": getattr(each, spent) / total,
-            }
-            for each in events[:20]
-        ]
-        self.detail(f"kernels of {name}", top)
-
-    def _write(self) -> None:
-        part = self._output.with_suffix(".part")
-        part.write_text(json.dumps(self._found, indent=1), encoding="utf-8")
-        os.replace(part, self._output)
+        times = {each: getattr(each, spent) for each in recorded.key_averages()}
+        total = sum(times.values()) or 1
+        top = sorted(times, key=lambda each: -times[each])[:20]
+        yield detail(
+            f"kernels of {name}",
+            [
+                {"kernel": e.key, "calls": e.count, "ms": times[e] / 1e3, "share": times[e] / total}
+                for e in top
+            ],
+        )

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.protocols import CaptionerConfig
 from glit.backends.weights import Resolved, resolve
 from glit.bench.gpu import models
-from glit.bench.gpu.bench import Bench
+from glit.bench.gpu.bench import Bench, row
+from glit.bench.harness import Row, note
+from glit.bench.lism_flism.models import made_by_glit
 from glit.recipes.resources import default_prompt
 from glit.runtime.gpu_errors import free_memory
 
@@ -23,21 +26,21 @@ _TIMES = 4
 """Rounds of images that vLLM gets, so that its batches are full."""
 
 
-def measure(bench: Bench) -> None:
-    """See the module."""
+def measure(bench: Bench) -> Iterator[Row]:
+    """Captions a second by both ways."""
     folder = shape_folder(bench)
     images = _images(bench)
-    model = as_model(folder)
+    model = made_by_glit(folder)
     prompt = default_prompt().read_text(encoding="utf-8")
     config = CaptionerConfig(
         device=bench.device, max_tokens=bench.scale.caption_tokens, max_model_len=4096
     )
-    _by_generate(bench, config, model, prompt, images)
+    yield from _by_generate(bench, config, model, prompt, images)
     if bench.device == "cuda" and importlib.util.find_spec("vllm"):
         free_memory()  # the engine asks for most of the GPU
-        _through_vllm(bench, config, model, prompt, images * _TIMES)
+        yield from _through_vllm(bench, config, model, prompt, images * _TIMES)
     else:
-        bench.note("captions through vLLM: not installed, or no GPU; left out")
+        yield note("captions through vLLM: not installed, or no GPU; left out")
 
 
 def shape_folder(bench: Bench) -> Path:
@@ -68,11 +71,6 @@ def shape_folder(bench: Bench) -> Path:
     return folder
 
 
-def as_model(folder: Path) -> Resolved:
-    """A folder without weights as what a name resolves to."""
-    return Resolved(name="random", path=folder, revision="random", sha256="")
-
-
 def _images(bench: Bench) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     width, height = bench.scale.captioned_px
@@ -88,7 +86,7 @@ def _through_vllm(
     model: Resolved,
     prompt: str,
     images: list[np.ndarray],
-) -> None:
+) -> Iterator[Row]:
     from glit.backends.captioners.vllm_engine import VllmCaptioner
 
     captioner = VllmCaptioner(config, model, prompt, load_format="dummy")
@@ -98,7 +96,7 @@ def _through_vllm(
     captioner.caption(images, seeds=[0] * len(images), temperature=0.0)
     seconds = time.perf_counter() - started
     operations, tokens = _operations(bench, model)
-    bench.report(
+    yield row(
         f"captions through vLLM, {tokens} prompt tokens, {bench.scale.caption_tokens} new",
         len(images) / seconds,
         "images/s",
@@ -113,14 +111,14 @@ def _by_generate(
     model: Resolved,
     prompt: str,
     images: list[np.ndarray],
-) -> None:
+) -> Iterator[Row]:
     captioner = TransformersCaptioner(config, model, prompt, weights=random_weights)
     prepared = [captioner.prepare(image) for image in images[:8]]
     batch = captioner.joined(prepared)
     seconds = bench.seconds(lambda: captioner.generate(batch, seed=0, temperature=0.0), repeats=1)
     operations, tokens = _operations(bench, model)
     precision = "bfloat16" if bench.device == "cuda" else "float32"
-    bench.report(
+    yield row(
         f"captions by generate, batches of {len(prepared)}, {tokens} prompt tokens",
         len(prepared) / seconds,
         "images/s",
@@ -128,7 +126,7 @@ def _by_generate(
         bottleneck="one token at a time",
     )
     alone = bench.seconds(lambda: captioner.prepare(images[0]))
-    bench.report("preparing a caption's image, one core", 1 / alone, "images/s", bottleneck="core")
+    yield row("preparing a caption's image, one core", 1 / alone, "images/s", bottleneck="core")
 
 
 def random_weights(kind: Any, path: Path, *, dtype: Any, device: Any) -> Any:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from glit.bench.gpu.bench import Bench
-from glit.bench.gpu.row import largest
+from collections.abc import Iterator
+
+from glit.bench.gpu.bench import Bench, largest, row
+from glit.bench.harness import Row, detail
 from glit.bench.lism_flism.job import PARTS
 from glit.bench.lism_flism.run import Request, run
 
 _NUM_IMAGES = 2
 
 
-def measure(bench: Bench) -> None:
-    """See the module."""
+def measure(bench: Bench) -> Iterator[Row]:
+    """Images a second of each column, and the columns' ratios."""
     request = Request(
         images=None,
         weights="random",
@@ -21,13 +23,13 @@ def measure(bench: Bench) -> None:
         sizes=bench.scale.sizes,
     )
     report = run(request, lambda text: print(text, flush=True))
-    bench.detail("report", report.as_dict())
+    yield detail("report", report.as_dict())
     for each in report.columns:
-        bench.report(
+        yield row(
             each.column.title,
             each.images_per_s.median,
             "images/s",
             bottleneck=largest({part: each.parts_s[part].median for part in PARTS}),
         )
     for ratio in report.ratios:
-        bench.report(f"{ratio.fast} against {ratio.slow}", ratio.times.median, "times")
+        yield row(f"{ratio.fast} against {ratio.slow}", ratio.times.median, "times")

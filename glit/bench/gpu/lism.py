@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from glit.backends.proposers.sam import SamDetector
 from glit.backends.split_products import FAST_PATH
 from glit.backends.weights import Resolved, resolve
 from glit.bench.gpu import models
-from glit.bench.gpu.bench import Bench
+from glit.bench.gpu.bench import Bench, row
 from glit.bench.gpu.matrix import products_in
 from glit.bench.gpu.stages import fastest, opened, report_stages
+from glit.bench.harness import Row
 from glit.bench.lism_flism.operations import sam_image
 from glit.data.geometry import iou
 from glit.images import Pixels
@@ -37,10 +39,10 @@ SAME_BOX = 0.98
 """IoU from which on two boxes count as the same."""
 
 
-def measure(bench: Bench) -> None:
-    """See the module."""
+def measure(bench: Bench) -> Iterator[Row]:
+    """SAM in every precision, then all stages."""
     known = [name for name in PRECISIONS if bench.device == "cuda" or name in _ON_CPU]
-    _agreement(bench, known)
+    yield from _agreement(bench, known)
     drawn = models.images(bench, bench.scale.num_lism)
     first = models.pixels(drawn)[0]
     sam, clip = models.sam(bench, first), models.clip(bench, models.captions(drawn))
@@ -53,7 +55,7 @@ def measure(bench: Bench) -> None:
         points = bench.scale.sizes.points_per_side**2
         operations = sum(sam_image(detector.masks.model, points).values())
         rate = _RATES.get(name, precision)
-        bench.report(
+        yield row(
             f"SAM, all masks, {name}",
             1 / seconds,
             "images/s",
@@ -63,18 +65,18 @@ def measure(bench: Bench) -> None:
         del detector
     stages, batch = opened(bench, "lism", sam, clip, drawn)
     result = fastest(bench, stages, batch, repeats=1)
-    report_stages(bench, "LISM, propose to pack", result, len(batch.samples))
+    yield from report_stages(bench, "LISM, propose to pack", result, len(batch.samples))
     one = dataclasses.replace(batch, samples=batch.samples[:1])
-    bench.kernels("LISM, an image", lambda: stages.run(one))
+    yield from bench.kernels("LISM, an image", lambda: stages.run(one))
 
 
-def _agreement(bench: Bench, names: list[str]) -> None:
+def _agreement(bench: Bench, names: list[str]) -> Iterator[Row]:
     """The mini segmenter's boxes in every precision against the CPU's in float32."""
     images = models.mini_scenes(bench)
     wanted = _boxes("float32", "cpu", images)
     for name in names:
         found = _boxes(name, bench.device, images)
-        bench.report(
+        yield row(
             f"mini SAM's boxes that keep an IoU of {SAME_BOX}, {name}",
             share_kept(wanted, found, SAME_BOX),
             "of 1",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from glit.bench.gpu.bench import Bench
+from glit.bench.gpu.bench import Bench, row
+from glit.bench.harness import Row, detail, note
 
 SHEETS = {
     "H200": {"16 bits": 989e12, "tf32": 494e12, "float32": 67e12, "hbm": 4.8e12},
@@ -17,14 +18,14 @@ SHEETS = {
 second."""
 
 
-def measure(bench: Bench) -> None:
+def measure(bench: Bench) -> Iterator[Row]:
     """Rates of large products, then of copies."""
     import torch
 
     name = torch.cuda.get_device_name() if bench.device == "cuda" else "cpu"
     sheet = next((sheet for key, sheet in SHEETS.items() if key in name), {})
     if bench.device == "cuda" and not sheet:
-        bench.note(f"no data sheet of {name} is known here: its matrix rates have no limit")
+        yield note(f"no data sheet of {name} is known here: its matrix rates have no limit")
     rates: dict[str, float] = {}
     side = bench.scale.matrix_side
     for precision in ("float32", "tf32", "bfloat16", "float16"):
@@ -33,16 +34,16 @@ def measure(bench: Bench) -> None:
         with products_in("tf32" if precision == "tf32" else "ieee"):
             seconds = bench.seconds(lambda a=a: a @ a)
         rates[precision] = 2 * side**3 / seconds
-        bench.detail("rates", rates)
+        yield detail("rates", rates)
         kept = "16 bits" if "16" in precision else precision
-        bench.report(
+        yield row(
             f"matrix product {side}, {precision}",
             rates[precision] / 1e12,
             "TFLOP/s",
             limit=sheet[kept] / 1e12 if kept in sheet else None,
             bottleneck="arithmetic",
         )
-    _copies(bench, sheet)
+    yield from _copies(bench, sheet)
 
 
 @contextlib.contextmanager
@@ -58,7 +59,7 @@ def products_in(precision: str) -> Iterator[None]:
         torch.backends.cuda.matmul.fp32_precision = before
 
 
-def _copies(bench: Bench, sheet: dict[str, float]) -> None:
+def _copies(bench: Bench, sheet: dict[str, float]) -> Iterator[Row]:
     import torch
 
     size = bench.scale.copy_bytes
@@ -79,4 +80,4 @@ def _copies(bench: Bench, sheet: dict[str, float]) -> None:
         ("copy on the device, read and written", lambda: other.copy_(there), 2, hbm),
     ):
         rate = factor * size / bench.seconds(work) / 1e9
-        bench.report(what, rate, "GB/s", limit=limit, bottleneck="memory" if limit else "bus")
+        yield row(what, rate, "GB/s", limit=limit, bottleneck="memory" if limit else "bus")

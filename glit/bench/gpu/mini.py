@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers.yolos import YolosDetector
 from glit.backends.weights import resolve
 from glit.bench.gpu import models
-from glit.bench.gpu.bench import Bench
+from glit.bench.gpu.bench import Bench, row
 from glit.bench.gpu.lism import share_kept
-from glit.bench.gpu.samples import first_batch, prepared
+from glit.bench.gpu.models import first_batch, prepared
+from glit.bench.harness import Row, detail
 from glit.recipes.config import Device, Precision
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
@@ -21,17 +24,17 @@ SAME_GRADIENT = 1e-3
 """Largest relative difference of a parameter's gradients that count as the same."""
 
 
-def measure(bench: Bench) -> None:
-    """See the module."""
+def measure(bench: Bench) -> Iterator[Row]:
+    """The mini models' boxes, embeddings and gradients against the CPU's."""
     images = models.mini_scenes(bench)
     precisions: tuple[Precision, ...] = ("float32", "bfloat16")
     for precision in precisions if bench.device == "cuda" else precisions[:1]:
-        _boxes(bench, images, precision)
-        _embeddings(bench, images, precision)
-    _gradients(bench)
+        yield from _boxes(bench, images, precision)
+        yield from _embeddings(bench, images, precision)
+    yield from _gradients(bench)
 
 
-def _boxes(bench: Bench, images: list[np.ndarray], precision: Precision) -> None:
+def _boxes(bench: Bench, images: list[np.ndarray], precision: Precision) -> Iterator[Row]:
     def found(device: Device, precision: Precision) -> list[np.ndarray]:
         config = ProposeConfig(device=device, precision=precision)
         regions = YolosDetector(config, resolve("mini-proposer")).detect(images)
@@ -40,10 +43,10 @@ def _boxes(bench: Bench, images: list[np.ndarray], precision: Precision) -> None
     least = 0.97 if precision == "float32" else 0.8
     share = share_kept(found("cpu", "float32"), found(bench.device, precision), least)
     what = f"mini YOLOS' boxes that keep an IoU of {least}, {precision}"
-    bench.report(what, share, "of 1", limit=1.0, bottleneck="rounding")
+    yield row(what, share, "of 1", limit=1.0, bottleneck="rounding")
 
 
-def _embeddings(bench: Bench, images: list[np.ndarray], precision: Precision) -> None:
+def _embeddings(bench: Bench, images: list[np.ndarray], precision: Precision) -> Iterator[Row]:
     boxes = [np.array([[0.0, 0.0, 128.0, 128.0], [10.0, 20.0, 70.0, 100.0]])] * len(images)
 
     def found(device: Device, precision: Precision) -> np.ndarray:
@@ -53,10 +56,10 @@ def _embeddings(bench: Bench, images: list[np.ndarray], precision: Precision) ->
 
     cosine = (found("cpu", "float32") * found(bench.device, precision)).sum(axis=1).min()
     what = f"mini CLIP's smallest cosine with the CPU's, {precision}"
-    bench.report(what, float(cosine), "of 1", limit=1.0, bottleneck="rounding")
+    yield row(what, float(cosine), "of 1", limit=1.0, bottleneck="rounding")
 
 
-def _gradients(bench: Bench) -> None:
+def _gradients(bench: Bench) -> Iterator[Row]:
     """Loss and gradients of a fast-goal step of the mini matcher in float32."""
     import torch
     from accelerate import Accelerator
@@ -76,8 +79,8 @@ def _gradients(bench: Bench) -> None:
         name: float((seen[name] - grad).norm()) / max(float(grad.norm()), least)
         for name, grad in wanted.items()
     }
-    bench.detail("relative differences of gradients", errors)
-    bench.report(
+    yield detail("relative differences of gradients", errors)
+    yield row(
         f"gradients within {SAME_GRADIENT} of the CPU's, float32",
         sum(error <= SAME_GRADIENT for error in errors.values()) / len(errors),
         "of 1",

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import json
-import os
-import signal
-import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.bench.gpu.row import Row
-from glit.bench.lism_flism.machine import describe_machine, versions
+from rich.console import Console
+from rich.table import Table
+
+from glit.bench.gpu.bench import SCALES, Bench
+from glit.bench.harness import Row, record, recorded, run_command
+from glit.bench.machine import describe_machine, versions
+from glit.bench.tables import figure, markdown_table
 from glit.errors import StoppedError
+from glit.runtime.process_state import without_bars
 from glit.storage.store import to_json
 
 MOST_S = 540.0
 """Seconds of all parts together."""
 _LEAST_S = 5.0
 """A part is not begun with less time than this."""
-_TAIL = 400
-"""Characters of a failed part's last words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A module of this folder with a function ``measure``."""
+    """A module of this folder with a function ``measure`` that yields rows."""
 
     name: str
     most_s: float
@@ -50,34 +53,6 @@ PARTS: tuple[Part, ...] = (
 vLLM alone may start for a minute and more, so the last has what the others leave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartReport:
-    """What a part found, and how it ended."""
-
-    name: str
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    details: dict[str, Any]
-    seconds: float
-    failure: str = ""
-    """In one line; empty where all went well."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All parts, and what they ran on."""
-
-    machine: dict[str, str]
-    versions: dict[str, str]
-    scale: str
-    device: str
-    parts: tuple[PartReport, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """What ``gpu.json`` holds."""
-        return asdict(self)
-
-
 def run(
     folder: Path,
     *,
@@ -86,8 +61,8 @@ def run(
     progress: Callable[[str], None],
     parts: Sequence[Part] | None = None,
     most_s: float = MOST_S,
-) -> Report:
-    """Measure all parts.
+) -> dict[str, Any]:
+    """Measure all parts; returns what ``gpu.json`` holds.
 
     Args:
         folder: takes ``PART.json`` and ``PART.log`` of every part, and ``gpu.json`` after each.
@@ -101,80 +76,127 @@ def run(
         StoppedError: Ctrl-C; what was measured is in the folder.
     """
     started = time.monotonic()
-    reports: list[PartReport] = []
-    machine, packages = describe_machine(device), versions()
-
-    def report() -> Report:
-        return Report(
-            machine=machine,
-            versions=packages,
-            scale=scale,
-            device=device,
-            parts=tuple(reports),
-        )
-
+    done: list[dict[str, Any]] = []
+    report = {
+        "machine": describe_machine(device), "versions": versions(), "scale": scale,
+        "device": device, "parts": done,
+    }  # fmt: skip
     for part in PARTS if parts is None else parts:
         left = most_s - (time.monotonic() - started)
         progress(f"{part.name} (at most {min(part.most_s, max(left, 0)):.0f} s)")
-        rates = next((each.details.get("rates", {}) for each in reports), {})
+        rates = next((each["details"].get("rates", {}) for each in done), {})
         try:
-            reports.append(_one(part, folder, device, scale, rates, left))
+            done.append(_one(part, folder, device, scale, rates, left))
         except KeyboardInterrupt as error:
             raise StoppedError(f"stopped; what was measured is in {folder}") from error
-        last = reports[-1]
-        progress(f"{part.name}: {last.failure or 'done'} ({last.seconds:.0f} s)")
-        (folder / "gpu.json").write_bytes(to_json(report().as_dict()))
-    return report()
+        progress(f"{part.name}: {done[-1]['failure'] or 'done'} ({done[-1]['seconds']:.0f} s)")
+        (folder / "gpu.json").write_bytes(to_json(report))
+    return report
 
 
 def _one(
     part: Part, folder: Path, device: str, scale: str, rates: dict[str, float], left: float
-) -> PartReport:
+) -> dict[str, Any]:
+    """What a part found, how long it took, and in one line how it failed if it did."""
     output, log = folder / f"{part.name}.json", folder / f"{part.name}.log"
     output.unlink(missing_ok=True)
-    if left < _LEAST_S:
-        return _report(part, output, 0.0, "not begun: no time was left")
-    started = time.monotonic()
-    command = [sys.executable, "-m", "glit.bench.gpu.part", part.name, scale, device]
-    command += [str(output), json.dumps(rates)]
-    with log.open("wb") as words:
-        process = subprocess.Popen(
-            command, stdout=words, stderr=words, stdin=subprocess.DEVNULL, start_new_session=True
+    seconds, failure = 0.0, "not begun: no time was left"
+    if left >= _LEAST_S:
+        log.unlink(missing_ok=True)
+        words = ["glit.bench.gpu.run", part.name, scale, device, str(output), json.dumps(rates)]
+        ended = run_command(words, log, most_s=min(part.most_s, left))
+        seconds, failure = ended.seconds, ended.failure
+    return {"name": part.name, **recorded(output), "seconds": seconds, "failure": failure}
+
+
+def run_part(name: str, scale: str, device: Any, output: str, rates: str) -> None:
+    """Run a part in this process; its figures are in ``output``, also those before it fails.
+
+    Args:
+        name: of the module.
+        scale: ``full`` or ``tiny``.
+        device: ``cuda`` or ``cpu``.
+        output: JSON file.
+        rates: JSON of the matrix rates measured before.
+    """
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="glit-gpu-") as folder, without_bars():
+        bench = Bench(
+            scale=SCALES[scale], device=device, scratch=Path(folder), rates=json.loads(rates)
         )
-        try:
-            code = process.wait(min(part.most_s, left))
-            failure = "" if code == 0 else _last_words(log, code)
-        except subprocess.TimeoutExpired:
-            failure = f"ended after {time.monotonic() - started:.0f} s, its time"
-        finally:
-            _end(process)
-    return _report(part, output, time.monotonic() - started, failure)
+        rows = importlib.import_module(f"glit.bench.gpu.{name}").measure(bench)
+        record(rows, Path(output))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a part and all that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+HEADINGS = ("what", "measured", "limit", "ratio", "first bottleneck")
 
 
-def _last_words(log: Path, code: int) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    said = next((line for line in reversed(lines) if line.strip()), "")
-    return f"{how}: {said.strip()[:_TAIL]}" if said else how
+def cells(row: Row) -> tuple[str, str, str, str, str]:
+    """A line of the table.
+
+    >>> cells(
+    ...     {"what": "copy", "measured": 20.0, "unit": "GB/s", "limit": 40.0, "bottleneck": "bus"}
+    ... )
+    ('copy', '20.0 GB/s', '40.0', '0.50', 'bus')
+    """
+    measured, limit = row["measured"], row["limit"]
+    shown, ratio = (figure(limit), f"{measured / limit:.2f}") if limit else ("–", "–")
+    return row["what"], f"{figure(measured)} {row['unit']}", shown, ratio, row["bottleneck"]
 
 
-def _report(part: Part, output: Path, seconds: float, failure: str) -> PartReport:
-    try:
-        found = json.loads(output.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {"rows": [], "notes": [], "details": {}}
-    return PartReport(
-        name=part.name,
-        rows=tuple(Row(**row) for row in found["rows"]),
-        notes=tuple(found["notes"]),
-        details=found["details"],
-        seconds=seconds,
-        failure=failure,
-    )
+def markdown(report: dict[str, Any]) -> str:
+    """The whole report."""
+    lines = ["# glit on a GPU", "", *(f"- {k}: {v}" for k, v in report["machine"].items())]
+    lines += [f"- {name} {version}" for name, version in report["versions"].items()]
+    rows = [cells(row) for part in report["parts"] for row in part["rows"]]
+    lines += ["", *_warnings(report), "", *markdown_table(HEADINGS, rows, words=len(HEADINGS))]
+    lines += ["", *_remarks(report)]
+    for part in report["parts"]:
+        for name, value in part["details"].items():
+            if name.startswith("kernels of "):
+                lines += ["", f"## The device's time: {name.removeprefix('kernels of ')}", ""]
+                shown = [_kernel_cells(each) for each in value]
+                lines += markdown_table(("operation", "calls", "ms", "share"), shown)
+    return "\n".join(lines) + "\n"
+
+
+def print_report(report: dict[str, Any], console: Console) -> None:
+    """The table, and what is to be known about it."""
+    for line in _warnings(report):
+        console.print(line, soft_wrap=True)
+    table = Table(*HEADINGS)
+    for part in report["parts"]:
+        for row in part["rows"]:
+            table.add_row(*cells(row))
+        table.add_section()
+    console.print(table)
+    for line in _remarks(report):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _warnings(report: dict[str, Any]) -> Iterator[str]:
+    if report["scale"] == "tiny":
+        yield "Tiny shapes: this shows that all parts run; the figures mean nothing."
+    elif report["device"] != "cuda":
+        yield "Without a GPU: these figures are of the processor."
+    yield "Full-size models have random weights: speed only. Limits: measured matrix rates over "
+    yield "counted operations, data sheets, or the part of the same work that cannot be left out."
+
+
+def _remarks(report: dict[str, Any]) -> Iterator[str]:
+    for part in report["parts"]:
+        if part["failure"]:
+            count = len(part["rows"])
+            yield f"- {part['name']}: {part['failure']} ({count} figures before; see its log)"
+        for note in part["notes"]:
+            yield f"- {part['name']}: {note}"
+
+
+def _kernel_cells(each: dict[str, Any]) -> tuple[str, str, str, str]:
+    name = each["kernel"]
+    short = name if len(name) <= 80 else name[:77] + "..."
+    return short, str(each["calls"]), figure(each["ms"]), f"{each['share']:.2f}"
+
+
+if __name__ == "__main__":
+    run_part(*sys.argv[1:])

@@ -6,11 +6,13 @@ import importlib.util
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
-from glit.bench.gpu.bench import Bench
+from glit.bench.gpu.bench import Bench, row
+from glit.bench.harness import Row
 from glit.executors import open_executor
 from glit.pipeline.run import BuildRequest, build
 from glit.runtime.progress import StageProgress
@@ -18,13 +20,13 @@ from glit.scenes import write_scenes
 from glit.stages.recipe import load_recipe
 
 
-def measure(bench: Bench) -> None:
-    """See the module."""
-    _exchange(bench)
-    _build(bench)
+def measure(bench: Bench) -> Iterator[Row]:
+    """The exchange, then the build."""
+    yield from _exchange(bench)
+    yield from _build(bench)
 
 
-def _exchange(bench: Bench) -> None:
+def _exchange(bench: Bench) -> Iterator[Row]:
     """All-reduce over every GPU of the machine; over two processes without one."""
     import torch
     import torch.multiprocessing
@@ -40,7 +42,7 @@ def _exchange(bench: Bench) -> None:
     seconds = float(result.read_text())
     backend = "NCCL" if bench.device == "cuda" else "gloo"
     moved = 2 * (ranks - 1) / ranks if ranks > 1 else 1  # a ring's share of the data
-    bench.report(
+    yield row(
         f"{backend} all-reduce, {ranks} ranks, {bench.scale.copy_bytes >> 20} MiB",
         moved * bench.scale.copy_bytes / seconds / 1e9,
         "GB/s",
@@ -78,7 +80,7 @@ def _free_port() -> int:
         return found.getsockname()[1]
 
 
-def _build(bench: Bench) -> None:
+def _build(bench: Bench) -> Iterator[Row]:
     """The mini recipe over scenes, by Ray on a GPU and in this process elsewhere."""
     ray = bench.device == "cuda" and importlib.util.find_spec("ray") is not None
     number = 8 * bench.scale.num_compared
@@ -96,7 +98,7 @@ def _build(bench: Bench) -> None:
     seconds = time.perf_counter() - started
     shipped = manifest["counts"]["shipped"]
     where = "Ray" if ray else "one process"
-    bench.report(
+    yield row(
         f"glit build with the mini models, {where}, start included",
         shipped / seconds,
         "images/s",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from glit.backends.weights import Resolved
-from glit.bench.gpu.bench import Bench
-from glit.bench.gpu.row import largest
+from glit.bench.gpu.bench import Bench, largest, row
+from glit.bench.harness import Row
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.inputs import Images, with_sentences
 from glit.bench.lism_flism.job import COLUMNS, Batch, Job, Method, Result
@@ -58,10 +60,10 @@ def fastest(bench: Bench, stages: InGlit, batch: Batch, *, repeats: int = 2) -> 
     return min((stages.run(batch) for _ in range(repeats)), key=lambda result: result.total_s)
 
 
-def report_stages(bench: Bench, name: str, result: Result, num_images: int) -> None:
+def report_stages(bench: Bench, name: str, result: Result, num_images: int) -> Iterator[Row]:
     """Images a second of a pass, and in which of its parts the time went."""
-    bench.report(name, num_images / result.total_s, "images/s", bottleneck=largest(result.parts_s))
+    yield row(name, num_images / result.total_s, "images/s", bottleneck=largest(result.parts_s))
     decoding = num_images * usable_cores() / max(result.decode_s, 1e-9)
-    bench.report(
+    yield row(
         f"{name}: decoding by {usable_cores()} threads", decoding, "images/s", bottleneck="cores"
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from glit.bench.gpu import models
-from glit.bench.gpu.bench import Bench
-from glit.bench.gpu.samples import NUM_BATCHES, first_batch, prepared
+from glit.bench.gpu.bench import Bench, row
+from glit.bench.gpu.models import NUM_BATCHES, first_batch, prepared
+from glit.bench.harness import Row
 from glit.bench.random_clip import ClipShape
 from glit.bench.random_dataset import WORDS
 from glit.runtime.cores import usable_cores
@@ -19,8 +20,8 @@ from glit.training.setup import Ingredients, mixed_precision
 from glit.training.step import run_step
 
 
-def measure(bench: Bench) -> None:
-    """See the module."""
+def measure(bench: Bench) -> Iterator[Row]:
+    """Samples a second: from memory, from shards, compiled; the loader alone."""
     import torch
 
     size = bench.scale.batch_size
@@ -35,34 +36,34 @@ def measure(bench: Bench) -> None:
     kind = {"no": "float32", "bf16": "bfloat16", "fp16": "float16"}[precision]
     limit = bench.limit(operations, kind)
 
-    def report(what: str, seconds: float, bottleneck: str) -> float:
-        bench.report(
+    def rate(what: str, seconds: float, bottleneck: str) -> Row:
+        return row(
             f"training, batch {size}, {precision}, {what}",
             size / seconds,
             "samples/s",
             limit=size * limit if limit else None,
             bottleneck=bottleneck,
         )
-        return seconds
 
-    eager = report("eager, from memory", bench.seconds(lambda: step(batch)), "kernels' own speed")
+    eager = bench.seconds(lambda: step(batch))
+    yield rate("eager, from memory", eager, "kernels' own speed")
     alone = _loader_alone(bench, made)
-    bench.report(
+    yield row(
         f"loader alone, {usable_cores()} cores", size / alone, "samples/s", bottleneck="decoding"
     )
     slower = "loader" if alone > eager else "the step"
-    report("eager, from shards", _from_shards(bench, made, step), slower)
+    yield rate("eager, from shards", _from_shards(bench, made, step), slower)
     if bench.device == "cuda":
         peak, whole = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
-        bench.report(
+        yield row(
             "memory of such a step that is free", 1 - peak / whole, "of 1", bottleneck="activations"
         )
-    bench.kernels("an eager training step", lambda: step(batch))
+    yield from bench.kernels("an eager training step", lambda: step(batch))
     compiled = made.model.encoder.clip
     backend = "inductor" if bench.device == "cuda" else "eager"
     compiled.vision_model.compile(backend=backend)
     compiled.text_model.encoder.compile(dynamic=True, backend=backend)
-    report("compiled, from memory", bench.seconds(lambda: step(batch)), "kernels' own speed")
+    yield rate("compiled, from memory", bench.seconds(lambda: step(batch)), "kernels' own speed")
 
 
 def _step(bench: Bench, made: Ingredients, precision: Any) -> Callable[[Batch], None]:

@@ -1,18 +1,23 @@
-"""One column in a process of its own, so that its memory, threads and allocator are its own."""
+"""What a column's process does: it has one, so that memory, threads and allocator are its own."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import time
-import warnings
-from multiprocessing.connection import Connection
-from typing import Protocol
+from collections.abc import Generator
+from typing import Any, Protocol
 
 from glit.bench.lism_flism.clock import watched_kernels
 from glit.bench.lism_flism.job import Batch, Facts, Job, Order, Pass, Result
-from glit.bench.lism_flism.machine import peak_mb
-from glit.errors import GlitError
+from glit.bench.machine import peak_mb
+
+PRELOADED = (
+    "glit.bench.lism_flism.in_glit",
+    "glit.bench.lism_flism.scripts",
+    "segment_anything",
+    "transformers.models.clip.modeling_clip",
+    "transformers.models.yolos.modeling_yolos",
+)
+"""Modules that all columns need."""
 
 
 class Way(Protocol):
@@ -27,29 +32,15 @@ class Way(Protocol):
         ...
 
 
-def column_main(job: Job, connection: Connection) -> None:
-    """The process: load the models, say so, then answer every order.
+def column(job: Job) -> Generator[Any, Any, None]:
+    """Load a column's models, yield, then yield an answer to every order.
 
-    Answers are pairs: ``"done"`` with a value, or ``"failed"`` with one line and an exit code.
     An order asks for a pass, or is the word ``"facts"``.
-    The parent alone hears Ctrl-C; it ends this process, as does its own end.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warnings.simplefilter("ignore")  # four processes share one terminal
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        try:
-            way = open_way(job)
-            connection.send(("done", None))
-            while True:
-                order = connection.recv()
-                answer = way.facts() if order == "facts" else perform(way, order)
-                connection.send(("done", answer))
-        except GlitError as error:
-            connection.send(("failed", (str(error), error.exit_code)))
-        except (EOFError, BrokenPipeError):
-            raise
-        except Exception as error:  # noqa: BLE001 - sent to the parent process, which raises it
-            connection.send(("failed", (f"{type(error).__name__}: {error}", 1)))
+    way = open_way(job)
+    order = yield None
+    while True:
+        order = yield way.facts() if order == "facts" else perform(way, order)
 
 
 def open_way(job: Job) -> Way:
@@ -58,7 +49,7 @@ def open_way(job: Job) -> Way:
         from glit.bench.lism_flism.in_glit import InGlit
 
         return InGlit(job)
-    from glit.bench.lism_flism.one_at_a_time import OneAtATime
+    from glit.bench.lism_flism.scripts import OneAtATime
 
     return OneAtATime(job)
 

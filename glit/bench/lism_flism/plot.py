@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glit.bench.chart_style import FAINT, INK, STYLE
 from glit.bench.lism_flism.job import COLUMNS, PARTS
 from glit.bench.lism_flism.report import ColumnReport, Report
-from glit.bench.lism_flism.show import figure, headline
+from glit.bench.lism_flism.show import headline
+from glit.bench.pictures import FAINT, GRID, INK, hide_frame, picture
+from glit.bench.tables import figure
 
 _COLOURS = {
     "wait": "#8c8c8c",
@@ -31,15 +32,8 @@ _LABEL_FROM = 0.07
 
 def plot(report: Report, png: Path, svg: Path) -> None:
     """Draw and write the picture; the same report gives the same SVG bytes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    with matplotlib.rc_context(STYLE):
-        drawing, axes = plt.subplots(
-            1, 2, figsize=(12.5, 4.9), sharey=True, width_ratios=(1.0, 1.15)
-        )
+    layout: Any = {"figsize": (12.5, 4.9), "sharey": True, "width_ratios": (1.0, 1.15)}
+    with picture(png, svg, nrows=1, ncols=2, **layout) as (drawing, axes):
         drawing.subplots_adjust(left=0.155, right=0.975, top=0.74, bottom=0.15, wspace=0.06)
         _totals(axes[0], report)
         _shares(axes[1], report)
@@ -52,9 +46,6 @@ def plot(report: Report, png: Path, svg: Path) -> None:
         )
         drawing.text(0.02, 0.865, headline(report), color=FAINT)
         drawing.text(0.02, 0.025, _footer(report), color=FAINT, fontsize=8.5)
-        drawing.savefig(png, dpi=160, metadata={"Software": None})
-        drawing.savefig(svg, metadata={"Date": None, "Creator": None})
-        plt.close(drawing)
 
 
 def _totals(axis: Any, report: Report) -> None:
@@ -94,10 +85,9 @@ def _totals(axis: Any, report: Report) -> None:
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.set_xlabel("seconds an image, logarithmic scale")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.grid(axis="x", color="#e5e5e5", linewidth=0.8)
+    axis.grid(axis="x", color=GRID, linewidth=0.8)
     axis.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
+    hide_frame(axis, "top", "right", "left")
 
 
 def _shares(axis: Any, report: Report) -> None:
@@ -119,8 +109,7 @@ def _shares(axis: Any, report: Report) -> None:
     axis.set_xlabel("where the time goes, share of the total")
     axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axis.tick_params(axis="y", length=0)
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
+    hide_frame(axis, "top", "right", "left")
 
 
 def _stacked(axis: Any, row: int, column: ColumnReport) -> None:

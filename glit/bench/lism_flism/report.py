@@ -11,26 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glit.bench.lism_flism.job import COLUMNS, CROP, PARTS, Column, Facts, Method, Pass, Rate
-from glit.bench.lism_flism.quality import Quality
+import numpy as np
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """A figure over the repeats."""
-
-    median: float
-    min: float
-    max: float
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Median, smallest and largest.
-
-    >>> spread([3.0, 1.0, 2.0])
-    Spread(median=2.0, min=1.0, max=3.0)
-    """
-    return Spread(median=statistics.median(values), min=min(values), max=max(values))
+from glit.bench.lism_flism.inputs import Truth
+from glit.bench.lism_flism.job import COLUMNS, CROP, PARTS, XYXY, Column, Facts, Method, Pass, Rate
+from glit.bench.tables import Spread, spread
+from glit.data.geometry import iou
+from glit.data.records import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +134,27 @@ class Settings:
     threads: int
     num_fixed: int | None
     """Regions an image fixed to this number; None where the proposers' own count."""
+
+
+RIGHT_IOU = 0.5
+"""A sentence about an object is *right* when the region chosen for it overlaps the object's box
+with this IoU or more. LISM gives no region where the whole image matches best; such a sentence is
+not right, and counts as a global win."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """Choices of one column over all scenes."""
+
+    num_object_sentences: int
+    right: float
+    """Share of the sentences about an object whose chosen region is the right one."""
+    mean_iou: float
+    """Of the chosen region with the true box, over the object sentences that got a region."""
+    global_wins: float
+    """Share of all sentences that the whole image wins."""
+    global_wins_object: float
+    """The same among the sentences about an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,4 +302,39 @@ def project(seconds: Mapping[str, float]) -> tuple[Projection, ...]:
             paper_minutes=paper,
         )
         for name, number, paper in DATASETS
+    )
+
+
+def judge(
+    samples: Sequence[Sample],
+    choices: Sequence[Sequence[XYXY | None]],
+    truth: Sequence[Truth],
+) -> Quality:
+    """Compare chosen regions with the truth.
+
+    Args:
+        samples: with sentences.
+        choices: for each sample the chosen box of each sentence; None where there is none.
+        truth: for each sample what its sentences tell of.
+    """
+    overlaps: list[float] = []
+    objects = wins = total = 0
+    for sample, boxes, true in zip(samples, choices, truth, strict=True):
+        starts = [sentence.char_start for sentence in sample.sentences or ()]
+        chosen = dict(zip(starts, boxes, strict=True))
+        total += len(boxes)
+        wins += sum(box is None for box in boxes)
+        objects += len(true.boxes)
+        for start, wanted in true.boxes.items():
+            box = chosen.get(start)
+            if box is not None:
+                overlaps.append(
+                    float(iou(np.array([box], dtype=float), np.array([wanted], dtype=float))[0, 0])
+                )
+    return Quality(
+        num_object_sentences=objects,
+        right=sum(overlap >= RIGHT_IOU for overlap in overlaps) / max(1, objects),
+        mean_iou=float(np.mean(overlaps)) if overlaps else 0.0,
+        global_wins=wins / max(1, total),
+        global_wins_object=(objects - len(overlaps)) / max(1, objects),
     )

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from glit.backends.device import pick_device
+from glit.bench.harness import Worker
+from glit.bench.lism_flism.column import PRELOADED, column
 from glit.bench.lism_flism.inputs import Images, photographs, scenes, with_sentences
-from glit.bench.lism_flism.job import COLUMNS, FULL, Batch, Facts, Job, Order, Pass, Sizes, Weights
-from glit.bench.lism_flism.machine import describe_machine, versions
+from glit.bench.lism_flism.job import (
+    COLUMNS,
+    FULL,
+    Batch,
+    Column,
+    Facts,
+    Job,
+    Order,
+    Pass,
+    Sizes,
+    Weights,
+)
 from glit.bench.lism_flism.models import Models, find_models, make_random
-from glit.bench.lism_flism.processes import Columns
-from glit.bench.lism_flism.quality import Quality, judge
 from glit.bench.lism_flism.report import (
+    Quality,
     Report,
     Settings,
     column_report,
+    judge,
     parameters,
     project,
     ratios,
 )
+from glit.bench.machine import describe_machine, versions
 from glit.errors import InputError, StoppedError
 from glit.images import ImageError, decode
 from glit.recipes.extras import require
@@ -31,6 +45,8 @@ from glit.runtime.cores import usable_cores
 NUM_MINI, NUM_ON_CPU, NUM_ON_GPU = 8, 2, 64
 """Images unless the user says otherwise: mini models, full-size ones on a CPU, and on a GPU."""
 
+Workers = Mapping[str, Worker]
+"""By the key of their column."""
 NUM_QUALITY = 64
 """Scenes on which the choices are compared with the truth."""
 
@@ -85,29 +101,30 @@ def _measure(
     progress("making models with random weights" if request.weights == "random" else "models")
     models = _models(request, images, device, scratch)
     batch = with_sentences(images, models.matcher, models.recipes["flism"].split)
-    jobs = [
-        _job(request, column_index, models, batch, device, scratch)
-        for column_index in range(len(COLUMNS))
-    ]
-    with Columns(jobs) as columns:
+    jobs = [_job(request, each, models, batch, device, scratch) for each in COLUMNS]
+    with contextlib.ExitStack() as started:
+        columns = {}
+        for job in jobs:
+            worker = Worker(f"column {job.column.title!r}", column, job, preload=PRELOADED)
+            columns[job.column.key] = started.enter_context(contextlib.closing(worker))
         facts = _facts(columns, progress)
         warm_up = _warm_up(request, batch, device)
-        for column in COLUMNS:
-            progress(f"{column.title}: warming up")
-            columns.processes[column.key].ask(Order(batch=warm_up))
+        for each in COLUMNS:
+            progress(f"{each.title}: warming up")
+            columns[each.key].ask(Order(batch=warm_up))
         passes = _rounds(columns, batch, request.repeats, facts, progress)
         watched = _watched(columns, batch, device, progress)
         quality = _quality(request, columns, models, scratch, progress)
     threads = jobs[0].threads
     reports = tuple(
         column_report(
-            column,
-            passes[column.key],
+            each,
+            passes[each.key],
             facts=facts,
-            watched=watched.get(column.key),
+            watched=watched.get(each.key),
             threads=threads,
         )
-        for column in COLUMNS
+        for each in COLUMNS
     )
     return Report(
         settings=Settings(
@@ -161,31 +178,30 @@ def _models(request: Request, images: Images, device: str, scratch: Path) -> Mod
 
 
 def _job(
-    request: Request, index: int, models: Models, batch: Batch, device: str, scratch: Path
+    request: Request, made: Column, models: Models, batch: Batch, device: str, scratch: Path
 ) -> Job:
-    column = COLUMNS[index]
-    number = request.sizes.num_fixed - (_NUM_GRID if column.method == "flism" else 0)
+    number = request.sizes.num_fixed - (_NUM_GRID if made.method == "flism" else 0)
     return Job(
-        column=column,
-        recipe=models.recipes[column.method],
-        proposer=models.proposers[column.method],
+        column=made,
+        recipe=models.recipes[made.method],
+        proposer=models.proposers[made.method],
         matcher=models.matcher,
         batch=batch,
         device=device,
         threads=request.threads or usable_cores(),
         num_fixed=number if request.weights == "random" else None,
         matrix_side=request.sizes.matrix_side,
-        scratch=scratch / column.key,
+        scratch=scratch / made.key,
     )
 
 
-def _facts(columns: Columns, progress: Callable[[str], None]) -> dict[str, Facts]:
+def _facts(columns: Workers, progress: Callable[[str], None]) -> dict[str, Facts]:
     """Of all columns, once every one is ready and the machine is quiet."""
-    for column in COLUMNS:
-        progress(f"{column.title}: loading models")
-        columns.processes[column.key].wait_until_ready()
+    for each in COLUMNS:
+        progress(f"{each.title}: loading models")
+        columns[each.key].answer()
     progress("counting operations, measuring the matrix rate")
-    return {column.key: columns.processes[column.key].facts() for column in COLUMNS}
+    return {each.key: columns[each.key].ask("facts") for each in COLUMNS}
 
 
 def _warm_up(request: Request, batch: Batch, device: str) -> Batch:
@@ -195,7 +211,7 @@ def _warm_up(request: Request, batch: Batch, device: str) -> Batch:
 
 
 def _rounds(
-    columns: Columns,
+    columns: Workers,
     batch: Batch,
     repeats: int,
     facts: dict[str, Facts],
@@ -206,35 +222,35 @@ def _rounds(
     The matrix rates in ``facts`` are measured again in every round, and the best stays: a floor
     taken while the machine was busy would be none.
     """
-    passes: dict[str, list[Pass]] = {column.key: [] for column in COLUMNS}
+    passes: dict[str, list[Pass]] = {each.key: [] for each in COLUMNS}
     for number in range(1, repeats + 1):
-        for column in COLUMNS:
-            progress(f"{column.title}: repeat {number} of {repeats}")
-            process = columns.processes[column.key]
-            passes[column.key].append(process.ask(Order(batch=batch)))
-            if column.in_glit:
-                facts[column.key] = facts[column.key].at_best(process.facts())
+        for each in COLUMNS:
+            progress(f"{each.title}: repeat {number} of {repeats}")
+            process = columns[each.key]
+            passes[each.key].append(process.ask(Order(batch=batch)))
+            if each.in_glit:
+                facts[each.key] = facts[each.key].at_best(process.ask("facts"))
     return passes
 
 
 def _watched(
-    columns: Columns, batch: Batch, device: str, progress: Callable[[str], None]
+    columns: Workers, batch: Batch, device: str, progress: Callable[[str], None]
 ) -> dict[str, Pass]:
     """A pass of each column that records the GPU's kernels; nothing on a CPU."""
     if device != "cuda":
         return {}
     some = dataclasses.replace(batch, samples=batch.samples[:_NUM_WATCHED])
     found = {}
-    for column in COLUMNS:
-        progress(f"{column.title}: recording the device")
+    for each in COLUMNS:
+        progress(f"{each.title}: recording the device")
         order = Order(batch=some, watch_device=True)
-        found[column.key] = columns.processes[column.key].ask(order)
+        found[each.key] = columns[each.key].ask(order)
     return found
 
 
 def _quality(
     request: Request,
-    columns: Columns,
+    columns: Workers,
     models: Models,
     scratch: Path,
     progress: Callable[[str], None],
@@ -247,10 +263,10 @@ def _quality(
     )
     batch = with_sentences(drawn, models.matcher, models.recipes["flism"].split)
     found = {}
-    for column in COLUMNS:
-        progress(f"{column.title}: quality on {request.num_quality} scenes")
-        answer = columns.processes[column.key].ask(Order(batch=batch))
-        found[column.key] = judge(batch.samples, answer.result.choices, drawn.truth)
+    for each in COLUMNS:
+        progress(f"{each.title}: quality on {request.num_quality} scenes")
+        answer = columns[each.key].ask(Order(batch=batch))
+        found[each.key] = judge(batch.samples, answer.result.choices, drawn.truth)
     return found
 
 

@@ -1,47 +1,20 @@
-"""The report as Markdown and as a table on the terminal; both show the same cells."""
+"""The report as files, and as a table on the terminal; both show the same cells."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from glit.bench.lism_flism.job import COLUMNS, CROP
-from glit.bench.lism_flism.report import TABLE_X, ColumnReport, Report, Spread
+from glit.bench.lism_flism.report import TABLE_X, ColumnReport, Report
+from glit.bench.tables import figure, markdown_table, print_table, with_range
+from glit.storage.store import to_json
 
-_SMALLEST_S = 0.0001
 _DAYS_FROM_MIN = 2 * 1440
 _WIDE = 110  # columns of a terminal on which ranges fit beside medians
-Row = tuple[str, list[str]]
-
-
-def figure(value: float) -> str:
-    """Three digits, without an exponent.
-
-    >>> figure(183.26), figure(1.23456), figure(0.012345), figure(0.00001), figure(0)
-    ('183', '1.23', '0.0123', '< 0.0001', '0')
-    """
-    if value == 0:
-        return "0"
-    if value < _SMALLEST_S:
-        return f"< {_SMALLEST_S}"
-    decimals = 0
-    while value * 10**decimals < 100 and decimals < 4:
-        decimals += 1
-    return f"{value:,.{decimals}f}"
-
-
-def with_range(values: Spread) -> str:
-    """The median, and min–max where it differs.
-
-    >>> with_range(Spread(median=2.0, min=1.5, max=4.25))
-    '2.00 (1.50–4.25)'
-    """
-    shown = figure(values.median)
-    if figure(values.min) == figure(values.max):
-        return shown
-    return f"{shown} ({figure(values.min)}–{figure(values.max)})"
+Row = list[str]
 
 
 def duration(minutes: float, *, in_days: bool) -> str:
@@ -97,10 +70,10 @@ _STRONG = ("total", "images a second")
 
 def main_rows(report: Report) -> list[Row]:
     """Seconds an image by part, and what else every column has a figure of."""
-    rows = [(name, [cell(column) for column in report.columns]) for name, cell in _CELLS]
+    rows = [[name, *(cell(column) for column in report.columns)] for name, cell in _CELLS]
     if report.settings.num_fixed is not None:
         own = [figure(column.proposed_per_image) for column in report.columns]
-        rows.append(("proposed before they were fixed", own))
+        rows.append(["proposed before they were fixed", *own])
     return rows
 
 
@@ -108,10 +81,11 @@ def ratio_rows(report: Report) -> list[Row]:
     """How many times faster, and the papers' figure."""
     titles = {column.key: column.title for column in COLUMNS}
     return [
-        (
+        [
             f"{titles[ratio.fast]} against {titles[ratio.slow]}",
-            [f"{with_range(ratio.times)} ×", f"{ratio.paper} ×" if ratio.paper else ""],
-        )
+            f"{with_range(ratio.times)} ×",
+            f"{ratio.paper} ×" if ratio.paper else "",
+        ]
         for ratio in report.ratios
     ]
 
@@ -119,19 +93,19 @@ def ratio_rows(report: Report) -> list[Row]:
 def parameter_rows(report: Report) -> list[Row]:
     """Millions of parameters by part, summed both ways."""
 
-    def millions(*numbers: int) -> list[str]:
-        return [f"{number / 1e6:.1f}" for number in numbers]
+    def millions(name: str, *numbers: int) -> Row:
+        return [name, *(f"{number / 1e6:.1f}" for number in numbers)]
 
     lism, flism = report.parameters["lism"], report.parameters["flism"]
     rows = [
-        ("image encoder: CLIP", millions(lism.clip, flism.clip)),
-        ("text encoder: CLIP", millions(lism.clip, flism.clip)),
-        ("proposer: SAM, YOLOS", millions(lism.proposer, flism.proposer)),
-        ("as the papers count (Table X)", millions(lism.table_x, flism.table_x)),
-        ("CLIP, which is one model, counted once", millions(lism.once, flism.once)),
+        millions("image encoder: CLIP", lism.clip, flism.clip),
+        millions("text encoder: CLIP", lism.clip, flism.clip),
+        millions("proposer: SAM, YOLOS", lism.proposer, flism.proposer),
+        millions("as the papers count (Table X)", lism.table_x, flism.table_x),
+        millions("CLIP, which is one model, counted once", lism.once, flism.once),
     ]
     if report.settings.weights != "mini":
-        rows.append(("Table X as printed", [str(TABLE_X["lism"]), str(TABLE_X["flism"])]))
+        rows.append(["Table X as printed", str(TABLE_X["lism"]), str(TABLE_X["flism"])])
     return rows
 
 
@@ -140,13 +114,16 @@ def quality_rows(report: Report) -> list[Row]:
     assert report.quality is not None
     found = [report.quality[column.key] for column in COLUMNS]
     return [
-        ("object sentences with the right region", [f"{100 * each.right:.1f} %" for each in found]),
-        ("mean IoU of the chosen region", [f"{each.mean_iou:.3f}" for each in found]),
-        ("global wins, all sentences", [f"{100 * each.global_wins:.1f} %" for each in found]),
-        (
+        [
+            "object sentences with the right region",
+            *(f"{100 * each.right:.1f} %" for each in found),
+        ],
+        ["mean IoU of the chosen region", *(f"{each.mean_iou:.3f}" for each in found)],
+        ["global wins, all sentences", *(f"{100 * each.global_wins:.1f} %" for each in found)],
+        [
             "global wins, object sentences",
-            [f"{100 * each.global_wins_object:.1f} %" for each in found],
-        ),
+            *(f"{100 * each.global_wins_object:.1f} %" for each in found),
+        ],
     ]
 
 
@@ -162,7 +139,7 @@ def projection_rows(report: Report) -> list[Row]:
             else "–"
             for method in ("lism", "flism")
         ]
-        rows.append((each.name, [*here, *papers]))
+        rows.append([each.name, *here, *papers])
     return rows
 
 
@@ -184,23 +161,23 @@ def markdown(report: Report) -> str:
         f"{headline(report)}. Medians of {settings.repeats} (min–max), the columns in turn, after "
         f"a warm-up on {warm} that is not counted.",
         "",
-        *_table(["seconds an image", *titles], main_rows(report), strong=_STRONG),
+        *markdown_table(["seconds an image", *titles], main_rows(report), strong=_STRONG),
         "",
         *_floor_lines(report),
         "## How many times faster",
         "",
-        *_table(["", "here", "papers, their machine"], ratio_rows(report)),
+        *markdown_table(["", "here", "papers, their machine"], ratio_rows(report)),
         "",
         "## Parameters, millions",
         "",
-        *_table(["", "LISM", "FLISM"], parameter_rows(report)),
+        *markdown_table(["", "LISM", "FLISM"], parameter_rows(report)),
         "",
     ]
     if report.quality is not None:
         lines += [
             f"## Quality, on {report.num_quality} scenes whose truth is known",
             "",
-            *_table(["", *titles], quality_rows(report)),
+            *markdown_table(["", *titles], quality_rows(report)),
             "",
         ]
     lines += [
@@ -209,7 +186,9 @@ def markdown(report: Report) -> str:
         "**Not measured**: the median seconds an image above times the number of images. The "
         "papers' figures are of other hardware and other images.",
         "",
-        *_table(["projection", *titles, "papers: LISM", "papers: FLISM"], projection_rows(report)),
+        *markdown_table(
+            ["projection", *titles, "papers: LISM", "papers: FLISM"], projection_rows(report)
+        ),
         "",
         "## Notes",
         "",
@@ -250,14 +229,6 @@ def _drop_notes(report: Report) -> Iterator[str]:
             yield f"{column.column.title}: {column.num_dropped} images got no region at all."
 
 
-def _table(heads: Sequence[str], rows: Sequence[Row], *, strong: Sequence[str] = ()) -> list[str]:
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
-    for name, cells in rows:
-        mark = "**" if name in strong else ""
-        lines.append("| " + " | ".join(f"{mark}{cell}{mark}" for cell in [name, *cells]) + " |")
-    return lines
-
-
 def print_report(report: Report, console: Console) -> None:
     """The tables on the terminal."""
     titles = [
@@ -266,26 +237,25 @@ def print_report(report: Report, console: Console) -> None:
     console.print(f"\n{headline(report)}", soft_wrap=True)
     rows = main_rows(report)
     if console.width < _WIDE:
-        rows = [(name, [cell.partition(" (")[0] for cell in cells]) for name, cells in rows]
-    _print(console, ["seconds an image", *titles], rows, strong=_STRONG)
-    _print(console, ["times faster", "here", "papers"], ratio_rows(report))
-    _print(console, ["parameters, millions", "LISM", "FLISM"], parameter_rows(report))
+        rows = [[row[0], *(cell.partition(" (")[0] for cell in row[1:])] for row in rows]
+    print_table(console, ["seconds an image", *titles], rows, strong=_STRONG)
+    print_table(console, ["times faster", "here", "papers"], ratio_rows(report))
+    print_table(console, ["parameters, millions", "LISM", "FLISM"], parameter_rows(report))
     if report.quality is not None:
         heads = [f"quality on\n{report.num_quality} scenes", *titles]
-        _print(console, heads, quality_rows(report))
+        print_table(console, heads, quality_rows(report))
     heads = ["projection,\nnot measured", *titles, "papers:\nLISM", "papers:\nFLISM"]
-    _print(console, heads, projection_rows(report))
+    print_table(console, heads, projection_rows(report))
     for note in (*report.notes, *_drop_notes(report)):
         console.print(f"- {note}")
 
 
-def _print(
-    console: Console, heads: Sequence[str], rows: Sequence[Row], *, strong: Sequence[str] = ()
-) -> None:
-    table = Table()
-    table.add_column(heads[0])
-    for head in heads[1:]:
-        table.add_column(head, justify="right")
-    for name, cells in rows:
-        table.add_row(name, *cells, style="bold" if name in strong else None)
-    console.print(table)
+def write_report(report: Report, folder: Path) -> list[Path]:
+    """Write JSON, Markdown, PNG and SVG; their paths."""
+    from glit.bench.lism_flism.plot import plot
+
+    json, page, *pictures = (folder / f"lism-flism.{end}" for end in ("json", "md", "png", "svg"))
+    json.write_bytes(to_json(report.as_dict()))
+    page.write_text(markdown(report), encoding="utf-8")
+    plot(report, *pictures)
+    return [json, page, *pictures]

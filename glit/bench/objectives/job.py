@@ -6,12 +6,11 @@ import json
 import shutil
 import signal
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from glit.bench.harness import run_command, write_json
 from glit.errors import RunError
 from glit.training.checkpoint import OBJECTIVE
 from glit.training.log import METRICS
@@ -22,20 +21,11 @@ FAILED = "failed.json"
 _FAILED_RUN, _MISTAKE = 1, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What a run took."""
+def trained(run: Path, dataset: Path, words: Sequence[str]) -> dict[str, Any] | None:
+    """Train, or go on, and return what it cost; None for a run that failed.
 
-    seconds_a_step: float
-    """Median over its lines of metrics."""
-    peak_memory_mb: float
-    """Of the process, model and libraries included."""
-    parameters_added: int
-    """By the objective."""
-
-
-def trained(run: Path, dataset: Path, words: Sequence[str]) -> Cost | None:
-    """Train, or go on, or answer with what was measured; None for a run that failed.
+    The cost is ``seconds_a_step`` (median over the lines of metrics), ``peak_memory_mb`` (of the
+    process, model and libraries included) and ``parameters_added`` (by the objective).
 
     A run fails where its loss is no longer finite, as at a learning rate that is too high; that is
     written down and not tried again.
@@ -49,37 +39,28 @@ def trained(run: Path, dataset: Path, words: Sequence[str]) -> Cost | None:
         RunError: the process was ended, or its settings cannot be.
     """
     if (run / COST).is_file():
-        return Cost(**json.loads((run / COST).read_text(encoding="utf-8")))
+        return json.loads((run / COST).read_text(encoding="utf-8"))
     if (run / FAILED).is_file():
         return None
-    memory = run / "peak-mb.txt"
-    command = [sys.executable, "-m", "glit.bench.objectives.peak_rss", str(memory)]
-    command += ["train", str(dataset), "-o", str(run)]
-    command += ["--resume"] if (run / "last").exists() else list(words)
     run.mkdir(parents=True, exist_ok=True)
-    with (run / "output.txt").open("a", encoding="utf-8") as output:
-        # a session of its own: Ctrl-C comes here alone, is passed on once, and the run is saved
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-        try:
-            code = process.wait()
-        except BaseException:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
-    said = (run / "output.txt").read_text(encoding="utf-8").strip().splitlines()
-    last = said[-1] if said else ""
-    if code == _FAILED_RUN and "became" in last:
-        (run / FAILED).write_text(json.dumps({"said": last}) + "\n", encoding="utf-8")
+    memory = run / "peak-mb.txt"
+    command = ["glit.bench.machine", str(memory), "train", str(dataset), "-o", str(run)]
+    command += ["--resume"] if (run / "last").exists() else words
+    # Ctrl-C is passed on once, and the run is saved
+    ended = run_command(command, run / "output.txt", on_interrupt=signal.SIGINT)
+    last = ended.last_words
+    if ended.code == _FAILED_RUN and "became" in last:
+        write_json(run / FAILED, {"said": last})
         return None
-    if code != 0:
-        kind = "its settings cannot be" if code == _MISTAKE else f"exit status {code}"
+    if ended.code != 0:
+        kind = "its settings cannot be" if ended.code == _MISTAKE else f"exit status {ended.code}"
         raise RunError(f"{run}: glit train ended ({kind}): {last}; see {run / 'output.txt'}")
-    cost = Cost(
-        seconds_a_step=_seconds_a_step(run),
-        peak_memory_mb=float(memory.read_text(encoding="utf-8")),
-        parameters_added=_parameters(run / "last"),
-    )
-    (run / COST).write_text(json.dumps(asdict(cost)) + "\n", encoding="utf-8")
+    cost = {
+        "seconds_a_step": _seconds_a_step(run),
+        "peak_memory_mb": float(memory.read_text(encoding="utf-8")),
+        "parameters_added": _parameters(run / "last"),
+    }
+    write_json(run / COST, cost)
     return cost
 
 

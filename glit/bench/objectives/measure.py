@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from glit.bench.objectives.questions import KINDS, questions
 from glit.bench.objectives.world import (
     GALLERY_SEED,
+    KINDS,
     TWINS_SEED,
     VALIDATION_SEED,
     SceneCollection,
     WorldSize,
+    questions,
     twins,
     without_twins,
 )

@@ -10,18 +10,18 @@ What has ended is not done again, and what was interrupted goes on from its last
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from glit.bench.objectives import curves
-from glit.bench.objectives.job import Cost, keep_model_alone, remove_models, trained
+from glit.bench.harness import kept, write_json
+from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, validate
-from glit.bench.objectives.table import BASELINE, Row, markdown
+from glit.bench.objectives.table import BASELINE, Row, curves, markdown, plot
 from glit.bench.objectives.world import WorldSize, training_set
 from glit.errors import InputError, UserError
 from glit.evaluation.config import EvaluateConfig
@@ -139,7 +139,7 @@ def _objective(
     if len(request.lrs) > 1 and best in (min(request.lrs), max(request.lrs)):
         notes.append(f"{name}: {best:g} is an end of the grid.")
     found: list[Measured] = []
-    costs: list[Cost] = []
+    costs: list[dict[str, Any]] = []
     for seed in range(request.num_seeds):
         say(f"{name} on {size} scenes, learning rate {best:g}, seed {seed}")
         run_folder = folder / f"{best:g}-{seed}"
@@ -155,9 +155,9 @@ def _objective(
         lr=best,
         figures=[each.figures for each in found],
         found=[each.found for each in found],
-        seconds_a_step=float(np.median([cost.seconds_a_step for cost in costs])),
-        peak_memory_mb=max(cost.peak_memory_mb for cost in costs),
-        parameters_added=costs[0].parameters_added,
+        seconds_a_step=float(np.median([cost["seconds_a_step"] for cost in costs])),
+        peak_memory_mb=max(cost["peak_memory_mb"] for cost in costs),
+        parameters_added=costs[0]["parameters_added"],
     )
     return row, notes
 
@@ -208,36 +208,38 @@ def _config(name: str) -> EvaluateConfig:
     )
 
 
+def _embedder(name: str, model: str) -> tuple[Any, EvaluateConfig]:
+    config = _config(name)
+    with without_bars():
+        return open_embedder(model, config), config
+
+
 def _validated(request: Request, name: str, folder: Path) -> float:
     """The score of a run on validation scenes; kept in its folder."""
-    kept = folder / "validation.json"
-    if not kept.is_file():
-        config = _config(name)
-        with without_bars():
-            embedder = open_embedder(str(folder / "last"), config)
-        value = validate(embedder, config, request.world)
-        kept.write_text(json.dumps({"recall@1": value}) + "\n", encoding="utf-8")
-    return json.loads(kept.read_text(encoding="utf-8"))["recall@1"]
+
+    def score() -> dict[str, float]:
+        return {"recall@1": validate(*_embedder(name, str(folder / "last")), request.world)}
+
+    return kept(folder / "validation.json", score)["recall@1"]
 
 
 def _measured(request: Request, name: str, model: str, folder: Path) -> Measured:
     """All figures of a model; kept in its folder, the figures last."""
-    kept = folder / "figures.json"
-    if not kept.is_file():
-        config = _config(name)
-        with without_bars():
-            embedder = open_embedder(model, config)
-        measured = measure(embedder, config, request.world)
+
+    def figures() -> dict[str, float]:
+        measured = measure(*_embedder(name, model), request.world)
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "found.npy", measured.found)
-        kept.write_text(json.dumps(measured.figures, indent=1) + "\n", encoding="utf-8")
-    figures = json.loads(kept.read_text(encoding="utf-8"))
-    return Measured(figures=figures, found=np.load(folder / "found.npy"))
+        return measured.figures
+
+    return Measured(
+        figures=kept(folder / "figures.json", figures), found=np.load(folder / "found.npy")
+    )
 
 
 def _check_settings(request: Request) -> None:
     """Refuse to mix runs of other settings; objectives, sizes and seeds may be added."""
-    kept = request.output / "settings.json"
+    path = request.output / "settings.json"
     own = {
         "lrs": sorted(request.lrs),
         "epochs": request.epochs,
@@ -245,17 +247,13 @@ def _check_settings(request: Request) -> None:
         "together": request.together,
         "world": asdict(request.world),
     }
-    if kept.is_file():
-        before = json.loads(kept.read_text(encoding="utf-8"))
-        other = [key for key in own if before.get(key) != own[key]]
-        if other:
-            found = ", ".join(f"{key} {before.get(key)}, now {own[key]}" for key in other)
-            raise InputError(
-                f"{request.output}: holds a comparison with {found}; choose another folder with -o"
-            )
-        return
-    request.output.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(own, indent=1) + "\n", encoding="utf-8")
+    before = kept(path, lambda: own)
+    other = [key for key in own if before.get(key) != own[key]]
+    if other:
+        found = ", ".join(f"{key} {before.get(key)}, now {own[key]}" for key in other)
+        raise InputError(
+            f"{request.output}: holds a comparison with {found}; choose another folder with -o"
+        )
 
 
 def _write(
@@ -272,23 +270,14 @@ def _write(
         )
         parts.append(markdown(title, rows, notes[size]))
         values[str(size)] = [
-            {
-                "name": row.name,
-                "lr": row.lr,
-                "figures": list(row.figures),
-                "seconds_a_step": row.seconds_a_step,
-                "peak_memory_mb": row.peak_memory_mb,
-                "parameters_added": row.parameters_added,
-            }
+            {key: getattr(row, key) for key in Row.__dataclass_fields__ if key != "found"}
             for row in rows
         ]
     if len(values) > 1:
         begun = {size: rows for size, rows in tables.items() if rows}
-        parts.append(curves.markdown(begun))
-        curves.plot(begun, request.output / "curves.svg")
+        parts.append(curves(begun))
+        plot(begun, request.output / "curves.svg")
     text = "\n".join(parts)
     (request.output / "objectives.md").write_text(text, encoding="utf-8")
-    (request.output / "objectives.json").write_text(
-        json.dumps(values, indent=1) + "\n", encoding="utf-8"
-    )
+    write_json(request.output / "objectives.json", values)
     return text

@@ -1,13 +1,18 @@
-"""The table: means over seeds, and how far each objective is from ``clip``, with intervals."""
+"""Means over seeds, differences from ``clip`` with intervals, and learning curves."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+
+from glit.bench.pictures import FAINT, GRID, hide_frame, picture
+from glit.bench.tables import markdown_table, percent
 
 BASELINE = "clip"
 NUM_RESAMPLES = 2000
@@ -93,41 +98,103 @@ def resampled_means(
 
 def markdown(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
     """The table, per cent and points; a difference in bold is one whose interval leaves out 0."""
-    headings = ["", "lr", *COLUMNS.values(), f"less {BASELINE}", "s a step", "MB", "added"]
-    lines = [
-        f"## {title}",
-        "",
-        "| " + " | ".join(headings) + " |",
-        "|" + " --- |" + " ---: |" * (len(headings) - 1),
-    ]
+    heads = ["", "lr", *COLUMNS.values(), f"less {BASELINE}", "s a step", "MB", "added"]
+    lines = []
     baseline = next((row for row in rows if row.name == BASELINE), None)
     for row in rows:
         cells = [row.name, "" if row.lr is None else f"{row.lr:g}"]
-        cells += [cell([f[key] for f in row.figures if key in f]) for key in COLUMNS]
+        cells += [percent([f[key] for f in row.figures if key in f]) for key in COLUMNS]
         cells.append("" if baseline in (None, row) else _shown(difference(row, baseline)))
         trained = row.lr is not None
         cells.append(f"{row.seconds_a_step:.2f}" if trained else "")
         cells.append(f"{row.peak_memory_mb:.0f}" if trained else "")
         cells.append(f"{row.parameters_added:,}" if trained else "")
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(cells)
     chances = [f["chance"] for row in rows for f in row.figures if "chance" in f]
     if chances:
         notes = [f"Localisation by chance: {100 * chances[0]:.1f}.", *notes]
-    return "\n".join([*lines, "", *notes]) + "\n"
-
-
-def cell(values: Sequence[float]) -> str:
-    """Per cent: the mean, with the standard deviation where there are several.
-
-    >>> cell([0.5, 0.7]), cell([0.5]), cell([])
-    ('60.0 ± 14.1', '50.0', '')
-    """
-    if not values:
-        return ""
-    mean = f"{100 * statistics.mean(values):.1f}"
-    return mean if len(values) == 1 else f"{mean} ± {100 * statistics.stdev(values):.1f}"
+    return "\n".join([f"## {title}", "", *markdown_table(heads, lines), "", *notes]) + "\n"
 
 
 def _shown(found: Difference) -> str:
     text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
     return f"**{text}**" if found.certain else text
+
+
+_COLOURS = (
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6d00", "#555555",
+)  # fmt: skip
+"""Told apart by everyone (Okabe and Ito); after the last with another marker."""
+_MARKERS = "osD^"
+
+
+def both_ways(row: Row) -> list[float]:
+    """R@1, the mean of both ways, of every seed."""
+    return [(each["t2i"] + each["i2t"]) / 2 for each in row.figures]
+
+
+def curves(rows: Mapping[int, Sequence[Row]]) -> str:
+    """A column for every number of scenes, per cent; empty where an objective was not run."""
+    sizes = sorted(rows)
+    names = dict.fromkeys(row.name for size in sizes for row in rows[size])
+    of = {(row.name, size): row for size in sizes for row in rows[size]}
+    lines = [
+        [name, *(percent(both_ways(of[name, n])) if (name, n) in of else "" for n in sizes)]
+        for name in names
+    ]
+    heads = ["", *(f"{size:,} scenes" for size in sizes)]
+    title = "## Learning curves: R@1, the mean of both ways"
+    return "\n".join([title, "", *markdown_table(heads, lines)]) + "\n"
+
+
+def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
+    """A line for every objective, from its smallest number of scenes to its largest.
+
+    The same rows give the same bytes.
+    """
+    sizes = sorted(rows)
+    names = dict.fromkeys(row.name for size in sizes for row in rows[size] if row.lr is not None)
+    with picture(svg, style={"ytick.color": FAINT}, figsize=(8.5, 5.2)) as (drawing, axis):
+        drawing.subplots_adjust(left=0.09, right=0.8, top=0.95, bottom=0.12)
+        ends = []
+        for number, name in enumerate(names):
+            points = [(size, both_ways(r)) for size in sizes for r in rows[size] if r.name == name]
+            colour = _COLOURS[number % len(_COLOURS)]
+            means = [100 * statistics.mean(found) for _, found in points]
+            axis.plot(
+                [size for size, _ in points], means, color=colour,
+                marker=_MARKERS[number // len(_COLOURS) % len(_MARKERS)], markersize=5,
+                linewidth=2.6 if name == BASELINE else 1.4,
+            )  # fmt: skip
+            for (size, found), _ in zip(points, means, strict=True):
+                axis.plot([size, size], [100 * min(found), 100 * max(found)], color=colour)
+            ends.append((means[-1], points[-1][0], name, colour))
+        start = [100 * both_ways(r)[0] for size in sizes for r in rows[size] if r.lr is None]
+        if start:
+            axis.axhline(start[0], color=FAINT, linestyle="--", linewidth=1)
+            ends.append((start[0], sizes[-1], "no fine-tuning", FAINT))
+        axis.set_xscale("log")
+        axis.set_ylim(bottom=0)
+        axis.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axis.minorticks_off()
+        axis.set_xlabel("scenes learned from, logarithmic scale")
+        axis.set_ylabel("R@1, mean of both ways, per cent; lines: all seeds")
+        axis.grid(axis="y", color=GRID, linewidth=0.8)
+        hide_frame(axis, "top", "right")
+        _label(axis, ends)
+
+
+def _label(axis: Any, ends: list[tuple[float, int, str, str]]) -> None:
+    """Names beside the right edge, moved up until none covers another."""
+    gap = 0.036 * (axis.get_ylim()[1] - axis.get_ylim()[0])
+    at = -gap
+    for height, size, name, colour in sorted(ends):
+        at = max(height, at + gap)
+        axis.annotate(
+            name,
+            xy=(size, height), xycoords="data",
+            xytext=(1.03, at), textcoords=axis.get_yaxis_transform(),
+            va="center", color=colour, weight="bold" if name == BASELINE else "normal",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "linestyle": ":"},
+        )  # fmt: skip

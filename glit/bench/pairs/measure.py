@@ -1,44 +1,103 @@
-"""Figures of a pairing over samples whose right pairs are known."""
+"""Which pairs of a dataset of scenes are right, and figures of a pairing over them.
+
+A sentence about an object is right with every region that overlaps the object's box with an IoU of
+0.5 or more. Any other pair is wrong; a sentence about the background or the light is *ambient*: not
+false, but it tells of nothing local.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
+from jaxtyping import Bool
 
-from glit.bench.pairs.truth import Judged
+from glit.data.geometry import iou
+from glit.data.records import Region, Scores, Sentence
+from glit.dataset.reader import Dataset
+from glit.errors import InputError
 from glit.rules.calibration import Calibration
-from glit.rules.evidence import AGREEMENT, PAIR_EVIDENCE, Evidence, pair_evidence
+from glit.rules.evidence import AGREEMENT, PAIR_EVIDENCE, Evidence, pair_evidence, stacked
 from glit.rules.logistic import fit
+from glit.rules.metrics import average_precision, calibration_error, removed_at
 from glit.rules.pairing import Pairing
 from glit.rules.protocol import Rule
 
-KEPT = 0.95
-_BINS = 15
+RIGHT_IOU = 0.5
+_AMBIENT = ("background", "light")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """Of one pairing over some samples; shares of 1."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judged:
+    """A sample's scores, and which of its pairs are right."""
 
-    best_right: float
-    """Images whose best pair is right."""
-    average_precision: float
-    """Over all pairs of all images, ranked by probability, without one by value."""
-    removed: float
-    """Wrong pairs that fall away while 95 % of the right ones are kept."""
-    right: float
-    """Pairs that are right."""
-    ambient: float
-    """Pairs that are wrong, but tell of background or light."""
-    calibration_error: float | None
-    """Expected calibration error over 15 bins of equal width (Guo et al. 2017, Eq. 3)."""
+    scores: Scores
+    sentences: tuple[Sentence, ...]
+    regions: tuple[Region, ...]
+    right: Bool[np.ndarray, "S R"]
+    ambient: Bool[np.ndarray, " S"]
 
 
-def measure(samples: Sequence[Judged], rule: Rule, calibration: Calibration | None) -> Figures:
-    """Figures of a rule; every sentence has a pair here, with a region or without."""
+def judged(dataset: Dataset, ground_truth: Path) -> Iterator[Judged]:
+    """Every sample of a dataset of scenes with their own captions.
+
+    Args:
+        dataset: built from the scenes.
+        ground_truth: the scenes' ``ground_truth.parquet``.
+
+    Raises:
+        InputError: a sample is not of these scenes, or has another caption.
+    """
+    columns = ["path", "caption", "sentences"]
+    try:
+        truth = {
+            row["path"]: row for row in pq.read_table(ground_truth, columns=columns).to_pylist()
+        }
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{ground_truth}: not the ground truth of scenes ({error})") from error
+    for row in dataset.rows(images=False):
+        known = truth.get(row.source_path)
+        if known is None or known["caption"] != row.caption.text:
+            what = "is not one of its scenes" if known is None else "has another caption than there"
+            raise InputError(f"{ground_truth}: {row.source_path} {what}")
+        told = {each["char_start"]: each for each in known["sentences"]}
+        boxes = np.array([region.box.xyxy for region in row.regions])
+        right = np.zeros(row.similarity.shape, dtype=bool)
+        ambient = np.zeros(len(row.sentences), dtype=bool)
+        for index, sentence in enumerate(row.sentences):
+            own = told.get(sentence.char_start, {"kind": "", "box": None})
+            ambient[index] = own["kind"] in _AMBIENT
+            if own["box"] is not None:
+                wanted = np.array([own["box"]], dtype=np.float64)
+                right[index] = iou(boxes, wanted)[:, 0] >= RIGHT_IOU
+        yield Judged(
+            scores=row.scores,
+            sentences=row.sentences,
+            regions=row.regions,
+            right=right,
+            ambient=ambient,
+        )
+
+
+def measure(
+    samples: Sequence[Judged], rule: Rule, calibration: Calibration | None
+) -> dict[str, float | None]:
+    """Figures of a rule; every sentence has a pair here, with a region or without.
+
+    Shares of 1:
+
+    - ``best_right``: images whose best pair is right;
+    - ``average_precision``: over all pairs of all images, ranked by probability, without one by
+      value;
+    - ``removed``: wrong pairs that fall away while 95 % of the right ones are kept;
+    - ``right``: pairs that are right;
+    - ``ambient``: pairs that are wrong, but tell of background or light;
+    - ``calibration_error``: over 15 bins of equal width (Guo et al. 2017, Eq. 3).
+    """
     pairing = Pairing(rule=rule, calibration=calibration)
     ranks: list[float] = []
     right: list[bool] = []
@@ -57,40 +116,14 @@ def measure(samples: Sequence[Judged], rule: Rule, calibration: Calibration | No
         right += own
         best.append(own[0])
     found, true = np.array(ranks), np.array(right)
-    return Figures(
-        best_right=float(np.mean(best)),
-        average_precision=average_precision(found, true),
-        removed=removed_at(found, true),
-        right=float(true.mean()),
-        ambient=float(np.mean(~true & np.array(ambient))),
-        calibration_error=None if calibration is None else calibration_error(found, true),
-    )
-
-
-def average_precision(ranks: np.ndarray, right: np.ndarray) -> float:
-    """Mean precision at every right pair; ties count as the worst order of theirs."""
-    order = np.lexsort((right, -ranks))
-    hits = right[order]
-    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
-    return float(precision[hits].mean()) if hits.any() else 0.0
-
-
-def removed_at(ranks: np.ndarray, right: np.ndarray, kept: float = KEPT) -> float:
-    """Share of the wrong pairs below the rank that keeps this share of the right ones."""
-    if right.all() or not right.any():
-        return 0.0
-    threshold = np.sort(ranks[right])[int((1 - kept) * right.sum())]
-    return float((ranks[~right] < threshold).mean())
-
-
-def calibration_error(probability: np.ndarray, right: np.ndarray) -> float:
-    """Mean difference of probability and share of right pairs, over bins of equal width."""
-    bins = np.minimum((probability * _BINS).astype(int), _BINS - 1)
-    total = 0.0
-    for index in np.unique(bins):
-        inside = bins == index
-        total += inside.mean() * abs(probability[inside].mean() - right[inside].mean())
-    return float(total)
+    return {
+        "best_right": float(np.mean(best)),
+        "average_precision": average_precision(found, true),
+        "removed": removed_at(found, true),
+        "right": float(true.mean()),
+        "ambient": float(np.mean(~true & np.array(ambient))),
+        "calibration_error": None if calibration is None else calibration_error(found, true),
+    }
 
 
 def calibrated(
@@ -121,8 +154,3 @@ def calibrated(
         pair=fit(names, stacked(pairs, names), true),
         fitted_on={"pairs": len(true), "right": int(true.sum())},
     )
-
-
-def stacked(found: Sequence[Evidence], names: Sequence[str]) -> np.ndarray:
-    """Evidence of several samples as rows [N, K]."""
-    return np.concatenate([np.column_stack([each[name] for name in names]) for each in found])

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.bench.pairs.captions import CheckedCaptions, check_captions, table_of_captions
-from glit.bench.pairs.few_remarks import write_few_remarks
-from glit.bench.pairs.measure import Figures, calibrated, measure
-from glit.bench.pairs.scenes import scenes_folder, spread
-from glit.bench.pairs.truth import Judged, judged
+from glit.bench.harness import Row, write_json
+from glit.bench.pairs.measure import Judged, calibrated, judged, measure
+from glit.bench.pairs.scenes import scenes_folder, write_few_remarks
+from glit.bench.pairs.support import check_captions, table_of_captions
+from glit.bench.tables import markdown_table, with_half_range
 from glit.errors import InputError
 from glit.rules.calibration import Calibration
 from glit.scenes.layout import SPLITS
@@ -55,33 +55,10 @@ class Request:
     """Seeds of the test split, for each level."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """A rule on the scenes of one level and seed."""
-
-    rule: str
-    level: str
-    seed: int
-    fitted_on: str
-    """Levels whose validation scenes the calibration was fitted on; empty without one."""
-    figures: Figures
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All that was measured, and the calibration of the recommended rule."""
-
-    measured: tuple[Measured, ...]
-    calibration: Calibration
-    captions: tuple[CheckedCaptions, ...]
-    num_scenes: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def run(request: Request, say: Say) -> Report:
+def run(request: Request, say: Say) -> Row:
     """Build, fit, measure, and write ``pairs.json``, ``pairs.md`` and ``calibration.json``.
+
+    Returns what ``pairs.json`` holds.
 
     Calibrations are fitted on scenes of the validation split and measured on those of the test
     split; none sees a seed it is measured on.
@@ -103,31 +80,38 @@ def run(request: Request, say: Say) -> Report:
         for level in LEVELS
     }
     elsewhere[FEW_REMARKS] = elsewhere["hard"]
-    measured: list[Measured] = []
+    measured: list[Row] = []
     for number, level in enumerate(MEASURED_LEVELS):
         for repeat in range(request.num_seeds):
             seed = SPLITS["test"][0] + 40 + 10 * repeat + number
             _, found = _scenes(request, level, seed, say)
             for name, rule, calibration, on in _variants(configs, fitted, elsewhere[level], level):
-                measured.append(
-                    Measured(
-                        rule=name, level=level, seed=seed, fitted_on=on,
-                        figures=measure(found, rule, calibration),
-                    )
-                )  # fmt: skip
+                measured.append(_row(name, level, seed, on, measure(found, rule, calibration)))
     measured += _other_crops(request, best, say)
     checked, support = check_captions(request.output, request.num_scenes, request.num_seeds, say)
-    report = Report(
-        measured=tuple(measured),
-        calibration=dataclasses.replace(fitted["recommended"], support=support),
-        captions=checked,
-        num_scenes=request.num_scenes,
-    )
-    (request.output / "pairs.json").write_text(json.dumps(report.as_dict(), indent=1) + "\n")
-    (request.output / "pairs.md").write_text(table(report))
-    kept = json.dumps(report.calibration.as_dict(), indent=2, sort_keys=True)
-    (request.output / "calibration.json").write_text(kept + "\n")
+    best_fitted = dataclasses.replace(fitted["recommended"], support=support)
+    report = {
+        "measured": measured,
+        "calibration": dataclasses.asdict(best_fitted),
+        "captions": checked,
+        "num_scenes": request.num_scenes,
+    }
+    write_json(request.output / "pairs.json", report)
+    (request.output / "pairs.md").write_text(table(report), encoding="utf-8")
+    text = json.dumps(best_fitted.as_dict(), indent=2, sort_keys=True)
+    (request.output / "calibration.json").write_text(text + "\n", encoding="utf-8")
     return report
+
+
+def _row(rule: str, level: str, seed: int, fitted_on: str, figures: Row) -> Row:
+    """A rule on the scenes of one level and seed.
+
+    ``fitted_on`` names the levels whose validation scenes the calibration was fitted on; it is
+    empty without one.
+    """
+    return {
+        "rule": rule, "level": level, "seed": seed, "fitted_on": fitted_on, "figures": figures,
+    }  # fmt: skip
 
 
 def _variants(
@@ -161,7 +145,7 @@ def _config(words: Sequence[str]) -> PairConfig:
     return load_recipe(base, overrides=changes).of(PairConfig)
 
 
-def _other_crops(request: Request, best: PairConfig, say: Say) -> Iterator[Measured]:
+def _other_crops(request: Request, best: PairConfig, say: Say) -> Iterator[Row]:
     """The recommended rule over regions that are shown in another way."""
     for crop in CROPS:
         words = (f"score.crop={crop}",)
@@ -172,13 +156,7 @@ def _other_crops(request: Request, best: PairConfig, say: Say) -> Iterator[Measu
             _, found = _scenes(request, "hard", seed, say, words)
             for calibration, on in ((None, ""), (fitted, "hard")):
                 figures = measure(found, best.make_rule(), calibration)
-                yield Measured(
-                    rule=f"recommended, crop {crop}",
-                    level="hard",
-                    seed=seed,
-                    fitted_on=on,
-                    figures=figures,
-                )
+                yield _row(f"recommended, crop {crop}", "hard", seed, on, figures)
 
 
 def _fitted(config: PairConfig, samples: Any, scores: dict[str, Any], where: str) -> Calibration:
@@ -212,31 +190,32 @@ def _scenes(
     return identity_of_scores(manifest["models"], manifest["recipe"]["score"]), found
 
 
-def table(report: Report) -> str:
-    """Markdown: mean over the seeds and, in brackets, half the spread; one table a level."""
+FIGURES = {
+    "best": "best_right",
+    "AP": "average_precision",
+    "removed": "removed",
+    "right pairs": "right",
+    "ambient": "ambient",
+    "ECE": "calibration_error",
+}
+"""Keys of :func:`glit.bench.pairs.measure.measure` by the heads of the table."""
+
+
+def table(report: Row) -> str:
+    """Markdown: mean over the seeds and, in brackets, half the range; one table a level."""
     lines = [
-        f"{report.num_scenes} scenes a seed. *best*: the best pair of an image is a true object "
+        f"{report['num_scenes']} scenes a seed. *best*: the best pair of an image is a true object "
         "pair. *AP*: average precision over all pairs. *removed*: wrong pairs that fall away while "
         "95 % of the right ones stay. *ECE*: expected calibration error. Calibrations are fitted "
         "on other seeds.",
     ]
     for level in MEASURED_LEVELS:
-        of_level = [each for each in report.measured if each.level == level]
-        lines += [
-            "",
-            f"**{level}**",
-            "",
-            "| rule | fitted on | best | AP | removed | right pairs | ambient | ECE |",
-            "|---|---|---|---|---|---|---|---|",
-        ]
-        for name, on in dict.fromkeys((each.rule, each.fitted_on) for each in of_level):
-            own = [e.figures for e in of_level if (e.rule, e.fitted_on) == (name, on)]
-            cells = [
-                spread([getattr(figures, key) for figures in own])
-                for key in (
-                    "best_right", "average_precision", "removed", "right", "ambient",
-                    "calibration_error",
-                )
-            ]  # fmt: skip
-            lines.append(f"| {name} | {on} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n\n" + table_of_captions(report.captions)
+        of_level = [each for each in report["measured"] if each["level"] == level]
+        rows = []
+        for name, on in dict.fromkeys((each["rule"], each["fitted_on"]) for each in of_level):
+            own = [e["figures"] for e in of_level if (e["rule"], e["fitted_on"]) == (name, on)]
+            cells = [with_half_range([f[key] for f in own]) for key in FIGURES.values()]
+            rows.append([name, on, *cells])
+        heads = ["rule", "fitted on", *FIGURES]
+        lines += ["", f"**{level}**", "", *markdown_table(heads, rows, words=2)]
+    return "\n".join(lines) + "\n\n" + table_of_captions(report["captions"])

@@ -2,6 +2,7 @@
 
 Sentences are scored as in any build. What can be seen in the evidence is fitted (attribute, object,
 background); places and relations are measured besides, since no cosine of a crop knows them.
+Support is fitted on validation seeds and measured on those of the test split.
 """
 
 from __future__ import annotations
@@ -14,18 +15,25 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from glit.bench.pairs.measure import calibration_error, stacked
+from glit.bench.harness import Row
+from glit.bench.pairs.scenes import scenes_folder
+from glit.bench.tables import markdown_table, with_half_range
 from glit.dataset.reader import Dataset
-from glit.dataset.row import Row
-from glit.rules.evidence import LOGPROBS, SUPPORT_EVIDENCE, Evidence, support_evidence
+from glit.dataset.row import Row as DatasetRow
+from glit.rules.evidence import LOGPROBS, SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
 from glit.rules.logistic import Logistic, fit
+from glit.rules.metrics import auroc, calibration_error
 from glit.scenes.false_sentences import KINDS, write_false_captions
-from glit.scenes.layout import draw_scene
+from glit.scenes.layout import SPLITS, draw_scene
 from glit.scenes.told import objects_told, true_of
+from glit.scenes.vocabulary import LEVELS
 from glit.scenes.write import write_scenes
 
 SEEN = ("attribute", "object", "background")
 """Kinds of falsehood that the evidence can tell."""
+WITH_LOGPROBS = (*SUPPORT_EVIDENCE, *LOGPROBS)
+OWN = "hard, 64 px, mini captioner"
+OWN_SEED = 80
 _SMALL_PX = 64
 """Side of scenes that the mini captioner was not trained on; it saw 128."""
 
@@ -39,18 +47,6 @@ class Told:
     false: str
     """The kind of falsehood; empty for a true sentence."""
     evidence: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupportFigures:
-    """Of the sentences of one kind of falsehood on some scenes."""
-
-    kind: str
-    num_false: int
-    auroc: float
-    """Against true sentences of the same kind of sentence."""
-    auroc_all: float
-    """Against all true sentences, remarks that no region can support included."""
 
 
 def false_sentences(folder: Path, *, seed: int) -> list[Told]:
@@ -106,7 +102,7 @@ def own_mistakes(folder: Path, *, num: int, seed: int, level: str) -> list[Told]
     return found
 
 
-def _each(row: Row) -> Iterator[Mapping[str, float]]:
+def _each(row: DatasetRow) -> Iterator[Mapping[str, float]]:
     evidence: Evidence = support_evidence(row.scores, row.sentences)
     for number in range(len(row.sentences)):
         yield {name: float(values[number]) for name, values in evidence.items()}
@@ -127,8 +123,12 @@ def fit_support(told: Sequence[Told], names: Sequence[str] = SUPPORT_EVIDENCE) -
     )
 
 
-def figures(told: Sequence[Told], score: Callable[[Evidence], np.ndarray]) -> list[SupportFigures]:
-    """How well a score tells false sentences from true ones, by kind of falsehood."""
+def figures(told: Sequence[Told], score: Callable[[Evidence], np.ndarray]) -> list[Row]:
+    """How well a score tells false sentences from true ones, a row for each kind of falsehood.
+
+    ``auroc`` is against true sentences of the same kind of sentence, ``auroc_all`` against all true
+    sentences, remarks that no region can support included.
+    """
     names = sorted(told[0].evidence)
     values = score(dict(zip(names, _numbers(told, names).T, strict=True)))
     false = np.array([each.false for each in told])
@@ -138,12 +138,12 @@ def figures(told: Sequence[Told], score: Callable[[Evidence], np.ndarray]) -> li
         base = KINDS[kind][0] if kind in KINDS else "object"
         true = false == ""
         found.append(
-            SupportFigures(
-                kind=kind,
-                num_false=int((false == kind).sum()),
-                auroc=auroc(values[true & (of == base)], values[false == kind]),
-                auroc_all=auroc(values[true], values[false == kind]),
-            )
+            {
+                "kind": kind,
+                "num_false": int((false == kind).sum()),
+                "auroc": auroc(values[true & (of == base)], values[false == kind]),
+                "auroc_all": auroc(values[true], values[false == kind]),
+            }
         )
     return found
 
@@ -156,19 +156,6 @@ def support_error(told: Sequence[Told], support: Logistic) -> float:
     return calibration_error(said, np.array([not each.false for each in used]))
 
 
-def auroc(true: np.ndarray, false: np.ndarray) -> float:
-    """Share of pairs of a true and a false sentence in which the true one scores higher; ties half.
-
-    NaN where there is none of one kind.
-    """
-    if not len(true) or not len(false):
-        return float("nan")
-    ordered = np.sort(true)
-    below = np.searchsorted(ordered, false, side="right")
-    strictly = np.searchsorted(ordered, false, side="left")
-    return float(1 - (below + strictly).mean() / (2 * len(true)))
-
-
 def _numbers(told: Sequence[Told], names: Sequence[str]) -> np.ndarray:
     rows: list[dict[str, Any]] = [
         {name: np.array([each.evidence[name]]) for name in names} for each in told
@@ -176,4 +163,76 @@ def _numbers(told: Sequence[Told], names: Sequence[str]) -> np.ndarray:
     return stacked(rows, names)
 
 
-WITH_LOGPROBS = (*SUPPORT_EVIDENCE, *LOGPROBS)
+def check_captions(
+    output: Path, num_scenes: int, num_seeds: int, say: Callable[[str], None]
+) -> tuple[list[Row], Logistic]:
+    """All figures, and the support that goes into the shipped calibration.
+
+    Args:
+        output: folder for scenes and datasets.
+        num_scenes: of each seed.
+        num_seeds: of the test split, for each level.
+        say: called with what is being done.
+    """
+    first, test = SPLITS["validation"][0] + 60, SPLITS["test"][0] + 60
+    fitting = []
+    for number, level in enumerate(LEVELS):
+        say(f"{level} scenes with false sentences, seed {first + number}")
+        folder = scenes_folder(output, level, first + number, num_scenes)
+        fitting += false_sentences(folder, seed=first + number)
+    support = fit_support(fitting)
+    checked = []
+    for number, level in enumerate(LEVELS):
+        for seed in (test + number + 10 * repeat for repeat in range(num_seeds)):
+            say(f"{level} scenes with false sentences, seed {seed}")
+            told = false_sentences(scenes_folder(output, level, seed, num_scenes), seed=seed)
+            checked.append(_checked(level, seed, told, support))
+    checked += _own_mistakes(output, num_scenes, num_seeds, say)
+    return checked, support
+
+
+def _checked(level: str, seed: int, told: Sequence[Told], support: Logistic) -> Row:
+    return {
+        "level": level,
+        "seed": seed,
+        "evidence": ", ".join(support.evidence),
+        "calibration_error": support_error(told, support),
+        "figures": figures(told, support),
+    }
+
+
+def _own_mistakes(output: Path, num: int, num_seeds: int, say: Callable[[str], None]) -> list[Row]:
+    """What the mini captioner says wrongly, by region evidence, by its own doubt, by both."""
+
+    def told_of(seed: int):
+        say(f"{OWN}, seed {seed}")
+        return own_mistakes(output / "own" / f"{seed}-{num}", num=num, seed=seed, level="hard")
+
+    told = told_of(SPLITS["validation"][0] + OWN_SEED)
+    if len({bool(each.false) for each in told}) < 2:
+        return []  # too few scenes for a mistake
+    fitted = [fit_support(told, names) for names in (SUPPORT_EVIDENCE, LOGPROBS, WITH_LOGPROBS)]
+    checked = []
+    for repeat in range(num_seeds):
+        seed = SPLITS["test"][0] + OWN_SEED + 10 * repeat
+        told = told_of(seed)
+        checked += [_checked(OWN, seed, told, support) for support in fitted]
+    return checked
+
+
+def table_of_captions(checked: Sequence[Row]) -> str:
+    """Markdown: AUROC of support, false sentences against true ones; mean and half the range."""
+    rows = []
+    for level, evidence in dict.fromkeys((each["level"], each["evidence"]) for each in checked):
+        own = [e for e in checked if (e["level"], e["evidence"]) == (level, evidence)]
+        error = with_half_range([each["calibration_error"] for each in own])
+        for kind in dict.fromkeys(f["kind"] for each in own for f in each["figures"]):
+            found = [f for each in own for f in each["figures"] if f["kind"] == kind]
+            cells = [with_half_range([f[key] for f in found]) for key in ("auroc", "auroc_all")]
+            rows.append([level, evidence, kind, *cells, error])
+    about = (
+        "AUROC of a sentence's support, false sentences against true ones of the same kind, and "
+        "against all true ones, remarks included."
+    )
+    heads = ["level", "support looks at", "false", "same kind", "all", "ECE"]
+    return "\n".join([about, "", *markdown_table(heads, rows, words=3)]) + "\n"

@@ -1,9 +1,15 @@
-"""What a measurement ran on: hardware and versions, no names and no paths."""
+"""What a measurement ran on and the memory it took: hardware and versions, no names and no paths.
+
+``python -m glit.bench.machine FILE WORDS`` is ``glit WORDS``, and leaves its peak memory in a file.
+"""
 
 from __future__ import annotations
 
+import atexit
 import platform
 import resource
+import runpy
+import sys
 from pathlib import Path
 
 import psutil
@@ -52,3 +58,19 @@ def peak_mb() -> float:
         line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def resident_mb() -> float:
+    """Resident memory of this process now."""
+    return psutil.Process().memory_info().rss / 2**20
+
+
+def main(file: Path, words: list[str]) -> None:
+    """Run glit's command line, whose exit code is this process's; its peak memory is its own."""
+    atexit.register(lambda: file.write_text(f"{peak_mb():.1f}\n", encoding="utf-8"))
+    sys.argv = ["glit", *words]
+    runpy.run_module("glit", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,266 @@
+"""How benchmarks run what they measure: in processes of their own, within a time, once.
+
+A measurement is a function that yields rows, which are plain dicts. It is run
+
+- to its end, and each row is in a file as soon as it is yielded (:func:`record`);
+- as a command with a time limit and a log (:func:`run_command`);
+- in turn with others, a row for each order that it is given (:class:`Worker`);
+- or not at all, where a file has its result already (:func:`kept`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from glit.errors import GlitError, RunError
+
+Row = dict[str, Any]
+_PATIENCE_S = 5.0
+_TAIL = 400
+"""Characters of a failed process's last words."""
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, path)
+
+
+def kept(path: Path, measure: Callable[[], Any]) -> Any:
+    """What a JSON file holds; measured and written first if it is not there."""
+    if not path.is_file():
+        write_json(path, measure())
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def note(text: str) -> Row:
+    """A row that is a sentence below the table."""
+    return {"note": text}
+
+
+def detail(name: str, value: Any) -> Row:
+    """A row for the JSON file alone; a later one of its name takes its place."""
+    return {"detail": name, "value": value}
+
+
+def record(rows: Iterable[Row], path: Path) -> None:
+    """Write figures, notes and details, anew after every row."""
+    found: dict[str, Any] = {"rows": [], "notes": [], "details": {}}
+    write_json(path, found)
+    for row in rows:
+        if "note" in row:
+            found["notes"].append(row["note"])
+        elif "detail" in row:
+            found["details"][row["detail"]] = row["value"]
+        else:
+            found["rows"].append(row)
+        write_json(path, found)
+
+
+def recorded(path: Path) -> dict[str, Any]:
+    """What :func:`record` has written so far; nothing if there is no such file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {"rows": [], "notes": [], "details": {}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a process ended."""
+
+    code: int | None
+    """Its exit code, below zero for a signal; None where its time was over."""
+    seconds: float
+    last_words: str
+    """The last line of its log."""
+
+    @property
+    def failure(self) -> str:
+        """In one line; empty where all went well."""
+        if self.code is None:
+            return f"ended after {self.seconds:.0f} s, its time"
+        if self.code == 0:
+            return ""
+        how = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+        return f"{how}: {self.last_words[:_TAIL]}" if self.last_words else how
+
+
+def run_command(
+    words: Sequence[str],
+    log: Path,
+    *,
+    most_s: float | None = None,
+    on_interrupt: signal.Signals = signal.SIGKILL,
+) -> Ended:
+    """Run ``python -m WORDS`` in a session of its own, and end all that it started.
+
+    Args:
+        words: module and arguments.
+        log: what it prints is appended here.
+        most_s: after so many seconds it is killed; None waits for it.
+        on_interrupt: sent to it, once, when this process is interrupted; it is then waited for.
+    """
+    started = time.monotonic()
+    code = None
+    with log.open("ab") as output:
+        # a session of its own: Ctrl-C comes here alone
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(most_s)
+        except subprocess.TimeoutExpired:
+            pass
+        except BaseException:
+            process.send_signal(on_interrupt)
+            process.wait()
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1].strip() if lines else ""
+    return Ended(code=code, seconds=time.monotonic() - started, last_words=last)
+
+
+def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns in a process that is started afresh and ends with it."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+Measurement = Callable[[Any], Generator[Any, Any, None]]
+
+
+class Worker:
+    """A measurement in a process of its own; orders are sent into it, what it yields comes back.
+
+    Processes are forked from a server that is started afresh, has imported the libraries and done
+    nothing else: each is as clean as a spawned one, without importing torch every time.
+
+    Args:
+        name: for messages.
+        measurement: yields once when it is ready, then an answer to each order.
+        argument: what it is called with.
+        preload: modules that the server imports.
+    """
+
+    def __init__(
+        self, name: str, measurement: Measurement, argument: Any, *, preload: Sequence[str] = ()
+    ) -> None:
+        self.name = name
+        context = get_context("forkserver")
+        context.set_forkserver_preload(list(preload))
+        self._answers, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_work, args=(measurement, argument, theirs), daemon=True
+        )
+        with _deaf_to_interrupts():
+            self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def ask(self, order: Any) -> Any:
+        """The answer to an order.
+
+        Raises:
+            GlitError: the measurement failed or its process died.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            self._answers.send(order)
+        return self.answer()
+
+    def answer(self) -> Any:
+        """What is yielded next; the first says that the measurement is ready.
+
+        Raises:
+            GlitError: as for :meth:`ask`.
+        """
+        wait([self._answers, self._process.sentinel])
+        try:
+            if not self._answers.poll():
+                raise EOFError
+            kind, value = self._answers.recv()
+        except (EOFError, ConnectionResetError) as error:
+            self._process.join(_PATIENCE_S)
+            raise RunError(
+                f"{self.name}: its process died (exit code {self._process.exitcode}); "
+                "if memory is short, take fewer images with --images or smaller --weights"
+            ) from error
+        if kind == "failed":
+            message, exit_code = value
+            failure = GlitError(f"{self.name}: {message}")
+            failure.exit_code = exit_code
+            raise failure
+        return value
+
+    def close(self) -> None:
+        """End the process, by force if it must be."""
+        self._answers.close()
+        self._process.terminate()
+        self._process.join(_PATIENCE_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _work(measurement: Measurement, argument: Any, connection: Connection) -> None:
+    """A worker's process: answers are ``"done"`` and a value, or ``"failed"``, a line, a code.
+
+    The parent alone hears Ctrl-C; it ends this process, as does its own end.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")  # several processes share one terminal
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        try:
+            rows = measurement(argument)
+            connection.send(("done", next(rows)))
+            while True:
+                connection.send(("done", rows.send(connection.recv())))
+        except GlitError as error:
+            connection.send(("failed", (str(error), error.exit_code)))
+        except (EOFError, BrokenPipeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - sent to the parent process, which raises it
+            connection.send(("failed", (f"{type(error).__name__}: {error}", 1)))
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started inside never hears Ctrl-C, not even while Python is still starting."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
