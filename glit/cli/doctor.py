@@ -1,4 +1,4 @@
-"""``glit doctor``: would a build work here, and what would it take?"""
+"""``glit doctor``: check whether a build would work here, and estimate its time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glit.cli.build import default_recipe
-from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
+from glit.cli.options import JsonOption, QuietOption, SetOption
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
@@ -22,20 +22,28 @@ _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "fails": ("fails", 
 
 def doctor_command(
     images: Annotated[
-        str | None, typer.Argument(help="What you want to build from; without it, no times.")
+        str | None, typer.Argument(help="The images to build from. Without it, no time estimate.")
     ] = None,
     output: Annotated[
-        str, typer.Option("-o", "--output", help="Where the dataset would lie.")
+        str, typer.Option("-o", "--output", help="The folder or address of the dataset.")
     ] = ".",
-    recipe: RecipeOption = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--recipe",
+            help="A built-in recipe or a TOML file. Default: the default of glit build, and times "
+            "for every recipe whose models are here.",
+        ),
+    ] = None,
     overrides: SetOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Would a build work here, what would it take, what to do; exit 1 where it would fail.
+    """Check whether a build would work here, and estimate its time. Exits 1 if it would fail.
 
-    With IMAGES it builds eight of them with every recipe whose models are here (with -r, with that
-    one alone) in a folder that is gone afterwards.
+    With IMAGES it builds eight of them in a temporary folder: with the recipe of -r, or with every
+    recipe whose models are here.
     """
     from glit.doctor.examine import examine
     from glit.runtime.progress import status_reporter
