@@ -22,7 +22,7 @@ class DualSoftmax(Weighed):
     """Ranks by agreement in both directions."""
 
     sharpness: float = 0.5
-    """T, the factor on logits; the higher, the more the best one takes."""
+    """T, the factor on logits; a higher value favours the best candidate more."""
 
     def __post_init__(self) -> None:
         Weighed.__post_init__(self)

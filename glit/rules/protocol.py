@@ -64,12 +64,12 @@ class Weighed:
     """A rule over logits: cosines times CLIP's own scale, mixed with those of head phrases."""
 
     logit_scale: float = 100.0
-    """The matcher's learned factor on cosines: 100 for OpenAI's CLIPs, 40 for the mini matcher."""
+    """The matcher's learned scale on cosines: 100 for OpenAI's CLIPs, 40 for the mini matcher."""
     phrase_weight: float = 0.0
-    """Share of the sentence's head phrase in its logits, 0 to 1; above 0 wants
-    ``score.phrases = true``."""
+    """Share of the sentence's head phrase in its logits, 0 to 1; above 0 needs ``score.phrases =
+    true``."""
     detector_bonus: float = 0.0
-    """Logits added for a region that a model proposed, not the grid."""
+    """Logits added to a region that a model, not the grid, proposed."""
 
     def __post_init__(self) -> None:
         if not (self.logit_scale > 0 and math.isfinite(self.logit_scale)):

@@ -27,9 +27,9 @@ class Sinkhorn(Weighed):
     """Ranks by transported mass."""
 
     sharpness: float = 0.5
-    """T, the factor on logits; the higher, the more the best one takes."""
+    """T, the factor on logits; a higher value favours the best candidate more."""
     iterations: int = 30
-    """Rounds of scaling rows and columns."""
+    """Number of rounds that scale rows and columns."""
 
     def __post_init__(self) -> None:
         Weighed.__post_init__(self)

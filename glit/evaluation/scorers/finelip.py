@@ -33,7 +33,7 @@ class FineLipScore:
     """Late interaction of condensed patches and words, and the global cosine."""
 
     global_weight: float = 0.0
-    """Share of the global cosine, 0 to 1; the paper's starred rows have one that it does not
+    """Share of the global cosine, 0 to 1. The paper's starred rows use a share that it does not
     state."""
 
     def __post_init__(self) -> None:

@@ -77,19 +77,19 @@ class BetaClip(Objective):
     """Texts of three lengths, each against patches pooled for it."""
 
     beta: float = 0.5
-    """Weight of the other texts of the same image: 0 tells them apart, 1 takes them as equal."""
+    """Weight of the other texts of the same image: 0 distinguishes them, 1 treats them as equal."""
     contrast: Contrast = "cross-entropy"
     """``cross-entropy`` or ``binary``."""
     num_sentences: int = 5
-    """Most sentences of a caption, drawn anew every time."""
+    """Most sentences per caption, drawn again for every use."""
     max_phrases: int = 30
-    """Most phrases of these sentences; more than 0 wants the extra ``phrases``."""
+    """Most phrases of these sentences; above 0 needs the extra ``phrases``."""
     lambda_global: float = 1.0
     """Weight of the global contrastive loss."""
     lambda_aligned: float = 1.0
     """Weight of L_beta."""
     pool_lr: float = 1e-3
-    """Highest learning rate of the attention and its scale; the encoders take ``train.lr``."""
+    """Highest learning rate of the attention and its scale; the encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
         check_weights(self, "beta", "lambda_global", "lambda_aligned")

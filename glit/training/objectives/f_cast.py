@@ -114,18 +114,18 @@ class FCast(Objective):
     """Part and whole sigmoid losses over encoders of F-CAST's own."""
 
     encoders_start: Start = "scratch"
-    """``scratch`` as in the paper, or ``clip``: what fits of ``train.model``'s weights. Its widths
-    and heads, its window and its tokenizer are taken either way."""
+    """``scratch`` as in the paper, or ``clip``: the weights of ``train.model`` that fit. Both take
+    its widths and heads, its window and its tokenizer."""
     depths: tuple[int, ...] = (3, 3, 3, 2)
-    """Vision layers before each grouping, and after the last."""
+    """Number of vision layers before each grouping and after the last."""
     text_depths: tuple[int, ...] = (8, 4)
-    """Text layers of a chunk, and over the chunks."""
+    """Number of text layers within a chunk and over the chunks."""
     num_segments: tuple[int, ...] = (196, 64, 32, 16)
-    """Superpixels, and segments after each grouping."""
+    """Number of superpixels, and of segments after each grouping."""
     num_chunks: int = 4
     """N, chunks of a caption."""
     num_parts: int = 8
-    """K, chunks that images are compared with; those beyond N are drawn anew."""
+    """K, chunks that an image is compared with; chunks beyond N are drawn again."""
     lambda_part: float = 1.0
     """Weight of the part loss; 0 is Table 5's variant."""
 

@@ -55,8 +55,8 @@ class Siglip(Objective):
     """The pairwise sigmoid loss over whole images and whole captions."""
 
     siglip_lr: float = 1e-3
-    """Highest learning rate of the scale and the bias; the encoders take ``train.lr``, and so do
-    the two that a SigLIP model brings."""
+    """Highest learning rate of the scale and the bias. The encoders use ``train.lr``, and so do the
+    scale and the bias of a SigLIP start."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.siglip_lr) and self.siglip_lr > 0):
