@@ -1,4 +1,4 @@
-"""The library without the command line: what ``import glit`` offers; see docs/library.md.
+"""The Python API: the functions that ``import glit`` offers; see docs/library.md.
 
 Every function takes and returns plain things; models and engines are imported when they are needed.
 """

@@ -1,4 +1,4 @@
-"""The errors a user of glit can meet; one tree, one line each."""
+"""The errors that glit raises on purpose, in one tree; each message is one line."""
 
 from __future__ import annotations
 

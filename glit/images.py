@@ -1,4 +1,4 @@
-"""Encoded image bytes to RGB pixels, upright, whatever the file holds.
+"""Decode image files to upright RGB pixels.
 
 EXIF orientation is applied; CMYK, palette, grey, 16-bit and alpha (over white) are converted;
 of animations the first frame counts. Baseline JPEGs go through libjpeg-turbo directly, whose

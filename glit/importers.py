@@ -1,4 +1,4 @@
-"""Published captions as a file for ``glit build --captions``; the readers are those of evaluation.
+"""Convert published captions to a file for ``glit build --captions``.
 
 A line of the file has ``path``, from the file's own folder, and ``caption``. Where an image has
 several captions, one follows the other: every sentence of them may get a region.

@@ -1,4 +1,4 @@
-"""The device and the dtype that a model runs on, from their names in a configuration."""
+"""Resolve the device and dtype names of a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a model: which are its weights, whether they are whole, what they hash to.
+"""Find a model's weight files, check that they are complete, and hash them.
 
 Weights are safetensors. A pickle in a folder counts only where ``manifests/weights.toml`` names it
 with its hash; transformers then reads it as plain tensors, without running code.

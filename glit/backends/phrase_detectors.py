@@ -1,4 +1,4 @@
-"""A second opinion on pairs: a detector that is asked where a phrase is (OWLv2, Grounding DINO).
+"""Open-vocabulary detectors (OWLv2, Grounding DINO) as a second opinion on pairs.
 
 Models of transformers' zero-shot object detection: OWL-ViT and OWLv2 take all phrases of an image
 at once (Minderer et al. 2022 and 2023), Grounding DINO reads one phrase at a time here, since its

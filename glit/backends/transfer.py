@@ -1,4 +1,4 @@
-"""Copies between the processor's memory and a GPU's that nobody waits for until they are needed."""
+"""Asynchronous CPU-GPU copies: each item comes one step late, to overlap with compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a model's name to its files: a mini model, a path, a published file, the cache, the hub.
+"""Find a model's files by name: mini model, path, published file, cache, hub.
 
 Names and pins live in ``manifests/weights.toml``. Code in a model repository is never run.
 """

@@ -1,4 +1,4 @@
-"""Image tokens pooled by attention, once for every text that asks (beta-CLIP, section 3).
+"""Pool image tokens by attention, once for every text (beta-CLIP, section 3).
 
 F-CAST's pooling (its Eq. 6) is in its loss, where the texts of all processes are.
 

@@ -1,4 +1,4 @@
-"""A CLIPModel's folder: loading it, reading its image preprocessing, writing a new one."""
+"""Load and write a CLIPModel's folder, and read its image preprocessing."""
 
 from __future__ import annotations
 

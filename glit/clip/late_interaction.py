@@ -1,4 +1,4 @@
-"""Images and texts of several vectors each, every vector with its best counterpart.
+"""Compare images and texts of several vectors, each vector with its best counterpart.
 
 R(I, T) = mean_i max_j v_i . t_j + mean_j max_i v_i . t_j   (FineLIP Eq. 1)
 

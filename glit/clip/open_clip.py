@@ -1,4 +1,4 @@
-"""OpenCLIP's checkpoints as CLIPModels: the same network under other names.
+"""Load OpenCLIP's checkpoints as CLIPModels.
 
 A folder as its ``push_to_hf_hub`` writes it holds ``open_clip_config.json`` and
 ``open_clip_model.safetensors``. Taken are CLIP's own architectures (a vision transformer with a

@@ -1,4 +1,4 @@
-"""SigLIP models where embeddings suffice (Zhai et al., ICCV 2023), SigLIP 2 of one size among them.
+"""Load SigLIP models (Zhai et al., ICCV 2023; SigLIP 2 of fixed size) for embeddings.
 
 They differ from CLIP in ways that decide what can be learned and measured:
 

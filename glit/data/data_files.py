@@ -1,4 +1,4 @@
-"""Names of a dataset's data files, and what they say: the series, and the place in it."""
+"""Make and parse the names of a dataset's data files: series and position within it."""
 
 from __future__ import annotations
 

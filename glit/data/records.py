@@ -1,4 +1,4 @@
-"""What flows between stages: frozen records, valid once built.
+"""The records that flow between stages: frozen dataclasses, validated at construction.
 
 A sample starts as :class:`Sample` with its identity and size; each stage adds its own part
 (:class:`Caption`, sentences, regions, :class:`Scores`, pairs) or answers with a :class:`Drop`.

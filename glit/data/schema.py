@@ -1,4 +1,4 @@
-"""Arrow schemas: the dataset's, and what stage tables have in common.
+"""Arrow schemas of the dataset and of the columns that stage tables share.
 
 Each stage table holds ``sample_id``, the columns its stage declares and a nullable ``drop``
 struct: a row is either a result or a drop, so one atomic file carries both.

@@ -1,4 +1,4 @@
-"""A row group in memory: its nested columns as flat arrays, and its rows as records.
+"""A row group in memory: nested columns as flat arrays, rows as records.
 
 Arrow keeps a list of structs as offsets and flat columns; read that way, a row costs a few array
 look-ups instead of fifty small dictionaries.

@@ -1,4 +1,4 @@
-"""``croissant.json``: the dataset described in Croissant 1.1, with RAI fields and provenance.
+"""Write ``croissant.json``: the dataset in Croissant 1.1, with RAI fields and provenance.
 
 Made from the manifest alone. What only the owner of the images knows says "To be completed".
 """

@@ -1,4 +1,4 @@
-"""Samples that a dataset has more than once, found by DuckDB, which spills to disk."""
+"""Find samples that occur more than once in a dataset, with DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local pairs of a dataset: a sentence and its region, as training and evaluation use them."""
+"""Local pairs of a dataset, a sentence and its region, for training and evaluation."""
 
 from __future__ import annotations
 

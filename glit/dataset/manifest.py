@@ -1,4 +1,4 @@
-"""The manifest: written last, and so the sign that a dataset is complete."""
+"""Read and write the manifest, which is written last and marks a complete dataset."""
 
 from __future__ import annotations
 

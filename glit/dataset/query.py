@@ -1,4 +1,4 @@
-"""SQL over a dataset by DuckDB: one row a thing, joined by ``sample_id``, nothing else in reach.
+"""Query a dataset with DuckDB, read-only and without access to other files.
 
 Statements may come from anywhere, so a connection reads the dataset's Parquet files and no other
 file, writes nothing, and its settings cannot be changed back.

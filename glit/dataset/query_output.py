@@ -1,4 +1,4 @@
-"""What a statement found, written out whole: CSV, JSON or Parquet."""
+"""Write a query's result as CSV, JSON or Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one reader of finished datasets: typed rows and Arrow tables, by row, file and column.
+"""The reader of finished datasets: typed rows and Arrow tables, by row, file and column.
 
 Nothing is copied to disk and no index is built: the Parquet footers say where everything is.
 """

@@ -1,4 +1,4 @@
-"""What rows of a data file must keep to before anything is done with them.
+"""Check the rows of a data file before use.
 
 Datasets come from strangers: a ``sample_id`` names files, indices and spans address arrays, boxes
 become crops. The checks are over whole columns of a row group, some milliseconds each.

@@ -1,4 +1,4 @@
-"""The files of a dataset at an address as DuckDB reads them: those of the manifest, by ranges."""
+"""Give DuckDB access to the files of a dataset at an address, by byte ranges."""
 
 from __future__ import annotations
 

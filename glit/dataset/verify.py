@@ -1,4 +1,4 @@
-"""Every promise of the data format, checked on the files; one line per breach.
+"""Check every promise of the data format; one line per breach.
 
 Rows are read as plain values: the reader refuses what is to be reported here.
 """

@@ -1,4 +1,4 @@
-"""How long recipes take on this machine: each builds a few of the images, in its own process."""
+"""Estimate the time of recipes: each builds a few images in its own process."""
 
 from __future__ import annotations
 

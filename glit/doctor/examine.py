@@ -1,4 +1,4 @@
-"""Everything ``glit doctor`` looks at, in order."""
+"""Run all checks of ``glit doctor``, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images of a build: how many, whether they decode, whether the disk has room."""
+"""Check the images of a build: their number, whether they decode, and disk space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cores, memory and devices; torch is asked only where it is installed."""
+"""Check cores, memory and devices; uses torch only if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models are here, and how to get the others."""
+"""List the models that are here, and the commands that download the others."""
 
 from __future__ import annotations
 

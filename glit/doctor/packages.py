@@ -1,4 +1,4 @@
-"""Packages against the versions that glit was tested with, and the extras of a recipe."""
+"""Compare installed packages with the tested versions and a recipe's extras."""
 
 from __future__ import annotations
 

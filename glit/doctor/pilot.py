@@ -1,4 +1,4 @@
-"""A build of a few images in a process of its own, timed: what ``glit doctor`` reckons from.
+"""Build a few images in a separate process and time it, for ``glit doctor``'s estimate.
 
     python -m glit.doctor.pilot IMAGES OUTPUT RECIPE [table.key=value ...]
 
@@ -40,13 +40,11 @@ class Clock(StageProgress):
         return self
 
     def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
-        """See :class:`StageProgress`."""
         super().begin(stage, total=total, done=done, drops=drops)
         self.stop()
         self._name = stage
 
     def ready(self) -> None:
-        """See :class:`StageProgress`."""
         super().ready()
         now = time.perf_counter()
         self.loading_s[self._name] = now - self._since

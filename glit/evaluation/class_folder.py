@@ -1,4 +1,4 @@
-"""Images in folders, one a class, for zero-shot classification."""
+"""Read images from one folder per class, for zero-shot classification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images and texts to embeddings, in batches; images decoded by threads ahead of the model."""
+"""Encode images and texts into embeddings, in batches, with prefetching image threads."""
 
 from __future__ import annotations
 

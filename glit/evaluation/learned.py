@@ -1,4 +1,4 @@
-"""What an objective learned beside CLIP, from the checkpoint that is measured."""
+"""Load an objective's own parameters from the checkpoint that is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that find what they should and queries that do not, each with what stands before it.
+"""Pick queries that succeed and queries that fail, with their top results.
 
 Shapes: Q queries, C gallery items.
 """

@@ -1,4 +1,4 @@
-"""Runs whose objective has encoders of its own (``f-cast``), measured as any model is."""
+"""Embed with the encoders of an objective that has its own (``f-cast``)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class FCastEmbedder(Embedder):
 
     @torch.inference_mode()
     def texts(self, texts: Sequence[str]) -> Float[Tensor, "t d"]:
-        """See :class:`glit.evaluation.encode.Embedder`."""
         different, encoder = list(dict.fromkeys(texts)), self.module.encoders.text
         most = self.module.num_chunks
         pieces = [self._chunks(text) for text in different]
@@ -71,7 +70,6 @@ class FCastEmbedder(Embedder):
         return [text[start:end] for start, end in spans] or [text]
 
     def images(self, collection: Collection, pictures: Sequence[Picture]) -> Float[Tensor, "v d"]:
-        """See :class:`glit.evaluation.encode.Embedder`."""
         num = self.module.encoders.vision.num_superpixels
 
         def work(picture: Picture) -> tuple[Tensor, Tensor]:

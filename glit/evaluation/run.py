@@ -1,4 +1,4 @@
-"""One evaluation, from names of models and datasets to results."""
+"""Run one evaluation, from names of models and datasets to results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets in formats that others read: one file each.
+"""Exporters: one file per format, registered in :data:`EXPORTERS`.
 
 An exporter is a function of the finished dataset, an empty folder, and who is told of every so many
 more rows that are written. It goes through the rows one by one, so that memory stays flat whatever

@@ -46,7 +46,7 @@ _OF_PAIRS = {
 
 
 def export_fiftyone(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as a FiftyOne dataset folder."""
     (folder / "data").mkdir()
     with JsonFile(folder / "samples.json", "samples") as file:
         for row in dataset:

@@ -1,4 +1,4 @@
-"""Figures of a dataset, counted while its rows go by: a few counters, however many rows."""
+"""Count figures of a dataset while its rows stream by, in constant memory."""
 
 from __future__ import annotations
 

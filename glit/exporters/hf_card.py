@@ -1,4 +1,4 @@
-"""The page of a dataset on the Hub, from its provenance."""
+"""Write the dataset page for the Hub from the dataset's provenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lance``: the dataset's own columns as a Lance dataset, every picture inside.
+"""``lance``: the dataset's own columns as a Lance dataset, images included.
 
 dataset.lance/    the columns of docs/schema.md, images as bytes; if asked, ``embedding``: the whole
                   image by a CLIP, a list of fixed length that Lance searches and indexes

@@ -1,4 +1,4 @@
-"""What exporters share: pictures as files, pairs of a row, tables in files of bounded size."""
+"""Shared parts of exporters: image files, pairs of a row, tables in files of bounded size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures with their boxes drawn in, for viewers that draw none."""
+"""Draw boxes into images, for viewers that do not draw boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``glit pairs``: a person says which pairs are right; a calibration is fitted on what was said.
+"""``glit pairs``: a person judges pairs, and a calibration is fitted to the verdicts.
 
 choose.py      which pairs are asked about
 verdicts.py    what was said, one line a pair in a file

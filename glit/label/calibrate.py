@@ -1,4 +1,4 @@
-"""A calibration of a rule from what a person said of pairs, and how good it is.
+"""Fit a calibration of a rule to a person's verdicts, and measure its quality.
 
 Verdicts are of the region that was shown. A rule that chooses another region for the sentence is
 judged by them only where the verdict holds for every region (``none``, ``false``) or the regions

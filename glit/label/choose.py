@@ -1,4 +1,4 @@
-"""Which pairs are asked about: one of every image drawn, so that no image counts twice."""
+"""Choose the pairs to judge: one per drawn image."""
 
 from __future__ import annotations
 

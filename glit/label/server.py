@@ -1,4 +1,4 @@
-"""The page that asks, shown to a browser on this machine."""
+"""Serve the page for judging pairs to a browser on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class LabelSite(Site):
         self._questions = questions
 
     def answer(self, address: str) -> Answer:
-        """See :class:`glit.runtime.local_server.Site`."""
         part, _, number = address.strip("/").partition("/")
         if not part:
             page = files("glit.label").joinpath("page.html").read_text("utf-8")
@@ -41,7 +40,6 @@ class LabelSite(Site):
         raise InputError(f"nothing at {address}")
 
     def take(self, address: str, said: Any) -> Answer:
-        """See :class:`glit.runtime.local_server.Site`."""
         if not isinstance(said, dict) or type(said.get("number")) is not int:
             raise InputError("want a number and a verdict")
         self._questions.answer(said["number"], said.get("verdict"))

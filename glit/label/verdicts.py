@@ -1,4 +1,4 @@
-"""What a person said of pairs: a JSON Lines file that grows by a line with every answer."""
+"""Read and append verdicts: a JSON Lines file with one line per answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration tables: frozen dataclasses whose fields are the keys, made from plain values.
+"""Configuration tables: frozen dataclasses with one field per key, built from plain values.
 
 Each table lies with the stage or part that it configures; the string under a field is its
 documentation. Nothing here imports a model library, so a recipe can be read anywhere.

@@ -1,4 +1,4 @@
-"""The optional packages: which extra brings them, and the line that a user sees without them."""
+"""The optional packages: the extra that installs each, and the error if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipe files: TOML tables with their bases merged in and single keys changed.
+"""Load recipe files: TOML tables with their bases merged and single keys overridden.
 
 ``base = "flism"`` starts from another recipe; ``--set score.model=...`` changes single keys.
 """

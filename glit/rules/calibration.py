@@ -1,4 +1,4 @@
-"""How probable it is that a chosen pair is right, and that a sentence is true of its image.
+"""Compute the probability that a pair is correct and that its sentence is true.
 
 Both are fitted on a dataset whose truth is known (:mod:`glit.bench.pairs`) or was told by a person
 (``glit pairs``), kept as one small JSON file, and named in the manifest.

@@ -1,4 +1,4 @@
-"""``dual-softmax``: a region must prefer the sentence as the sentence prefers the region.
+"""``dual-softmax``: the product of softmaxes over regions and over sentences.
 
 value(s, r) = softmax_r(T c(s, .))[r] * softmax_s(T c(., r))[s],   c the logits
 
@@ -29,7 +29,6 @@ class DualSoftmax(Weighed):
         require_value(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         logits = self.sharpness * self.logits(scores)
         value = np.exp(log_softmax(logits, axis=1) + log_softmax(logits, axis=0))
         return Values(value=self.with_bonus(value, regions), null=no_null(value))

@@ -1,4 +1,4 @@
-"""What speaks for a pair, and for a sentence: the numbers that calibrations weigh.
+"""Compute the evidence for a pair and for a sentence: the inputs of calibrations.
 
 Everything is read from stored numbers, so no calibration needs a model.
 """

@@ -1,4 +1,4 @@
-"""Pairs of a sample, best first: what a rule values, with a probability where there is one."""
+"""Rank a sample's pairs by a rule's values, with a probability if there is a calibration."""
 
 from __future__ import annotations
 

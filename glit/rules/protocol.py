@@ -1,4 +1,4 @@
-"""What a rule of pairing is, and what rules share."""
+"""The interface of a pairing rule, and shared options of rules."""
 
 from __future__ import annotations
 

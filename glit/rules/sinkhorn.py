@@ -1,4 +1,4 @@
-"""``sinkhorn``: sentences and regions share their mass, with a null column and a null row.
+"""``sinkhorn``: optimal transport between sentences and regions, with a null row and column.
 
 P = diag(u) exp(T C) diag(v), C the logits with one column more, the whole image, and one row
 more, "no sentence": the mean over the sentences. Every sentence and every region has mass 1, the
@@ -39,7 +39,6 @@ class Sinkhorn(Weighed):
         )
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         whole = self.logit_scale * scores.image_similarity.astype(np.float64)
         logits = self.sharpness * np.column_stack([self.logits(scores), whole])
         logits = np.vstack([logits, logits.mean(axis=0)])

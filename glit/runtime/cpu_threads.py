@@ -1,4 +1,4 @@
-"""As many threads for a model on a CPU as other processes leave cores.
+"""Choose a model's number of CPU threads by the cores that other processes leave free.
 
 The threads of a matrix product wait for the slowest of them, some thousand times a training step.
 Where another process has a core, that one waits for its turn each time, and two threads are then

@@ -1,4 +1,4 @@
-"""Which errors of a GPU concern a batch, and which end the process. Loads no torch."""
+"""Classify GPU errors: those that concern a batch, and those that end the process. No torch."""
 
 from __future__ import annotations
 

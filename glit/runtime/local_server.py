@@ -1,4 +1,4 @@
-"""Small pages for this machine alone: what ``glit view --serve`` and ``glit pairs label`` share.
+"""A small web server on loopback, for ``glit view --serve`` and ``glit pairs label``.
 
 A server listens on the loopback address and refuses requests that were sent to another name than
 this machine's, as pages of others would send them.

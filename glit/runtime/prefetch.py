@@ -1,4 +1,4 @@
-"""Items in batches, and work done by threads ahead of whoever takes its results."""
+"""Batch items, and map a function over items in prefetching threads."""
 
 from __future__ import annotations
 

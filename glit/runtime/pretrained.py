@@ -1,4 +1,4 @@
-"""Models of transformers, loaded whole or not at all."""
+"""Load transformers models completely or raise an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a whole process that models and libraries change, put back for whoever called."""
+"""Save and restore process-wide settings that models and libraries change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to a terminal: text from data is shown, and never obeyed."""
+"""Escape control characters in text that goes to a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fast paths that use internals of other libraries, checked before they are used.
+"""Check fast paths that use other libraries' internals before they are used.
 
 Internals may change in any release. So each fast path has a plain path beside it, made of public
 names, and :func:`agrees` runs both on a tiny random input, once per process and kind of model.

@@ -1,4 +1,4 @@
-"""The long caption of a scene, sentence by sentence, with exact character spans."""
+"""Write a scene's long caption, sentence by sentence, with exact character spans."""
 
 from __future__ import annotations
 

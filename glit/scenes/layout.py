@@ -1,4 +1,4 @@
-"""What a scene holds: objects with attributes and places, drawn from a seed and an index.
+"""Draw a scene's content from a seed and an index: objects with attributes and places.
 
 Coordinates are fractions of the picture; attributes are the keys of
 :mod:`glit.scenes.vocabulary`.

@@ -1,4 +1,4 @@
-"""What a caption in the mini captioner's wording says, and whether that is true of a scene."""
+"""Parse captions in the mini captioner's wording and check them against a scene."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images of a build: files below a root, and members of shards there, by one kind of path."""
+"""Read a build's images by path: files below a root, and members of shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet files with a column of encoded images, as ``datasets`` writes them; by row groups."""
+"""Read Parquet files with a column of encoded images, by row groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tar archives as WebDataset writes them: where each member lies, found once by their headers."""
+"""Locate the members of WebDataset tars from their headers, and read them by ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet files that carry their own SHA-256: damage on disk is found by whoever reads them.
+"""Parquet with an embedded SHA-256, checked on read.
 
 The digest is a value of the footer's metadata, taken while zeros stand in its place, so that the
 file stays one that any reader of Parquet opens.

@@ -1,4 +1,4 @@
-"""DuckDB for tables larger than memory: it keeps to a limit, and the rest goes to a folder."""
+"""DuckDB connections with a memory limit and a folder for temporary data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One writer per folder: a lock file that the system releases when its holder ends."""
+"""A lock file that allows one writer per folder; the system releases it when the holder ends."""
 
 from __future__ import annotations
 

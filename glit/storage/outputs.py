@@ -1,4 +1,4 @@
-"""Where a user wants things written: a folder, a file, an address; what cannot be is refused."""
+"""Check a user's output path: a folder, a file, or an address."""
 
 from __future__ import annotations
 

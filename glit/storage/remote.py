@@ -1,4 +1,4 @@
-"""Object stores and other file systems that are no folder of this machine, through fsspec.
+"""Object stores and other remote file systems, through fsspec.
 
 What goes wrong out there becomes one line: files that are missing stay ``FileNotFoundError``, an
 object that may not be read stays ``PermissionError``, everything else is a :class:`StorageError`,

@@ -1,4 +1,4 @@
-"""What lies below an address, listed a page at a time."""
+"""List the objects below an address page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How object stores are asked: glit's settings of their clients, and what the user set before."""
+"""Client settings for object stores: glit's defaults, overridden by the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All file access: local folders now, any fsspec file system by the same calls.
+"""All file access: local folders and fsspec file systems with the same methods.
 
 A :class:`Store` is a root and paths relative to it. Reads return bytes; writes are atomic: a
 file that exists is complete. Local files are written beside their target, flushed to disk and

@@ -1,4 +1,4 @@
-"""Phrases of a sentence, among them its head: the noun phrase that the sentence tells of.
+"""Extract the noun phrases of a sentence and its head phrase.
 
 "A small ring can be seen above the striped cross." tells of "A small ring"; its embedding as a
 whole is as close to the cross. Words are tagged by TextBlob, whose lexicon comes with the package.

@@ -1,4 +1,4 @@
-"""Text to character spans of its sentences.
+"""Split text into the character spans of its sentences.
 
 What the libraries get wrong in English captions is repaired by a few rules
 (docs/decisions/sentence-repairs.md); the bare dot stays as the papers have it.

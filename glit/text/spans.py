@@ -1,4 +1,4 @@
-"""Character spans of sentences and token spans of those, exact for any text.
+"""Map character spans of sentences to token spans, exactly, for any text.
 
 Tokenizers report character offsets that are wrong around byte-level pieces, lower-casing and
 normalisation. So no offset is used here: the caption is cut at its sentence boundaries, the

@@ -1,4 +1,4 @@
-"""The Accelerator of a run: device, precision, processes, trackers."""
+"""Create a run's Accelerator: device, precision, processes, trackers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images cropped and mirrored at random, and their local pairs with them.
+"""Crop and mirror images at random, together with their local pairs.
 
 A crop has a share of the image's area and nearly its shape (torchvision's range of ratios, taken of
 the image's own shape, since images are squeezed into the model's square). A region of which less

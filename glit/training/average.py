@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights, beside those that are learned with."""
+"""Keep an exponential moving average of the trained weights."""
 
 from __future__ import annotations
 

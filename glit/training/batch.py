@@ -1,4 +1,4 @@
-"""One batch as the encoders take it: pixels, rows of texts, and which belongs where."""
+"""One batch in the encoders' layout: pixels, rows of texts, and their indices."""
 
 from __future__ import annotations
 

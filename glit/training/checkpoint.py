@@ -1,4 +1,4 @@
-"""Checkpoints: a ``CLIPModel.from_pretrained`` folder with its processor, and what resuming needs.
+"""Write and load checkpoints: a ``CLIPModel`` folder and the state for resuming.
 
     RUN/checkpoints/step-00000120/   config.json, model.safetensors, tokenizer, preprocessor,
                                      objective/ (if it has parameters: config.json with its keys,

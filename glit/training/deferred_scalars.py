@@ -1,4 +1,4 @@
-"""Losses and gradient norms that nobody has looked at yet."""
+"""Losses kept on the device until they are logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between steps, not within one, and between the same steps on every process."""
+"""Handle Ctrl-C and SIGTERM between steps, at the same step on every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches from the shards, in order: read, decoded and fitted by threads straight into the batch.
+"""Load batches from the shards in order; threads read, decode and fit the images.
 
 A batch is laid out first (which pairs, which texts in which rows, where every pixel goes), then its
 images are decoded, each into its place. Several batches are at work at a time.

@@ -1,4 +1,4 @@
-"""Metrics of a run: one JSON line a report, and accelerate's trackers."""
+"""Log a run's metrics: one JSON line per report, and accelerate's trackers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of a training objective: inputs it needs, parameters of its own, and a loss."""
+"""The interface of a training objective: its inputs, its parameters, and its loss."""
 
 from __future__ import annotations
 

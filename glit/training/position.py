@@ -1,4 +1,4 @@
-"""Where a run is, as its checkpoints keep it in ``trainer/state.json``."""
+"""A run's position in training, stored in a checkpoint's ``trainer/state.json``."""
 
 from __future__ import annotations
 

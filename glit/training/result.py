@@ -1,4 +1,4 @@
-"""How a training run ended."""
+"""The result of a training run."""
 
 from __future__ import annotations
 

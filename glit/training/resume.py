@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: what it says has to fit the run, or it is refused in one line."""
+"""Resume from a checkpoint, after checking that it fits the run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A run whose GPU fails, has too little memory or fills its disk ends in one line that says how to
-go on."""
+"""Translate GPU failures, lack of memory and full disks into one-line errors."""
 
 from __future__ import annotations
 

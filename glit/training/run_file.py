@@ -1,4 +1,4 @@
-"""``RUN/run.json``: settings and dataset of a run; ``--resume`` goes on with these."""
+"""Read and write ``RUN/run.json``: a run's settings and dataset."""
 
 from __future__ import annotations
 

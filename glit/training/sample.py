@@ -1,4 +1,4 @@
-"""One sample on its way into a batch: which of its pairs and texts, then its pixels."""
+"""Prepare one sample for a batch: choose its pairs and texts, then load its pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run starts from, checked before anything is trained: model, tokenizer, dataset."""
+"""Open and check a run's model, tokenizer and dataset before training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CLIP's two towers as parts of a model that are trained, or not."""
+"""Select the parameters of CLIP's two towers, trained or frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is measured by while it learns; what measures it comes from outside.
+"""The interface for measuring a model during training.
 
 ``glit.evaluate`` knows how to measure and imports this folder, so whoever starts a run hands it
 over (``glit.evaluation.validation.open_validation``).

@@ -1,4 +1,4 @@
-"""What is counted over the whole dataset, by SQL, images unread."""
+"""Compute the charts of the report page by SQL over the whole dataset, without images."""
 
 from __future__ import annotations
 

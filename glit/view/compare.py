@@ -1,4 +1,4 @@
-"""Two datasets of the same images side by side, where their pairs differ first."""
+"""Compare two datasets of the same images, largest differences of pairs first."""
 
 from __future__ import annotations
 

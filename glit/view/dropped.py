@@ -1,4 +1,4 @@
-"""What is not in the dataset, by reason: images that were dropped, or that repeat another."""
+"""List the images that are not in the dataset, by reason: drops and duplicates."""
 
 from __future__ import annotations
 

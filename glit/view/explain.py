@@ -1,4 +1,4 @@
-"""One image of a dataset from file to pair, or what became of it instead."""
+"""Follow one image of a dataset from its file to its pairs, or to the reason for its drop."""
 
 from __future__ import annotations
 

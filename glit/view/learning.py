@@ -1,4 +1,4 @@
-"""A training run, and results of evaluations, as a page."""
+"""The report page of a training run and of evaluation results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of images that are not in the dataset, as far as they are still where they were.
+"""Find the files of dropped images, if they are still unchanged.
 
 A dataset names them, and it may come from anybody: a file is shown only when it lies below the
 folder that was ingested and is, by its SHA-256, the one that was left out.

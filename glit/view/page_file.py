@@ -1,4 +1,4 @@
-"""One HTML file out of templates, styles, scripts and data; it needs no network and runs no word.
+"""Assemble one self-contained HTML file from templates, styles, scripts and data.
 
 Everything that is not glit's own goes in as JSON, in which no character is left that HTML reads,
 and the scripts put it on the page as text. The page's policy lets run only the script that was

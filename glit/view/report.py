@@ -1,4 +1,4 @@
-"""``glit view DATASET -o report.html``: gather, then write one file."""
+"""Write the report page of ``glit view DATASET -o report.html``."""
 
 from __future__ import annotations
 

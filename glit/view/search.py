@@ -1,4 +1,4 @@
-"""Search over a dataset of any size: by SQL, a page of row numbers at a time."""
+"""Search and sort a dataset by SQL, one page of row numbers at a time."""
 
 from __future__ import annotations
 

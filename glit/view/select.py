@@ -1,4 +1,4 @@
-"""Which rows a page shows: all, or some by a seed, of those that a condition lets through."""
+"""Choose the rows of a page: a random sample of those that meet a condition."""
 
 from __future__ import annotations
 

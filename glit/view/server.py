@@ -1,4 +1,4 @@
-"""``glit view DATASET --serve``: the page over all of a dataset, for this machine alone."""
+"""Serve the report page of a whole dataset to this machine (``glit view --serve``)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,6 @@ class Site(loopback.Site):
             raise InputError(f"the image is damaged: {error}") from error
 
     def answer(self, address: str) -> Answer:
-        """See :class:`glit.runtime.local_server.Site`."""
         try:
             return self._answer(address)
         except duckdb.Error as error:

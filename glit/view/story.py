@@ -1,4 +1,4 @@
-"""How a dataset came to be, from its manifest, and what was left out, with examples."""
+"""Describe how a dataset was built, from its manifest, and what was left out, with examples."""
 
 from __future__ import annotations
 

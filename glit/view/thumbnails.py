@@ -1,4 +1,4 @@
-"""Images small enough that hundreds of them fit in one page."""
+"""Make thumbnails that are small enough for hundreds in one page."""
 
 from __future__ import annotations
 

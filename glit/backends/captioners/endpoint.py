@@ -1,4 +1,4 @@
-"""Captions by any OpenAI-compatible server: concurrent requests, time-outs, retries."""
+"""Caption with any OpenAI-compatible server: concurrent requests, timeouts, retries."""
 
 from __future__ import annotations
 

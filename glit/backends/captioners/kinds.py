@@ -1,4 +1,4 @@
-"""Which folders hold a model that turns images into text."""
+"""Recognise folders with an image-to-text model."""
 
 from __future__ import annotations
 

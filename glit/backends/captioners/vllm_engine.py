@@ -1,4 +1,4 @@
-"""Captions by vLLM in this process: LLaVA-NeXT, or any other image-text model of vLLM.
+"""Caption with vLLM in this process: LLaVA-NeXT, or any other image-text model of vLLM.
 
 The engine is kept full. Images are prepared (tiles, prompt tokens) by threads of their own, a
 thread adds each to the engine as soon as it is ready and lets the engine take one step after the

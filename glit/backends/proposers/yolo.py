@@ -1,4 +1,4 @@
-"""YOLO by ultralytics (AGPL-3.0), an optional extra that is imported nowhere else."""
+"""YOLO by ultralytics (AGPL-3.0); no other module imports this optional package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A caption's sentences in chunks (F-CAST section 3.2 and appendix C)."""
+"""Group a caption's sentences into chunks (F-CAST section 3.2 and appendix C)."""
 
 from __future__ import annotations
 

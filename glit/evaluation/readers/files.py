@@ -1,4 +1,4 @@
-"""What the readers share: their record, JSON arrays read in parts, names of image files."""
+"""Shared parts of the readers: their record, JSON arrays in parts, image file names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``localize``: where in the image is the sentence? (FAST-GOAL Table XVI)"""
+"""``localize``: whether a sentence's best patches are in its region (FAST-GOAL Table XVI)."""
 
 from __future__ import annotations
 

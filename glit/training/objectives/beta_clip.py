@@ -1,4 +1,4 @@
-"""``beta-clip``: captions, sentences and phrases, each against what it finds in its image.
+"""``beta-clip``: captions, sentences and phrases against the patches they attend to.
 
 L = lambda_global L_global + lambda_aligned L_beta
 
@@ -59,7 +59,6 @@ class BetaClipModule(ObjectiveModule):
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         features, tokens = encoded.features, encoded.tokens
         assert tokens is not None
         patch_BPD = encoded.encoder.project_patches(tokens.patch_BPH)
@@ -123,7 +122,6 @@ class BetaClip(Objective):
         return [*chosen, *list(found)[: self.max_phrases]]
 
     def module(self, encoder: ClipEncoder) -> BetaClipModule:
-        """See :class:`glit.training.objective.Objective`."""
         if self.max_phrases:
             require("phrases", needed_for="train.max_phrases above 0")
         return BetaClipModule(encoder.width)

@@ -1,4 +1,4 @@
-"""``f-cast``: chunks of a caption against segments, the caption against the image; own encoders.
+"""``f-cast``: caption chunks against image segments, and caption against image.
 
 v_i,jk = AttnPool(t_jk, v_i^fine, v_i^fine)                                              (Eq. 6)
 L_part = -1/M sum_i sum_jk log sigmoid(y_ij (s_part cos(v_i,jk, t_jk) + b_part))         (Eq. 7)
@@ -69,7 +69,6 @@ class FCastModule(ObjectiveModule):
         self.bias = nn.Parameter(torch.full((2,), -10.0))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         batch = encoded.batch
         fine_BFD, coarse_BD = self.encoders.images(batch.pixels_V3SS, batch.superpixels_GHW)
         chunk_TW = self.encoders.text.chunks(batch.texts)[batch.num_global :]
@@ -167,7 +166,6 @@ class FCast(Objective):
         return [caption[start:end] for start, end in found]
 
     def module(self, encoder: ClipEncoder) -> FCastModule:
-        """See :class:`glit.training.objective.Objective`."""
         require("superpixels", needed_for="train.objective = 'f-cast'")
         first, second = self.text_depths
         encoders = FCastEncoder(

@@ -47,7 +47,6 @@ class FineLipModule(ObjectiveModule):
         self.tokens = tokens
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         features, tokens, encoder = encoded.features, encoded.tokens, encoded.encoder
         assert tokens is not None
         images, valid_images = self.tokens.of_images(encoder, tokens.patch_BPH, features.image_ND)
@@ -102,7 +101,6 @@ class FineLip(Objective):
         return self.refinement_lr
 
     def module(self, encoder: ClipEncoder) -> FineLipModule:
-        """See :class:`glit.training.objective.Objective`."""
         return FineLipModule(
             FineLipTokens(
                 encoder,

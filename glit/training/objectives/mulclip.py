@@ -67,7 +67,6 @@ class MulClipModule(ScaleAndBias):
             self.text = TokenRefinement(width, max(1, int(ratio * self.num_words)))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         numbers = super().forward(encoded).numbers
         if not self.objective.local:
             return ModuleOutput(numbers=numbers)
@@ -180,7 +179,6 @@ class MulClip(Objective):
         return [caption[start:end] for start, end in sentences[: self.needs.num_texts]]
 
     def module(self, encoder: ClipEncoder) -> MulClipModule:
-        """See :class:`glit.training.objective.Objective`."""
         return MulClipModule(encoder, self)
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
