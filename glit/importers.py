@@ -66,7 +66,7 @@ IMPORTERS: dict[str, Reader] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of the annotations."""
+    """The result of an import."""
 
     captions: int
     """Images that were written."""

@@ -33,7 +33,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """What stages and the plan of a build know of a backend without making it.
+    """The description of a backend that stages and plans read without creating it.
 
     Each backend has one, in the module of its class.
     """

@@ -30,7 +30,7 @@ class OneDnnLinear(nn.Module):
 
 
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
-    """A linear layer for inference, through oneDNN where it can be.
+    """A linear layer for inference, through oneDNN if possible.
 
     Args:
         weight: [out, in].

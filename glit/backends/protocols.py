@@ -96,7 +96,7 @@ class CaptionLookup(Protocol):
     """Goes into ``caption_source.model``."""
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        """A caption for every image path, or a drop with the reason why there is none."""
+        """A caption for every image path, or a drop with its reason."""
         ...
 
 

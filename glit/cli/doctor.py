@@ -78,14 +78,14 @@ def _print(report: Report, console: Console) -> None:
     console.print(table)
     shown = Table("model", "here", "size", "recipes", box=None, padding=(0, 2))
     for model in report.models:
-        about = "" if model.here else "about "  # as published, not as it lies here
+        about = "" if model.here else "about "  # the published size, not measured here
         known = f"{about}{size(model.num_bytes)}" if model.num_bytes else "?"
         here = "yes" if model.here else "no"
         shown.add_row(model.name, here, known, Text(", ".join(model.recipes)))
     console.print()
     console.print(shown)
     if commands := [model.fetch for model in report.models if model.fetch]:
-        console.print("\nTo get those that are not here:")
+        console.print("\nTo get the missing models:")
         for command in commands:
             console.print(f"  {command}", soft_wrap=True, markup=False)
     if report.paces:
@@ -99,7 +99,7 @@ def _print(report: Report, console: Console) -> None:
         fails = sum(finding.state == "fails" for finding in report.findings)
         console.print(
             f"A build with -r {report.recipe} would fail: {fails} "
-            f"{'thing needs' if fails == 1 else 'things need'} mending (fails, above)."
+            f"{'problem' if fails == 1 else 'problems'} to fix (marked fails above)."
         )
     else:
         console.print(f"A build with -r {report.recipe} would work.")

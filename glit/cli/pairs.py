@@ -85,7 +85,7 @@ def calibrate_command(
         return
     for name, quality in (("pairs", report.pairs), ("sentences", report.sentences)):
         if quality is None:
-            print(f"{name}: none was said to be false, so nothing is fitted for support")
+            print(f"{name}: no sentence was judged false, so support is not fitted")
             continue
         print(
             f"{name}: {quality.right} of {quality.cases} right; on verdicts held back: average "

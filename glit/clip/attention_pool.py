@@ -28,7 +28,7 @@ class AttentionPool(nn.Module):
     def forward(
         self, query_BQD: Float[Tensor, "b q d"], token_BTD: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b q d"]:
-        """What every query finds among its sample's tokens; not normalised."""
+        """Pool each sample's tokens for every query; not normalised."""
         found_BQD = self.attention(query_BQD, token_BTD, token_BTD, need_weights=False)[0]
         return found_BQD + self.mlp(found_BQD)
 

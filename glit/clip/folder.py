@@ -183,7 +183,7 @@ def load_model(kind: type[M], folder: Path) -> M:
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
-    """A disk that takes no more is an OSError, which safetensors makes an error of its own.
+    """Translate safetensors' error for a full disk into an OSError.
 
     Raises OSError: see above.
     """

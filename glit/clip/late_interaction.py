@@ -24,7 +24,7 @@ def late_interaction(
     text_TMD: Float[Tensor, "t m d"],
     valid_TM: Bool[Tensor, "t m"],
 ) -> Float[Tensor, "i t"]:
-    """R of every image and every text, some texts at a time; vectors are L2-normalised.
+    """Compute R of every image and text, a block of texts at a time; vectors are L2-normalised.
 
     Every image and text has a valid vector. Backward holds as little as forward.
 

@@ -77,7 +77,7 @@ _TOWERS = {
 
 
 def is_open_clip(folder: Path) -> bool:
-    """Whether a folder is OpenCLIP's, without a whole model of transformers' beside it."""
+    """Whether a folder is OpenCLIP's and holds no complete transformers model."""
     theirs = (folder / "config.json").is_file() and any(folder.glob("model*.safetensors"))
     return (folder / CONFIG).is_file() and not theirs
 

@@ -51,7 +51,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A candidate region of an image and where it comes from."""
+    """A candidate region of an image, and its source."""
 
     box: Box
     score: float
@@ -86,7 +86,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token of a caption, as the captioner wrote it."""
+    """A token of a caption, as the captioner produced it."""
 
     char_end: int
     """One past its last character in the caption; its first follows on the token before."""
@@ -154,7 +154,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """An image on its way through the flow; later parts are None until their stage has run."""
+    """An image in the flow; later parts are None until their stage has run."""
 
     sample_id: str
     """SHA-256 of the image file's bytes, hex."""
@@ -176,7 +176,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A sample that does not go on, and why."""
+    """A sample that was dropped, with the reason."""
 
     reason: str
     """A code of :data:`REASONS`."""

@@ -133,7 +133,7 @@ def stage_schema(columns: Columns) -> pa.Schema:
 
 
 def dataset_columns(version: int) -> pa.Schema:
-    """The columns of a dataset of one of the versions that can be read."""
+    """The columns of a dataset of one readable version."""
     assert version in READABLE_VERSIONS, version
     if version == SCHEMA_VERSION:
         return DATASET_SCHEMA

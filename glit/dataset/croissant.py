@@ -81,7 +81,7 @@ _ABOUT = {
 
 
 def croissant(manifest: dict[str, Any]) -> bytes:
-    """The file; equal for equal manifests."""
+    """Make the content of ``croissant.json``; equal manifests give equal files."""
     recipe = manifest["recipe"]["name"]
     return to_json(
         {

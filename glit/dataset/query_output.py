@@ -32,7 +32,7 @@ def write_answer(found: duckdb.DuckDBPyRelation, out: BinaryIO, form: Format) ->
 
 
 def answer_format(path: Path) -> Format:
-    """The format of a file by its suffix.
+    """The output format of a file, by its suffix.
 
     Raises:
         UserError: it has another.

@@ -57,7 +57,7 @@ _IMPOSSIBLE = (
 
 
 def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
-    """Breaches of the format's promises, each one line; nothing when all is well.
+    """Yield every breach of the format's promises, one line each.
 
     Args:
         output: a dataset's folder or address.

@@ -26,7 +26,7 @@ CAPTIONS = "captions.jsonl"
 
 
 class Clock(StageProgress):
-    """Seconds of every stage, loading apart."""
+    """Seconds of every stage, with loading counted separately."""
 
     def __init__(self) -> None:
         super().__init__(Console(quiet=True), quiet=True)
@@ -59,7 +59,7 @@ class Clock(StageProgress):
 
 
 def main(images: str, output: str, recipe: str, settings: list[str]) -> dict[str, Any]:
-    """Build and time."""
+    """Build the images and print the times."""
     clock = Clock()
     captions = Path(images) / CAPTIONS
     request = BuildRequest(

@@ -176,7 +176,7 @@ class Embedder:
             )
 
     def ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """``map`` by threads, in order, a few batches ahead of whoever consumes it."""
+        """Map in order with threads, a few batches ahead."""
         if self.num_workers == 0:
             yield from map(work, items)
             return

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=ObjectiveModule)
 
 
 def learned_module(embedder: Embedder, kind: type[M], *, scorer: str) -> M:
-    """The module of a checkpoint's objective, with its weights, on the model's device.
+    """Load the module of a checkpoint's objective, on the model's device.
 
     Args:
         embedder: the checkpoint's model.

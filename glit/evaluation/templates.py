@@ -52,7 +52,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 
 
 def templates(name: str) -> tuple[str, ...]:
-    """The templates of a name, or the one that is given itself: a text with one ``{}``.
+    """The templates of a name, or the given template itself: a text with one ``{}``.
 
     Raises:
         RecipeError: neither.

@@ -120,7 +120,7 @@ def _detection(row: Row, region: Region, key: str, label: str) -> dict[str, Any]
 
 
 def _id(key: str) -> dict[str, str]:
-    """What FiftyOne knows a thing by: twelve bytes."""
+    """A FiftyOne id: twelve bytes."""
     return {"$oid": hashlib.sha256(key.encode()).hexdigest()[:24]}
 
 

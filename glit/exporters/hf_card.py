@@ -29,7 +29,7 @@ def hub_card(
     previewed: int,
     figures: str,
 ) -> str:
-    """Markdown with the Hub's YAML.
+    """Make the dataset page: Markdown with the Hub's YAML.
 
     Args:
         dataset: what was exported.

@@ -27,7 +27,7 @@ Embed = Callable[[list[bytes]], pa.FixedSizeListArray]
 
 
 def export_lance(dataset: Dataset, folder: Path, report: Report, *, embeddings: str = "") -> None:
-    """See :data:`glit.exporters.Exporter`.
+    """Write the dataset as a Lance dataset.
 
     Args:
         dataset: what is exported.

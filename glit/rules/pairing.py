@@ -16,7 +16,7 @@ from glit.rules.protocol import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """A rule, and what is made of its values."""
+    """A rule, and the conversion of its values to pairs."""
 
     rule: Rule
     calibration: Calibration | None = None

@@ -21,7 +21,7 @@ _NEVER_LAST = {"DT", "PRP$", "CD", "RB", "POS"}
 
 
 def head_phrases(sentences: Sequence[str]) -> list[str]:
-    """For each sentence its head phrase as it stands there, or the sentence where it has none.
+    """The head phrase of each sentence, verbatim; the whole sentence if it has none.
 
     The first noun phrase that follows no preposition is taken; where all do, the first of all.
 
@@ -36,7 +36,7 @@ def head_phrases(sentences: Sequence[str]) -> list[str]:
 
 
 def phrases(sentence: str) -> tuple[str, ...]:
-    """Noun phrases, verbs with a preposition, and places, each once, as they stand there.
+    """Noun phrases, verbs with a preposition, and places, each once, verbatim.
 
     Raises:
         MissingExtraError: TextBlob is not installed.

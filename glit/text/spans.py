@@ -17,7 +17,7 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 def locate(pieces: Iterable[str], text: str) -> list[Span]:
-    """Character spans of consecutive pieces of ``text``, outer whitespace left out.
+    """Character spans of consecutive pieces of ``text``, without outer whitespace.
 
     Pieces are looked for in order, each after the end of the one before; pieces of whitespace
     give no span.

@@ -239,7 +239,7 @@ class TrainConfig:
         return bool(self.validation or self.validation_classes)
 
     def _check_locks(self) -> None:
-        """Refuse what would do nothing."""
+        """Refuse settings that would have no effect."""
         if self.unlocked_blocks and not (self.lock_image or self.lock_text):
             raise RecipeError(
                 f"train.unlocked_blocks = {self.unlocked_blocks}: nothing is locked; set "

@@ -48,7 +48,7 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderConfig:
-    """What a batch is made of, and how it is fetched."""
+    """The content of a batch, and how to load it."""
 
     side: int
     """Side of the model's input square, pixels."""

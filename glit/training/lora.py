@@ -36,7 +36,7 @@ _NAME = "default"
 
 
 def add_adapters(clip: CLIPModel, config: TrainConfig) -> None:
-    """Give a model its adapters, in place, and leave all else of its towers out of training.
+    """Add adapters to a model in place, and freeze the rest of its towers.
 
     Args:
         clip: whose parameters say which blocks are trained (see :mod:`glit.training.towers`).
@@ -68,13 +68,13 @@ def add_adapters(clip: CLIPModel, config: TrainConfig) -> None:
 
 
 def has_adapters(clip: CLIPModel) -> bool:
-    """Whether :func:`add_adapters` was here."""
+    """Whether a model has adapters."""
     return hasattr(clip, "peft_config")
 
 
 @torch.no_grad()
 def merged(clip: CLIPModel) -> CLIPModel:
-    """A plain model that answers as the one with adapters does; what is not adapted is shared."""
+    """A plain model equal to the one with adapters; unadapted parameters are shared."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     weights = {
@@ -96,7 +96,7 @@ def merged(clip: CLIPModel) -> CLIPModel:
 
 
 def write_adapters(folder: Path, clip: CLIPModel) -> None:
-    """Write the adapters as ``PeftModel.from_pretrained`` reads them."""
+    """Write the adapters in the layout of ``PeftModel.from_pretrained``."""
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 

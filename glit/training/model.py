@@ -67,7 +67,7 @@ class ModuleOutput:
 
 
 class ObjectiveModule(nn.Module):
-    """Parameters of an objective's own."""
+    """The own parameters of an objective."""
 
     @abstractmethod
     def forward(self, encoded: Encoded) -> ModuleOutput:

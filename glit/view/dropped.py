@@ -30,7 +30,7 @@ def dropped(
     most: int,
     pictures: int,
 ) -> tuple[int, list[dict[str, Any]]]:
-    """How many there are, and some of them by path.
+    """Count the dropped images of a reason, and list some of them by path.
 
     Args:
         connection: with the dataset's views.

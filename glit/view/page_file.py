@@ -23,7 +23,7 @@ _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def report_html(data: dict[str, Any]) -> str:
-    """The whole page.
+    """Assemble the complete page.
 
     Args:
         data: what the scripts show; see :func:`glit.view.report.report_data`.
@@ -32,7 +32,7 @@ def report_html(data: dict[str, Any]) -> str:
 
 
 def page_html(data: str, *, images: str, connect: str) -> str:
-    """The page with its policy.
+    """The page with its content security policy.
 
     Args:
         data: safe JSON.

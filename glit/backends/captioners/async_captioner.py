@@ -15,7 +15,7 @@ Out = TypeVar("Out")
 
 
 def settle(future: Future[Out], call: Callable[[], Out]) -> None:
-    """Let a future become what a call gives or raises, as an executor does."""
+    """Set a future to a call's result or exception, as an executor does."""
     try:
         result = call()
     except Exception as error:  # noqa: BLE001 - belongs to who waits for the future

@@ -41,7 +41,7 @@ class YoloDetector:
             ) from error
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        """See :class:`glit.backends.protocols.Detector`; only images of one shape share a batch."""
+        """Regions per image; only images of one shape share a batch."""
         shapes: dict[tuple[int, ...], list[int]] = {}
         for index, image in enumerate(images):
             shapes.setdefault(image.shape, []).append(index)
