@@ -212,7 +212,7 @@ def _lines(console: Console, *, quiet: bool) -> Callable[[str], None]:
 
 
 def _default_weights(console: Console, device: DeviceName) -> WeightsName:
-    """The papers' models on a machine with a GPU and their weights at hand, else ``mini``."""
+    """``manifest`` if the machine has a GPU and the papers' weights, else ``mini``."""
     from glit.backends.device import pick_device
     from glit.bench.lism_flism.models import at_hand
 

@@ -171,8 +171,8 @@ class Embedder:
             first = int((~good_N).int().argmax())
             raise RunError(
                 f"model {self.name}: its embedding of {names[first]} is not finite "
-                f"({int((~good_N).sum())} of {len(good_N)} are not), so nothing it would be "
-                "measured on means anything; are the weights damaged?"
+                f"({int((~good_N).sum())} of {len(good_N)} are not), so no figure would be "
+                "valid; are the weights damaged?"
             )
 
     def ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -51,7 +51,7 @@ class Vote:
         self._asked: tuple[torch.Tensor, dist.Work] | None = None
 
     def __call__(self, stop: bool) -> bool:
-        """Submit this process's vote and return the result; all processes must call it equally often."""
+        """Submit this process's vote and return the result; all processes must call it alike."""
         if self._group is None:
             return stop
         before, flag = self._asked, torch.tensor([int(stop)])
