@@ -219,7 +219,7 @@ def _default_weights(console: Console, device: DeviceName) -> WeightsName:
     if pick_device(device).type == "cuda" and at_hand():
         return "manifest"
     console.print(
-        "No GPU with weights at hand: taking --weights mini, the embedded models. For the papers' "
+        "No GPU with the weights found: using --weights mini, the embedded models. For the papers' "
         "models without their weights (speed only), add --weights random.",
         soft_wrap=True,
     )

@@ -79,7 +79,7 @@ def build_command(
     name = recipe or default_recipe(captions is not None)
     if recipe is None and name == "mini":
         console.print(
-            "No GPU with weights at hand: taking the recipe 'mini'. Its models understand only "
+            "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
             "glit's procedural scenes; for photographs choose -r laptop or -r flism."
         )
     settings = list(overrides or [])

@@ -51,9 +51,9 @@ def status_command(
         print(json.dumps({**found, **told}))
         return
     console = Console(highlight=False)
-    how = "complete" if found["complete"] else "not finished; build again to go on"
+    how = "complete" if found["complete"] else "not finished; run glit build again to resume"
     if found["adding"]:
-        how = "complete; images are being added, glit add goes on with it"
+        how = "complete; an addition is not finished, run glit add again to resume"
     console.print(f"{dataset}: {how}", soft_wrap=True)
     if found["stages"]:
         table = Table("stage", "chunks", "rows", "dropped")

@@ -47,7 +47,7 @@ def label_command(
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            console.print(f"kept in {verdicts}; glit pairs calibrate goes on from there")
+            console.print(f"verdicts are in {verdicts}; glit pairs calibrate uses them")
 
 
 @pairs_app.command("calibrate")

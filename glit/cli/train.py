@@ -83,7 +83,7 @@ def train_command(
         )
     if result.interrupted:
         console.print(
-            f"stopped after step {result.step} of {result.total_steps}; go on with --resume"
+            f"stopped after step {result.step} of {result.total_steps}; continue with --resume"
         )
         raise typer.Exit(130)
     taken = model_of_run(run).checkpoint

@@ -79,7 +79,7 @@ class Sentence:
     """Whether the sentence alone overflows the short context (77) and is cut when embedded."""
     mean_logprob: float | None = None
     """Mean natural logarithm of the probabilities that the captioner gave the sentence's tokens;
-    None for captions that were brought along and captioners that do not say."""
+    None for provided captions and for captioners that do not report it."""
     min_logprob: float | None = None
     """The lowest of them: of the word it was least sure of."""
 
@@ -101,11 +101,11 @@ class Caption:
     text: str
     """NFC, whitespace preserved."""
     kind: str
-    """The captioner's backend; ``provided`` for captions that were brought along."""
+    """The captioner's backend; ``provided`` for captions of the user."""
     model: str
     revision: str
     prompt_sha256: str
-    """Hex digest of the prompt; empty for captions that were brought along."""
+    """Hex digest of the prompt; empty for provided captions."""
     trimmed: bool = False
     """Whether the token limit cut the caption, which then ends at its last whole sentence."""
     tokens: tuple[Token, ...] | None = None
@@ -201,8 +201,8 @@ REASONS: dict[str, str] = {
     "too_small": "a side shorter than ingest.min_side",
     "unsupported_mode": "pixels that have no defined conversion to RGB",
     "image_changed": "the file's bytes changed after ingest",
-    "no_caption": "no caption was brought for this image",
-    "ambiguous_caption": "several different captions were brought for this image",
+    "no_caption": "there is no caption for this image",
+    "ambiguous_caption": "there are several different captions for this image",
     "empty_caption": "the caption has no words",
     "refusal": "the captioner declined to describe the image",
     "looping": "the caption repeats itself",
@@ -213,7 +213,7 @@ REASONS: dict[str, str] = {
     "no_region": "no region passed the filters",
     "not_finite": "the model answered NaN or infinity",
     "model_error": "a model failed on this sample",
-    "worker_crash": "the sample killed its worker process, repeatedly",
-    "timeout": "the sample kept its worker busy without an end, repeatedly",
+    "worker_crash": "the sample crashed its worker process, repeatedly",
+    "timeout": "the sample hung its worker process, repeatedly",
 }
 """Every reason a sample can be dropped for."""
