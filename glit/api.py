@@ -211,7 +211,7 @@ def train(
         dataset: a finished dataset.
         run: the run's folder.
         recipe: whose ``[train]`` table is taken; a new run wants one.
-        objective: in the place of the recipe's.
+        objective: replaces the recipe's.
         settings: ``train.key=value``.
         resume: go on with the run, under its own settings.
         report: called with every line of metrics.

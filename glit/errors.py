@@ -62,11 +62,11 @@ class DamagedTableError(UserError):
     """A table of a build is damaged or missing; glit can rebuild it.
 
     >>> str(DamagedTableError("out/work", "ingest-1/0.parquet", "it has no digest"))
-    'out/work/ingest-1/0.parquet: damaged (it has no digest); glit build makes it anew'
+    'out/work/ingest-1/0.parquet: damaged (it has no digest); glit build rebuilds it'
     """
 
     def __init__(self, root: str, table: str, reason: str) -> None:
-        super().__init__(f"{root}/{table}: damaged ({reason}); glit build makes it anew")
+        super().__init__(f"{root}/{table}: damaged ({reason}); glit build rebuilds it")
         self.root = root
         self.table = table
         self.reason = reason
@@ -133,7 +133,7 @@ class StorageError(RunError):
     """
 
     def __init__(self, where: str, reason: str, *, keys: bool = False) -> None:
-        todo = "renew or change the keys, then" if keys else "when that is mended,"
+        todo = "renew or change the keys, then" if keys else "when that is fixed,"
         super().__init__(f"{where}: {reason.rstrip('. ')}; {todo} run it again")
         self.where = where
         self.reason = reason

@@ -93,7 +93,7 @@ def import_captions(
         output: a ``.jsonl`` file; one that exists is replaced.
         images: folder with the images; where the format has its own folder, that is the default.
         split: which parts, several joined by ``+``; None for all.
-        progress: told of images; all annotations are in memory by then.
+        progress: shows images done; all annotations are in memory by then.
 
     Raises:
         InputError: no such format, the files are not of it, or no image of them is there.

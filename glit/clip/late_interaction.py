@@ -48,7 +48,7 @@ def late_interaction(
 
 
 def _filled(vector_NVD: Tensor, valid_NV: Tensor) -> Tensor:
-    """The first valid vector in the place of those that are not, so that no best one changes."""
+    """Replace invalid vectors by the first valid one, so that no maximum changes."""
     first_N = valid_NV.int().argmax(dim=1)
     first_N1D = vector_NVD[torch.arange(len(first_N), device=first_N.device), first_N][:, None]
     return torch.where(valid_NV[..., None], vector_NVD, first_N1D)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 GRID_SOURCES = ("quadrant", "centre")
-"""What ``Region.source`` says of the grid's regions."""
+"""The values of ``Region.source`` for grid regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Region:
     label: str
     """The detector's class name; the grid cell's name for grid regions; empty for SAM."""
     source: str
-    """What proposed it: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ..."""
+    """The proposer: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Sentence:
     """Mean natural logarithm of the probabilities that the captioner gave the sentence's tokens;
     None for provided captions and for captioners that do not report it."""
     min_logprob: float | None = None
-    """The lowest of them: of the word it was least sure of."""
+    """The lowest of them, of the least certain token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Token:
     char_end: int
     """One past its last character in the caption; its first follows on the token before."""
     logprob: float
-    """Natural logarithm of the probability that the captioner gave it."""
+    """Natural logarithm of the captioner's probability of the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Caption:
     trimmed: bool = False
     """Whether the token limit cut the caption, which then ends at its last whole sentence."""
     tokens: tuple[Token, ...] | None = None
-    """What the captioner was made to say, token by token; None where it does not tell."""
+    """The captioner's tokens; None if it does not report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,10 +121,10 @@ class Scores:
     image_similarity: Float[np.ndarray, " S"]
     """CLIP cosines of the sentences and the whole image, float32."""
     phrase_similarity: Float[np.ndarray, "S R"] | None = None
-    """CLIP cosines of the sentences' head phrases and regions, float32; None if not asked for."""
+    """CLIP cosines of the sentences' head phrases and regions, float32; None if not requested."""
     agreement: Float[np.ndarray, "S R"] | None = None
-    """How sure a detector that was asked for a sentence's head phrase is that the region shows it,
-    0 to 1, float32; None if none was asked."""
+    """Confidence of the second opinion that the region shows the sentence's head phrase, 0 to 1,
+    float32; None without a second opinion."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scores) and all(
@@ -144,12 +144,12 @@ class Pair:
     similarity: float
     """CLIP cosine."""
     global_wins: bool
-    """The sentence has no region: the whole image matches it better (``lism``), or it is more
-    probably wrong than the recipe allows. ``region`` is then the best of those there are."""
+    """The sentence has no region: the whole image matches it better (``lism``), or the pair is less
+    probable than the recipe requires. ``region`` is then the best candidate."""
     probability: float | None = None
-    """How probable it is that the sentence tells of the region; None without a calibration."""
+    """Probability that the sentence describes the region; None without a calibration."""
     support: float | None = None
-    """How probable it is that the sentence is true of the image; None without a calibration."""
+    """Probability that the sentence is true of the image; None without a calibration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ class Drop:
     message: str
     """One line for a person."""
     attempt: int = 0
-    """How often the sample had been tried before."""
+    """Number of earlier attempts on the sample."""
 
     def __post_init__(self) -> None:
         if self.reason not in REASONS:

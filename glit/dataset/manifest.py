@@ -44,7 +44,7 @@ class Counts:
     drops: dict[str, int]
     """By ``stage/reason``."""
     without_pair: int = 0
-    """Samples shipped of which no sentence has a region: they give no local loss."""
+    """Shipped samples without any region; they give no local loss."""
 
     def __post_init__(self) -> None:
         if self.ingested != self.shipped + self.dropped + self.duplicates:

@@ -258,7 +258,7 @@ class Dataset:
         if name in self._metadata:
             for row, fault in row_faults(table):
                 raise DatasetError(
-                    f"{self.path}/{name}:{where} row {row}: {fault}; run 'glit verify', mend the "
+                    f"{self.path}/{name}:{where} row {row}: {fault}; run 'glit verify', repair the "
                     "dataset, then go on"
                 )
         return table

@@ -22,7 +22,7 @@ from glit.runtime.progress import StageProgress
 from glit.stages.recipe import load_recipe
 
 CAPTIONS = "captions.jsonl"
-"""Beside the images, for a recipe whose captions are brought."""
+"""The captions file beside the images, for a recipe with provided captions."""
 
 
 class Clock(StageProgress):

@@ -197,7 +197,7 @@ def load_embedder(
         name: of the model.
         config: settings.
         checkpoint: which one of a run.
-        progress: told of texts and pictures, by batch.
+        progress: shows texts and images done, by batch.
     """
     found = find_model(name, checkpoint)
     preprocessing = read_preprocessing(found.folder)
@@ -226,7 +226,7 @@ def _decoded(collection: Collection, index: int) -> UInt8[np.ndarray, "h w 3"]:
         return collection.pixels(index)
     except (GlitError, OSError) as error:
         raise InputError(
-            f"{collection.name}: image {index} cannot be decoded ({error}); mend or leave it out"
+            f"{collection.name}: image {index} cannot be decoded ({error}); fix or remove it"
         ) from error
 
 

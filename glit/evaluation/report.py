@@ -24,7 +24,7 @@ class Result:
     task: str
     model: str
     checkpoint: str
-    """Which one of a run, and of which step; empty where the model is no run."""
+    """Name and step of the run's checkpoint; empty if the model is not a run."""
     dataset: str
     num_images: int
     num_captions: int

@@ -127,6 +127,6 @@ def _tagged(sentence: str) -> Iterator[tuple[int, int, str]]:
     position = 0
     for word, kind in tag(sentence):
         found = sentence.find(word, position)
-        if found >= 0:  # the tagger writes some characters anew; such a word belongs to no phrase
+        if found >= 0:  # the tagger rewrites some characters; such a word belongs to no phrase
             position = found + len(word)
             yield found, position, kind.split("-")[0]

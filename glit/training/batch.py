@@ -23,7 +23,7 @@ Tokenize = Callable[[list[str]], list[list[int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """B samples with K local slots and S further texts each, of which M and E in all are filled.
+    """B samples with K local slots and S further texts each; in all, M and E are filled.
 
     The images hold the G whole ones first (G is B, or 0 where the objective needs none), then the
     M crops; the texts hold the G captions, then the M sentences, then the E further texts.

@@ -9,7 +9,7 @@
     RUN/last, RUN/best               links to the two that are kept, beside those of keep_every
 
 A folder is written under a temporary name and renamed, and renamed before it is removed, so one
-that exists is complete. The links follow from the newest one: a resumed run makes them anew.
+that exists is complete. The links follow from the newest one: a resumed run creates them again.
 """
 
 from __future__ import annotations

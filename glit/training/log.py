@@ -50,7 +50,7 @@ def _lines(path: Path) -> list[str]:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path}: the run's log cannot be read ({first_line(error)}); mend it or move it away, "
+            f"{path}: the run's log cannot be read ({first_line(error)}); fix it or move it away, "
             "then go on with --resume"
         ) from error
 

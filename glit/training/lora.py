@@ -7,7 +7,7 @@ training has its A and B: queries, keys, values and outputs of attention, both l
 and everything else of the towers stay as they were (norms, embeddings, stretched positions,
 projections); the logit scale and what the objective brings are learned as without adapters.
 
-A checkpoint's model has W + (alpha / r) B A in the place of W, so that whoever loads it needs no
+A checkpoint's model has W + (alpha / r) B A instead of W, so that whoever loads it needs no
 peft. Its ``adapter/`` holds A and B, in peft's own layout; from these training goes on.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ADAPTER = "adapter"
 """Folder of a checkpoint with its adapters."""
 BESIDE = ("logit_scale", "logit_bias")
-"""What is learned besides, and merged with nothing; the bias is SigLIP's."""
+"""Parameters that train beside the adapters and are not merged; the bias is SigLIP's."""
 _NAME = "default"
 """peft's name for the only adapter of a model."""
 

@@ -109,7 +109,7 @@ def config_of(
     Args:
         run: the run's folder.
         recipe: whose ``[train]`` table is taken; a new run wants one.
-        objective: in the place of the recipe's.
+        objective: replaces the recipe's.
         settings: ``train.key=value``.
         resume: go on with the run's own settings; what is named here may not contradict them.
 

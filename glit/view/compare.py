@@ -95,7 +95,7 @@ def compare_data(
         b: the second; its images are those of the first at least in part.
         most: samples on the page.
         seed: of the choice of those that are compared, where there are very many.
-        progress: told of the samples that are compared.
+        progress: shows the number of samples done.
 
     Raises:
         InputError: they have no image in common.

@@ -45,7 +45,7 @@ def write_report(
         most: samples on the page.
         seed: of their choice.
         where: a condition on them in SQL.
-        progress: told of the samples of the page.
+        progress: shows the number of samples done.
 
     Returns:
         The page's data.

@@ -14,7 +14,7 @@ binary cross-entropy  1/(B K)^2 sum_xy w_xy log(1 + exp(-+ s_xy)), w_xy = beta i
 
 (beta-CLIP: Zohra, Zhao, Itani, Ghanem, arXiv 2512.12678, section 3; restated from its code, which
 has no numbers of equations.) As there: patches attend to themselves alone in the last layer;
-texts and patches enter the attention normalised; sentences are drawn anew every time; equal
+texts and patches enter the attention normalised; sentences are drawn again every time; equal
 texts of other images count as wrong. What differs:
 
 - Padding counts for nothing. In the code, empty phrases are further negatives of the cross-entropy,

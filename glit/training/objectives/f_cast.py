@@ -14,8 +14,8 @@ not used, and stay in the checkpoint as they were. What the paper leaves open or
 - AttnPool is FLAIR's: 8 heads, layer norms of query, key and value, a key of zeros besides. As
   there, an image meets its own K chunks and one of every other image, and the sum is divided by
   the number M = N + K - 1 of texts that an image meets. Which one of another is decided by its
-  caption's hash, since a loss draws nothing; the chunks are drawn anew every time.
-- K = 8 (Eq. 4 and 5): four chunks of the caption, and four of the same caption drawn anew, where
+  caption's hash, since a loss draws nothing; the chunks are drawn again every time.
+- K = 8 (Eq. 4 and 5): four chunks of the caption, and four of the same caption drawn again, where
   the paper's data have several captions an image.
 
 Gathered over processes, every one computes all N x (N + K) pooled vectors: 4 GB at N = 1,024.
