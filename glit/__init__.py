@@ -1,4 +1,4 @@
-"""glit: region-grounded long-caption datasets, built, measured and learned from.
+"""glit: build region-grounded long-caption datasets, inspect them, and train CLIP on them.
 
 Importing the package loads nothing heavy: Arrow, torch, ray and vllm are imported by what needs
 them, when it needs them.

@@ -1,4 +1,4 @@
-"""The library without the command line: what ``import glit`` offers; see docs/library.md.
+"""The Python API: the functions that ``import glit`` offers; see docs/library.md.
 
 Every function takes and returns plain things; models and engines are imported when they are needed.
 """
@@ -34,7 +34,7 @@ def build(
     locked: bool = False,
     quiet: bool = False,
 ) -> Dataset:
-    """Build a dataset from images, or finish one; calling it again goes on where it stopped.
+    """Build a dataset from images. Call it again to resume.
 
     Args:
         images: a folder, a glob, a list file, or an address.
@@ -92,7 +92,7 @@ def add(
     limit: int | None = None,
     quiet: bool = False,
 ) -> Dataset:
-    """Add to a finished dataset the images that came into its folder since; what is there stays.
+    """Add the images that are new in the folder since the build; existing files do not change.
 
     Args:
         dataset: folder or address of a dataset whose work folder is still there.
@@ -138,7 +138,7 @@ def export(
     embeddings: str = "",
     image_root: PathLike = "",
 ) -> None:
-    """Write a dataset in a format that others read.
+    """Write a dataset in another format.
 
     Args:
         dataset: folder or address of a finished dataset.
@@ -159,7 +159,7 @@ def export(
 
 
 def verify(dataset: PathLike) -> list[str]:
-    """Every breach of the data format's promises, one line each; empty when all is well.
+    """Check the data format's promises; return one line per breach, or an empty list.
 
     Raises:
         UserError: there is no finished dataset.
@@ -176,7 +176,7 @@ def pair(
     recipe: str | None = None,
     settings: Sequence[str] = (),
 ) -> Dataset:
-    """Write a finished dataset with the pairs of another rule; no model runs, no pixel is read.
+    """Write a finished dataset with the pairs of another rule, without models or pixels.
 
     Args:
         dataset: the finished dataset.
@@ -205,13 +205,13 @@ def train(
     resume: bool = False,
     report: Callable[[dict[str, float | int | str]], None] | None = None,
 ) -> TrainResult:
-    """Fine-tune a CLIP on a dataset; ``RUN/last`` and ``RUN/best`` are CLIPModel folders.
+    """Fine-tune CLIP on a dataset. ``RUN/last`` and ``RUN/best`` are CLIPModel folders.
 
     Args:
         dataset: a finished dataset.
         run: the run's folder.
         recipe: whose ``[train]`` table is taken; a new run wants one.
-        objective: in the place of the recipe's.
+        objective: replaces the recipe's.
         settings: ``train.key=value``.
         resume: go on with the run, under its own settings.
         report: called with every line of metrics.
@@ -254,7 +254,7 @@ def evaluate(
     neighbours: int = 0,
     progress: StageProgress | None = None,
 ) -> list[Result]:
-    """Measure models on the same images, one result each.
+    """Measure models on the same images; return one result per model.
 
     Args:
         task: ``retrieval``, ``joint-map``, ``localize``, ``robustness``, ``caption-quality`` or

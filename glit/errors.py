@@ -1,4 +1,4 @@
-"""The errors a user of glit can meet; one tree, one line each."""
+"""The errors that glit raises on purpose, in one tree; each message is one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def closest(found: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that does not exist.
+    """The end of an error message about an unknown name: the closest or all known names.
 
     >>> closest("agrmax", ["argmax", "lism"])
     "did you mean 'argmax'?"
@@ -20,7 +20,7 @@ def closest(found: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What another library's error says, on one line; its name where it says nothing.
+    """Another library's error message on one line; the error's type if it has no message.
 
     >>> first_line(ValueError("no such column\\nat line 3"))
     'no such column'
@@ -45,7 +45,7 @@ class GlitError(Exception):
 
 
 class UserError(GlitError):
-    """The command, the recipe or the input is wrong, and the user can mend it."""
+    """The command, the recipe or the input is wrong, and the user can fix it."""
 
     exit_code = 2
 
@@ -59,14 +59,14 @@ class InputError(UserError):
 
 
 class DamagedTableError(UserError):
-    """A table of a build is damaged or gone; what it held can be made again.
+    """A table of a build is damaged or missing; glit can rebuild it.
 
     >>> str(DamagedTableError("out/work", "ingest-1/0.parquet", "it has no digest"))
-    'out/work/ingest-1/0.parquet: damaged (it has no digest); glit build makes it anew'
+    'out/work/ingest-1/0.parquet: damaged (it has no digest); glit build rebuilds it'
     """
 
     def __init__(self, root: str, table: str, reason: str) -> None:
-        super().__init__(f"{root}/{table}: damaged ({reason}); glit build makes it anew")
+        super().__init__(f"{root}/{table}: damaged ({reason}); glit build rebuilds it")
         self.root = root
         self.table = table
         self.reason = reason
@@ -116,24 +116,24 @@ class DatasetError(GlitError):
 
 
 class StoppedError(GlitError):
-    """A run was stopped by Ctrl-C (130) or SIGTERM (143); what is on disk is resumable."""
+    """Ctrl-C (130) or SIGTERM (143) stopped the run; it can be resumed."""
 
     exit_code = 130
 
 
 class RunError(GlitError):
-    """A run could not be finished; what is on disk is resumable."""
+    """A run could not finish; it can be resumed."""
 
 
 class StorageError(RunError):
-    """An object store cannot be reached, or refuses the key.
+    """An object store is unreachable or refuses the key.
 
     >>> str(StorageError("s3://photos", "The provided token has expired.", keys=True))
     's3://photos: The provided token has expired; renew or change the keys, then run it again'
     """
 
     def __init__(self, where: str, reason: str, *, keys: bool = False) -> None:
-        todo = "renew or change the keys, then" if keys else "when that is mended,"
+        todo = "renew or change the keys, then" if keys else "when that is fixed,"
         super().__init__(f"{where}: {reason.rstrip('. ')}; {todo} run it again")
         self.where = where
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Encoded image bytes to RGB pixels, upright, whatever the file holds.
+"""Decode image files to upright RGB pixels.
 
 EXIF orientation is applied; CMYK, palette, grey, 16-bit and alpha (over white) are converted;
 of animations the first frame counts. Baseline JPEGs go through libjpeg-turbo directly, whose
@@ -118,7 +118,7 @@ def pixel_limit() -> int:
 
 
 def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
-    """RGB pixels, uint8 [height, width, 3], EXIF orientation applied; writable, as torch wants.
+    """Decode to RGB pixels, uint8 [height, width, 3], EXIF orientation applied; writable.
 
     Args:
         data: the encoded file.
@@ -286,7 +286,7 @@ def _upright(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def upright_file(data: bytes) -> tuple[bytes, str]:
-    """An image file that every reader sees the same way up, and its suffix.
+    """An image file without EXIF rotation, and its suffix.
 
     Readers differ in whether they obey EXIF orientation. A file that it turns is encoded again,
     upright: JPEG as JPEG (quality 95), others as PNG; all other files stay as they are.

@@ -1,4 +1,4 @@
-"""Published captions as a file for ``glit build --captions``; the readers are those of evaluation.
+"""Convert published captions to a file for ``glit build --captions``.
 
 A line of the file has ``path``, from the file's own folder, and ``caption``. Where an image has
 several captions, one follows the other: every sentence of them may get a region.
@@ -66,7 +66,7 @@ IMPORTERS: dict[str, Reader] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of the annotations."""
+    """The result of an import."""
 
     captions: int
     """Images that were written."""
@@ -93,7 +93,7 @@ def import_captions(
         output: a ``.jsonl`` file; one that exists is replaced.
         images: folder with the images; where the format has its own folder, that is the default.
         split: which parts, several joined by ``+``; None for all.
-        progress: told of images; all annotations are in memory by then.
+        progress: shows images done; all annotations are in memory by then.
 
     Raises:
         InputError: no such format, the files are not of it, or no image of them is there.

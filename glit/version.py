@@ -1,4 +1,4 @@
-"""The version, for what writes it down; ``glit.__version__`` is the same."""
+"""The version number, also available as ``glit.__version__``."""
 
 from __future__ import annotations
 

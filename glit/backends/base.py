@@ -26,14 +26,14 @@ class ModelConfig:
     revision: str = "main"
     """Hub revision of the model."""
     device: Device = speed_only("auto")
-    """``auto`` takes a GPU when there is one."""
+    """``auto`` uses a GPU if there is one."""
     precision: Precision = "auto"
-    """``auto`` is float32 on a CPU and bfloat16 on a GPU; SAM and YOLO: float32 everywhere."""
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU; for SAM and YOLO, float32 everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """What stages and the plan of a build know of a backend without making it.
+    """The description of a backend that stages and plans read without creating it.
 
     Each backend has one, in the module of its class.
     """

@@ -1,4 +1,4 @@
-"""The device and the dtype that a model runs on, from their names in a configuration."""
+"""Resolve the device and dtype names of a configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def best_device() -> str:
 
 
 def accelerators() -> list[str]:
-    """The devices that this process has beside its processor, fastest first."""
+    """The accelerators of this process, fastest first."""
     if importlib.util.find_spec("torch") is None:
         return []
     import torch
@@ -44,7 +44,7 @@ def pick_device(wanted: str) -> Any:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Whether a device multiplies bfloat16 matrices by instructions of its own.
+    """Whether a device has native bfloat16 matrix multiplication.
 
     Without them a processor converts every number on the way: a step of ours took fifteen times as
     long as in float32.
@@ -60,7 +60,7 @@ def has_bfloat16(device: str) -> bool:
 
 
 def warn_if_slow(precision: str, device: str, *, where: str) -> None:
-    """Warn of bfloat16 that was asked for and that the processor only emulates.
+    """Warn if bfloat16 was requested and the CPU only emulates it.
 
     Args:
         precision: ``float32``, ``bfloat16`` or ``float16``; ``no``, ``bf16`` or ``fp16``.
@@ -83,7 +83,7 @@ def torch_dtype(precision: str) -> Any:
 
 
 def gpu_memory() -> tuple[int, int] | None:
-    """Bytes in use on this process's GPU, and bytes it has; None where the process uses none."""
+    """Used and total bytes of this process's GPU; None if it uses none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -1,4 +1,4 @@
-"""transformers' vision encoders with the last layer computed for the tokens that are read.
+"""transformers' vision encoders with the last layer computed only for the tokens in use.
 
 CLIP's matcher reads the class token, one of 197; YOLOS' heads read the 100 detection tokens, of
 some 3,400. In the last layer only those tokens need q, the output projection and the MLP; k and v

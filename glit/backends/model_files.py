@@ -1,4 +1,4 @@
-"""The files of a model: which are its weights, whether they are whole, what they hash to.
+"""Find a model's weight files, check that they are complete, and hash them.
 
 Weights are safetensors. A pickle in a folder counts only where ``manifests/weights.toml`` names it
 with its hash; transformers then reads it as plain tensors, without running code.
@@ -88,7 +88,7 @@ def check_hash(file: Path, sha256: str, *, name: str) -> None:
 
 
 def model_type(path: Path) -> str:
-    """What the config.json of a folder says it holds; empty where it does not say."""
+    """The model type in a folder's config.json; empty if there is none."""
     return str(_read_config(path).get("model_type", ""))
 
 
@@ -140,7 +140,7 @@ def _check_safetensors(file: Path, name: str) -> None:
 
 
 def weights_hash(path: Path) -> str:
-    """SHA-256 over the weights and the small files that shape answers (hex).
+    """SHA-256 (hex) over the weights and the small files that affect outputs.
 
     Tokenizer, preprocessor and chat template count as much as the weights do. Of a single file it
     is the file's own, whatever it is called.
@@ -183,5 +183,5 @@ def file_hash(file: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Where glit keeps what it can do without."""
+    """glit's cache folder, for files that it can recreate."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glit"

@@ -1,4 +1,4 @@
-"""Linear layers of float32 on a CPU through oneDNN, weights reordered into its layout once.
+"""float32 linear layers on a CPU through oneDNN, with weights reordered once.
 
 torch multiplies float32 matrices by MKL, which uses AVX2 at most on AMD's processors. oneDNN, in
 the same wheel, uses AVX-512 where the processor has it: 259 GFLOP/s a core instead of 102-113
@@ -30,7 +30,7 @@ class OneDnnLinear(nn.Module):
 
 
 def linear(weight: Tensor, bias: Tensor) -> nn.Module:
-    """A linear layer for inference, through oneDNN where it can be.
+    """A linear layer for inference, through oneDNN if possible.
 
     Args:
         weight: [out, in].

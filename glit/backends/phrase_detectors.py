@@ -1,4 +1,4 @@
-"""A second opinion on pairs: a detector that is asked where a phrase is (OWLv2, Grounding DINO).
+"""Open-vocabulary detectors (OWLv2, Grounding DINO) as a second opinion on pairs.
 
 Models of transformers' zero-shot object detection: OWL-ViT and OWLv2 take all phrases of an image
 at once (Minderer et al. 2022 and 2023), Grounding DINO reads one phrase at a time here, since its
@@ -35,7 +35,7 @@ AGREEMENT_DECIMALS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
-    """Where a phrase was seen in an image."""
+    """A detection of a phrase in an image."""
 
     boxes: Boxes
     """xyxy pixels [N, 4]."""
@@ -77,7 +77,7 @@ class PhraseDetector:
         self._model = loaded.to(self._device).eval()
 
     def find(self, image: Pixels, phrases: Sequence[str]) -> list[Found]:
-        """Where each phrase is; boxes in pixels of the image."""
+        """Find each phrase; boxes in pixels of the image."""
         distinct = list(dict.fromkeys(phrases))
         picture = Image.fromarray(image)
         if self._together:
@@ -118,7 +118,7 @@ class PhraseDetector:
 
 
 def agreement(found: Sequence[Found], boxes: Boxes) -> Float[np.ndarray, "S R"]:
-    """How sure the detector is that each region shows each phrase: float32 [S, R].
+    """The detector's confidence that each region shows each phrase: float32 [S, R].
 
     agreement(s, r) = the highest score of a detection of phrase s whose IoU with r is 0.5 or more,
     0 without one.
@@ -136,7 +136,7 @@ def agreement(found: Sequence[Found], boxes: Boxes) -> Float[np.ndarray, "S R"]:
 
 
 def refuse_other_detector(model: Resolved) -> None:
-    """Refuse a model that no phrase can be asked.
+    """Refuse a model that cannot detect phrases.
 
     Raises:
         WeightsError: see above.

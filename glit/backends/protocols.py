@@ -26,24 +26,25 @@ class CaptionerConfig(ModelConfig):
     """Options of captioners."""
 
     model: str = "mini-captioner"
-    """Name in manifests/weights.toml, a hub id, or a folder; for endpoints the served name."""
+    """The model: a name in manifests/weights.toml, a hub id, or a folder; for endpoints the served
+    name."""
     max_tokens: int = 400
-    """Longest caption in tokens; a longer one is trimmed to its last whole sentence."""
+    """Longest caption in tokens; a longer caption is trimmed to its last whole sentence."""
     batch_size: int = speed_only(32)
-    """Images in one generate call (transformers) or requests in flight (endpoint); vLLM fills its
-    engine by itself."""
+    """Images per generate call (transformers) or requests in flight (endpoint); vLLM schedules its
+    own batches."""
     max_model_len: int = 4096
     """Context of the vLLM engine, image tokens included."""
     gpu_memory_utilization: float = speed_only(0.9)
-    """Share of the GPU's memory that the vLLM engine takes."""
+    """Share of the GPU's memory for the vLLM engine."""
     endpoint: str = speed_only("http://127.0.0.1:8000/v1")
     """Base address of an OpenAI-compatible server."""
     api_key_env: str = speed_only("OPENAI_API_KEY")
-    """Environment variable that holds the endpoint's key; unset means no key."""
+    """Environment variable with the endpoint's key; if it is unset, no key is sent."""
     timeout_s: float = speed_only(120.0)
-    """Longest wait for one endpoint answer."""
+    """Longest wait for one answer of the endpoint, in seconds."""
     retries: int = speed_only(5)
-    """How often a failed endpoint request is repeated, with growing waits."""
+    """Retries of a failed endpoint request, with growing waits."""
 
     def __post_init__(self) -> None:
         require_value(
@@ -95,7 +96,7 @@ class CaptionLookup(Protocol):
     """Goes into ``caption_source.model``."""
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        """A caption for every image path, or a drop with the reason why there is none."""
+        """A caption for every image path, or a drop with its reason."""
         ...
 
 
@@ -104,7 +105,7 @@ class ProposerConfig(ModelConfig):
     """Options of proposers."""
 
     model: str = "mini-proposer"
-    """Name in manifests/weights.toml, a hub id, or a folder or file."""
+    """The model: a name in manifests/weights.toml, a hub id, a folder, or a file."""
     score_threshold: float = 0.5
     """Detections below this confidence are ignored."""
     min_area: float = 0.01
@@ -112,16 +113,17 @@ class ProposerConfig(ModelConfig):
     max_area: float = 0.8
     """Largest share of the image a region (with SAM: its mask) may cover."""
     max_regions: int = 30
-    """Most regions per image; the grid always stays."""
+    """Most regions per image; grid regions are always kept."""
     allow_pickle: bool = False
-    """Load checkpoints that are pickles (ultralytics, segment-anything); they can run code."""
+    """Allow checkpoints that are pickles (ultralytics, segment-anything); pickles can run code."""
     exact_masks: bool = False
-    """SAM as segment-anything's own generator runs it, one image at a time in float32: the very
-    same boxes, at about half the speed on a CPU."""
+    """Run SAM exactly as segment-anything's generator does, one image at a time in float32:
+    identical boxes, at about half the speed on a CPU."""
     compile: bool = speed_only(False)
-    """SAM's encoder through torch.compile: slow to start, worth it for many images on a GPU."""
+    """Compile SAM's encoder with torch.compile: slow to start, worth it for many images on a
+    GPU."""
     batch_size: int = speed_only(8)
-    """Images in one detector batch (YOLOS: always of one shape; SAM on a CPU: one)."""
+    """Images per detector batch (YOLOS: all of one shape; SAM on a CPU: one)."""
 
     def __post_init__(self) -> None:
         require_value(
@@ -174,7 +176,7 @@ class MatcherConfig(ModelConfig):
     """Options of matchers."""
 
     model: str = "mini-matcher"
-    """A CLIP: name in manifests/weights.toml, a hub id, or a folder."""
+    """The CLIP model: a name in manifests/weights.toml, a hub id, or a folder."""
     batch_size: int = speed_only(128)
     """Crops or sentences in one encoder batch."""
 

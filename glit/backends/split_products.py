@@ -1,4 +1,4 @@
-"""Products of float32 matrices on a GPU's cores for half precision, as exact as float32.
+"""float32 matrix products on a GPU's half-precision cores, as exact as float32.
 
 A number x is the sum of two halves, ``high = half(x)`` and ``low = half((x - high) * 2**11)``, as
 ``x = high + 2**-11 * low`` to 22 bits. Of the four products of a sum of two with a sum of two the

@@ -1,4 +1,4 @@
-"""Copies between the processor's memory and a GPU's that nobody waits for until they are needed."""
+"""Asynchronous CPU-GPU copies: each item comes one step late, to overlap with compute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 
 def upload(tensor: Tensor, device: Any) -> Tensor:
-    """The tensor on a device; a GPU copies it while this process goes on.
+    """Copy a tensor to a device; on a GPU, asynchronously.
 
     For that it goes through memory that the system may not move. torch keeps such memory, and
     uses it again only when the copy is done.
@@ -23,7 +23,7 @@ def upload(tensor: Tensor, device: Any) -> Tensor:
 
 
 class Download:
-    """A tensor on its way to the processor; :meth:`wait` waits for it and for nothing after it."""
+    """An asynchronous copy of a tensor to the CPU; :meth:`wait` waits for this copy only."""
 
     def __init__(self, tensor: Tensor) -> None:
         self._event: Any = None
@@ -44,7 +44,7 @@ class Download:
 
 
 def lag_by_one(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items, each when the next has been made.
+    """Yield each item one step late, so that copies overlap with compute.
 
     >>> list(lag_by_one("abc"))
     ['a', 'b', 'c']

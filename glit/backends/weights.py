@@ -1,4 +1,4 @@
-"""From a model's name to its files: a mini model, a path, a published file, the cache, the hub.
+"""Find a model's files by name: mini model, path, published file, cache, hub.
 
 Names and pins live in ``manifests/weights.toml``. Code in a model repository is never run.
 """
@@ -39,7 +39,7 @@ _MOST_OF_PICKLE = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A model that is here, and what identifies it."""
+    """A model's local files and its identity."""
 
     name: str
     """The name the recipe used."""
@@ -51,7 +51,7 @@ class Resolved:
     licence: str = ""
 
     def identity(self) -> dict[str, str]:
-        """What goes into fingerprints, manifests and locks: of a path no more than its end."""
+        """The identity for fingerprints, manifests and locks; of a path only its last part."""
         kept = asdict(self)
         kept.pop("path")
         if self.revision == LOCAL or (self.revision == PUBLISHED and "/" in self.name):
@@ -167,7 +167,7 @@ def is_here(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookedUp:
-    """What is known of a model without fetching it."""
+    """The state of a model, found without downloading it."""
 
     path: Path | None
     """Where it lies; None where it is not here, or not whole."""
@@ -180,7 +180,7 @@ class LookedUp:
 
 
 def look_up(name: str, revision: str = "main") -> LookedUp:
-    """Look for a model as :func:`resolve` does, but fetch nothing and hash no safetensors."""
+    """Look for a model as :func:`resolve` does, without downloading or hashing safetensors."""
     entry = _entry(name)
     given = os.path.expanduser(name)
     if entry.mini:
@@ -216,7 +216,7 @@ def _fetch_from_hub(entry: Entry, revision: str) -> str:
 
 
 def weights_folder() -> Path:
-    """Where published files are looked for beside the current folder: ``$GLIT_WEIGHTS``."""
+    """The folder for published weight files: ``$GLIT_WEIGHTS`` or its default."""
     given = os.environ.get("GLIT_WEIGHTS")
     return Path(given) if given else cache_folder() / "weights"
 

@@ -1,4 +1,4 @@
-"""``glit bench``: measurements that a user may want to repeat."""
+"""``glit bench``: benchmarks that you can repeat."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ def _bench() -> None:
 @bench_app.command("lism-flism")
 def lism_flism_command(
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder for the results.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder for the results.")],
     images: Annotated[
-        str | None, typer.Argument(help="A folder of photographs; without it, scenes are drawn.")
+        str | None, typer.Argument(help="A folder of photographs. Default: drawn scenes.")
     ] = None,
     device: Annotated[
-        DeviceName, typer.Option("--device", help="auto takes a GPU when there is one.")
+        DeviceName, typer.Option("--device", help="auto uses a GPU if there is one.")
     ] = "auto",
     weights: Annotated[
         WeightsName | None,
         typer.Option(
             "--weights",
             help="mini: embedded models; random: full size, speed only; manifest: the recipes' own."
-            " Without it, manifest where a GPU and the weights are at hand, else mini.",
+            " Default: manifest if there are a GPU and the weights, else mini.",
         ),
     ] = None,
     num_images: Annotated[
         int | None,
-        typer.Option("--images", min=1, help="How many: 8 with mini, else 2; 64 on a GPU."),
+        typer.Option(
+            "--images", min=1, help="Number of images. Default: 8 with mini, else 2; 64 on a GPU."
+        ),
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Counted rounds.")] = 3,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """LISM against FLISM, as the papers' scripts do them and in glit."""
+    """Compare LISM and FLISM, as published and in glit: seconds per image and quality."""
     from glit.bench.lism_flism.run import Request, run
     from glit.bench.lism_flism.show import print_report, write_report
 
@@ -78,15 +80,15 @@ def lism_flism_command(
 @bench_app.command("pairs")
 def pairs_command(
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder for scenes and results.")],
-    num_scenes: Annotated[int, typer.Option("--scenes", min=2, help="Scenes of a seed.")] = 300,
-    num_seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Seeds measured, for each level.")
-    ] = 3,
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="The folder for scenes and results.")
+    ],
+    num_scenes: Annotated[int, typer.Option("--scenes", min=2, help="Scenes per seed.")] = 300,
+    num_seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds per level.")] = 3,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """How often pairs are right, by rule, on scenes, whose right pairs are known."""
+    """Measure how often each rule's pairs are correct, on scenes with known ground truth."""
     from glit.bench.pairs.run import Request, run, table
     from glit.recipes.extras import require
 
@@ -103,30 +105,37 @@ def pairs_command(
 @bench_app.command("objectives")
 def objectives_command(
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder for runs and tables.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder for runs and tables.")],
     objectives: Annotated[
         list[str] | None,
-        typer.Option("--objective", help="One to compare; may be repeated. All without it."),
+        typer.Option("--objective", help="An objective; repeatable. Default: all."),
     ] = None,
     sizes: Annotated[
         list[int] | None,
-        typer.Option("--size", help="Training scenes, 1200 unless said; may be repeated."),
+        typer.Option("--size", help="Training scenes; repeatable. Default: 1200."),
     ] = None,
     lrs: Annotated[
         list[float] | None,
-        typer.Option("--lr", help="Of the grid that is climbed; 3e-5 to 1e-2 without it."),
+        typer.Option(
+            "--lr", help="A learning rate of the grid; repeatable. Default: 3e-5 to 1e-2."
+        ),
     ] = None,
-    num_seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs at the best rate.")] = 3,
+    num_seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Runs at the best learning rate.")
+    ] = 3,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the scenes.")] = 3,
     gallery: Annotated[
-        int, typer.Option("--gallery", min=8, help="Test scenes that are searched.")
+        int, typer.Option("--gallery", min=8, help="Test scenes in the gallery.")
     ] = 2000,
     together: Annotated[
-        int, typer.Option("--together", min=1, help="4 puts a scene and its twin into one batch.")
+        int,
+        typer.Option(
+            "--together", min=1, help="Neighbours kept together; 4 puts twins into one batch."
+        ),
     ] = 1,
     quiet: QuietOption = False,
 ) -> None:
-    """Every training objective at its own learning rate, on scenes; hours, and resumable."""
+    """Compare objectives on scenes, each at its best learning rate. Takes hours; resumable."""
     from glit.bench.objectives.run import ALL, Request, run
     from glit.bench.objectives.world import WorldSize
     from glit.recipes.extras import require
@@ -157,17 +166,18 @@ def objectives_command(
 @bench_app.command("gpu")
 def gpu_command(
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder for the results.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder for the results.")],
     device: Annotated[
-        DeviceName, typer.Option("--device", help="auto takes a GPU when there is one.")
+        DeviceName, typer.Option("--device", help="auto uses a GPU if there is one.")
     ] = "auto",
     tiny: Annotated[
-        bool, typer.Option("--tiny", help="Tiny shapes: shows on any machine that all parts run.")
+        bool,
+        typer.Option("--tiny", help="Use tiny shapes, to check on any machine that all parts run."),
     ] = False,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """How near to its limits glit comes on a GPU, in at most nine minutes."""
+    """Measure how close glit comes to a GPU's limits, in at most nine minutes."""
     from glit.backends.device import pick_device
     from glit.bench.gpu.run import markdown, print_report, run
     from glit.errors import UserError
@@ -200,14 +210,14 @@ def _lines(console: Console, *, quiet: bool) -> Callable[[str], None]:
 
 
 def _default_weights(console: Console, device: DeviceName) -> WeightsName:
-    """The papers' models on a machine with a GPU and their weights at hand, else ``mini``."""
+    """``manifest`` if the machine has a GPU and the papers' weights, else ``mini``."""
     from glit.backends.device import pick_device
     from glit.bench.lism_flism.models import at_hand
 
     if pick_device(device).type == "cuda" and at_hand():
         return "manifest"
     console.print(
-        "No GPU with weights at hand: taking --weights mini, the embedded models. For the papers' "
+        "No GPU with the weights found: using --weights mini, the embedded models. For the papers' "
         "models without their weights (speed only), add --weights random.",
         soft_wrap=True,
     )

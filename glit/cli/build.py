@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
 from glit.errors import UserError
 from glit.executors import ExecutorName, open_executor
 from glit.importers import IMPORTERS
@@ -23,40 +23,53 @@ if TYPE_CHECKING:
     from glit.runtime.progress import StageProgress
 
 ExecutorOption = Annotated[
-    ExecutorName, typer.Option("--executor", help="ray, or local for everything in one process.")
+    ExecutorName,
+    typer.Option("--executor", help="ray, or local to run everything in this process."),
 ]
 
 RayAddressOption = Annotated[
     str | None,
-    typer.Option("--ray-address", help="A running Ray cluster: HOST:PORT; else RAY_ADDRESS."),
+    typer.Option("--ray-address", help="HOST:PORT of a Ray cluster; default: RAY_ADDRESS."),
 ]
 
 
 def build_command(
     images: Annotated[
-        str, typer.Argument(help="A folder, glob, list, tar or Parquet file; or an address.")
+        str, typer.Argument(help="A folder, glob, list file, tar, Parquet file or address.")
     ],
     output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder or address.")],
-    recipe: RecipeOption = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--recipe",
+            help="A built-in recipe or a TOML file. Default: flism (with --captions: captions) if "
+            "this machine has a GPU and the weights, else mini.",
+        ),
+    ] = None,
     overrides: SetOption = None,
     captions: Annotated[
-        str | None, typer.Option("--captions", help="Your own captions: .jsonl, .csv, .parquet.")
+        str | None,
+        typer.Option("--captions", help="Your own captions: a .jsonl, .csv or .parquet file."),
     ] = None,
     executor: ExecutorOption = "ray",
     ray_address: RayAddressOption = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first N images.")
+        int | None, typer.Option("--limit", min=1, help="Use only the first N images.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Rebuild a finished dataset of another recipe.")
+        bool,
+        typer.Option(
+            "--replace", help="Rebuild a finished dataset if the recipe or images differ."
+        ),
     ] = False,
     locked: Annotated[
-        bool, typer.Option("--locked", help="Take the models of glit lock's file, no others.")
+        bool, typer.Option("--locked", help="Use exactly the models recorded by glit lock.")
     ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Build a dataset from images; run again to continue."""
+    """Build a dataset from images. Run the same command again to resume."""
     from glit.pipeline.lock import lock_path, read_lock
     from glit.pipeline.run import BuildRequest, build
     from glit.stages.recipe import load_recipe
@@ -66,7 +79,7 @@ def build_command(
     name = recipe or default_recipe(captions is not None)
     if recipe is None and name == "mini":
         console.print(
-            "No GPU with weights at hand: taking the recipe 'mini'. Its models understand only "
+            "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
             "glit's procedural scenes; for photographs choose -r laptop or -r flism."
         )
     settings = list(overrides or [])
@@ -87,16 +100,16 @@ def build_command(
 
 
 def add_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
+    dataset: DatasetArgument,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first N new images.")
+        int | None, typer.Option("--limit", min=1, help="Add only the first N new images.")
     ] = None,
     executor: ExecutorOption = "ray",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add the images that came into its folder since a dataset was built; run again to continue."""
+    """Add the images that are new in the folder since the build. Run again to resume."""
     from glit.pipeline.add import add
 
     folder = output_folder(dataset)
@@ -115,16 +128,20 @@ def add_command(
 
 
 def retry_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
-    stage: Annotated[str | None, typer.Option("--stage", help="Only drops of this stage.")] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Only this reason.")] = None,
+    dataset: DatasetArgument,
+    stage: Annotated[
+        str | None, typer.Option("--stage", help="Retry only drops of this stage.")
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Retry only drops with this reason.")
+    ] = None,
     overrides: SetOption = None,
     executor: ExecutorOption = "ray",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Try dropped samples once more and merge what succeeds."""
+    """Process the dropped samples again and merge the ones that succeed."""
     from glit.pipeline.retry import retry
 
     folder = output_folder(dataset)
@@ -140,7 +157,7 @@ def retry_command(
 def _at_work(
     executor: ExecutorName, ray_address: str | None, console: Console, *, quiet: bool
 ) -> Iterator[tuple[Executor, StageProgress]]:
-    """Where a command's stages run, and what tells of them."""
+    """Open the executor and the progress bar of a command."""
     from glit.runtime.progress import StageProgress
 
     own_process(executor)
@@ -152,7 +169,7 @@ def _at_work(
 
 
 def own_process(executor: ExecutorName) -> None:
-    """A command has its process to itself, so stages in it may keep what malloc had."""
+    """Let stages in this process keep freed memory; a command owns its process."""
     if executor == "local":
         from glit.executors.process import keep_freed_memory
 
@@ -160,12 +177,12 @@ def own_process(executor: ExecutorName) -> None:
 
 
 def lock_command(
-    recipe: Annotated[str, typer.Argument(help="A built-in recipe's name, or a TOML file.")],
+    recipe: Annotated[str, typer.Argument(help="A built-in recipe or a TOML file.")],
     overrides: SetOption = None,
 ) -> None:
-    """Write down which models a recipe takes here, for glit build --locked.
+    """Record the models of a recipe on this machine, for glit build --locked.
 
-    The file is RECIPE.lock.json beside the recipe; for a built-in recipe, in this folder.
+    Writes RECIPE.lock.json beside the recipe, or into this folder for a built-in recipe.
     """
     from glit.pipeline.lock import lock_path, lock_text
     from glit.pipeline.plan import find_models
@@ -184,7 +201,7 @@ def lock_command(
 
 
 def default_recipe(has_captions: bool = False) -> str:
-    """``flism`` on a machine with a GPU and its weights at hand, else ``mini``."""
+    """``flism`` (or ``captions``) if the machine has a GPU and the weights, else ``mini``."""
     from glit.backends.device import best_device
     from glit.backends.weights import is_here
 
@@ -217,18 +234,18 @@ def _balance(counts: dict[str, Any]) -> str:
 
 
 def import_command(
-    annotations: Annotated[Path, typer.Argument(help="The file or folder, as published.")],
+    annotations: Annotated[
+        Path, typer.Argument(help="The annotations, a file or folder as published.")
+    ],
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(IMPORTERS)}.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="A .jsonl file for --captions.")],
-    images: Annotated[
-        Path | None, typer.Option("--images", help="The folder with the images.")
-    ] = None,
+    output: Annotated[str, typer.Option("-o", "--output", help="The .jsonl file to write.")],
+    images: Annotated[Path | None, typer.Option("--images", help="The image folder.")] = None,
     split: Annotated[
-        str | None, typer.Option("--split", help="Parts joined by +; without it, all.")
+        str | None, typer.Option("--split", help="Parts, joined by +. Default: all.")
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Published captions as a file for glit build --captions; missing images are listed."""
+    """Convert published captions to a file for glit build --captions. Lists missing images."""
     from glit.importers import import_captions
     from glit.runtime.progress import StageProgress
 

@@ -1,4 +1,4 @@
-"""``glit doctor``: would a build work here, and what would it take?"""
+"""``glit doctor``: check whether a build would work here, and estimate its time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glit.cli.build import default_recipe
-from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption
+from glit.cli.options import JsonOption, QuietOption, SetOption
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
@@ -22,20 +22,28 @@ _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "fails": ("fails", 
 
 def doctor_command(
     images: Annotated[
-        str | None, typer.Argument(help="What you want to build from; without it, no times.")
+        str | None, typer.Argument(help="The images to build from. Without it, no time estimate.")
     ] = None,
     output: Annotated[
-        str, typer.Option("-o", "--output", help="Where the dataset would lie.")
+        str, typer.Option("-o", "--output", help="The folder or address of the dataset.")
     ] = ".",
-    recipe: RecipeOption = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--recipe",
+            help="A built-in recipe or a TOML file. Default: the default of glit build, and times "
+            "for every recipe whose models are here.",
+        ),
+    ] = None,
     overrides: SetOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Would a build work here, what would it take, what to do; exit 1 where it would fail.
+    """Check whether a build would work here, and estimate its time. Exits 1 if it would fail.
 
-    With IMAGES it builds eight of them with every recipe whose models are here (with -r, with that
-    one alone) in a folder that is gone afterwards.
+    With IMAGES it builds eight of them in a temporary folder: with the recipe of -r, or with every
+    recipe whose models are here.
     """
     from glit.doctor.examine import examine
     from glit.runtime.progress import status_reporter
@@ -70,14 +78,14 @@ def _print(report: Report, console: Console) -> None:
     console.print(table)
     shown = Table("model", "here", "size", "recipes", box=None, padding=(0, 2))
     for model in report.models:
-        about = "" if model.here else "about "  # as published, not as it lies here
+        about = "" if model.here else "about "  # the published size, not measured here
         known = f"{about}{size(model.num_bytes)}" if model.num_bytes else "?"
         here = "yes" if model.here else "no"
         shown.add_row(model.name, here, known, Text(", ".join(model.recipes)))
     console.print()
     console.print(shown)
     if commands := [model.fetch for model in report.models if model.fetch]:
-        console.print("\nTo get those that are not here:")
+        console.print("\nTo get the missing models:")
         for command in commands:
             console.print(f"  {command}", soft_wrap=True, markup=False)
     if report.paces:
@@ -91,7 +99,7 @@ def _print(report: Report, console: Console) -> None:
         fails = sum(finding.state == "fails" for finding in report.findings)
         console.print(
             f"A build with -r {report.recipe} would fail: {fails} "
-            f"{'thing needs' if fails == 1 else 'things need'} mending (fails, above)."
+            f"{'problem' if fails == 1 else 'problems'} to fix (marked fails above)."
         )
     else:
         console.print(f"A build with -r {report.recipe} would work.")

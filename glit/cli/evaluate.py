@@ -1,4 +1,4 @@
-"""``glit eval``: measure a model; several with ``--compare``, in one table."""
+"""``glit eval``: measure one model, or several in one table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from glit.cli.options import JsonOption, QuietOption, RecipeOption, SetOption, hold
+from glit.cli.options import JsonOption, QuietOption, SetOption, hold
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -21,10 +21,10 @@ TaskName = Literal[
 ]
 CheckpointName = Literal["best", "last"]
 _NEIGHBOURS = 4
-"""Queries a direction that are kept for the page of ``glit view``, right ones and wrong ones."""
+"""Queries kept per direction for ``glit view``: this many best and this many worst."""
 
 _NAMED = 5
-"""Images that cannot be read are named up to here; the JSON names all."""
+"""At most this many unreadable images are named; the JSON names all."""
 
 
 def eval_command(
@@ -36,18 +36,19 @@ def eval_command(
     dataset: Annotated[
         str,
         typer.Argument(
-            help="A glit dataset; with --format, annotations as published; for classify, a folder "
-            "of classes."
+            help="A glit dataset; with --format, published annotations; for classify, a folder "
+            "with one folder per class."
         ),
     ],
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="Folder for JSON and Markdown files.")
+        str | None, typer.Option("-o", "--output", help="The folder for JSON and Markdown files.")
     ] = None,
     compare: Annotated[
-        list[str] | None, typer.Option("--compare", help="Another model, as often as you like.")
+        list[str] | None,
+        typer.Option("--compare", help="Another model for the same table; repeatable."),
     ] = None,
     checkpoint: Annotated[
-        CheckpointName, typer.Option("--checkpoint", help="Which one of a run.")
+        CheckpointName, typer.Option("--checkpoint", help="Which checkpoint of a run.")
     ] = "best",
     kind: Annotated[
         str,
@@ -63,29 +64,35 @@ def eval_command(
     split: Annotated[
         str | None,
         typer.Option(
-            "--split", help="Part of the annotations, or several: test+qual_test. Without it, test."
+            "--split", help="Parts of the annotations, joined by +: test+qual_test. Default: test."
         ),
     ] = None,
     false_sentences: Annotated[
         Path | None,
         typer.Option(
             "--false-sentences",
-            help='For robustness: JSON lines {"image": 3, "sentence": "..."}, with a "type" each '
-            "for figures by type; or the ground_truth.parquet of scenes.",
+            help='For robustness: JSON lines {"image": 3, "sentence": "..."}, with a "type" on '
+            "every line for figures by type; or the ground_truth.parquet of scenes.",
         ),
     ] = None,
-    recipe: RecipeOption = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--recipe",
+            help="The recipe of the table [evaluate]: built-in or a TOML file. Default: mini.",
+        ),
+    ] = None,
     overrides: SetOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a model; several with --compare, in one table.
+    """Measure one model, or several with --compare, in one table.
 
     retrieval: Recall@K both ways. joint-map: mAP@10 over whole images and best regions together.
-    localize: whether the patches most like a sentence lie in its region. robustness: retrieval
-    with a false sentence in every caption, by type where types are given. caption-quality: mean
-    cosine of images and captions.
-    classify: zero-shot classification of a folder that holds one folder of images a class.
+    localize: whether the patches most similar to a sentence are in its region. robustness:
+    retrieval with a false sentence in every caption. caption-quality: mean cosine of images and
+    captions. classify: zero-shot classification of a folder with one folder of images per class.
     """
     from glit.api import evaluate
     from glit.recipes.extras import require

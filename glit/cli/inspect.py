@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from glit.cli.options import ImageRootOption, JsonOption, QuietOption, SetOption
+from glit.cli.options import (
+    DatasetArgument,
+    ImageRootOption,
+    JsonOption,
+    QuietOption,
+    SetOption,
+)
 from glit.errors import UserError
 from glit.exporters import EXPORTERS
 from glit.runtime.terminal import Console, visible
@@ -23,7 +29,6 @@ from glit.storage.store import Store
 if TYPE_CHECKING:
     from glit.pipeline.timeline import Timeline
 
-DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder.")]
 _MOST_LINES = 200
 _MOST_SHOWN = 100
 
@@ -31,11 +36,11 @@ _MOST_SHOWN = 100
 def status_command(
     dataset: DatasetArgument,
     timeline: Annotated[
-        bool, typer.Option("--timeline", help="When each stage was at work, and how much of it.")
+        bool, typer.Option("--timeline", help="Show when each stage ran and how busy it was.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What is done, pending and dropped, per stage."""
+    """Show what is done, pending and dropped, per stage."""
     from glit.pipeline.status import status
     from glit.pipeline.timeline import read_timelines
 
@@ -46,9 +51,9 @@ def status_command(
         print(json.dumps({**found, **told}))
         return
     console = Console(highlight=False)
-    how = "complete" if found["complete"] else "not finished; build again to go on"
+    how = "complete" if found["complete"] else "not finished; run glit build again to resume"
     if found["adding"]:
-        how = "complete; images are being added, glit add goes on with it"
+        how = "complete; an addition is not finished, run glit add again to resume"
     console.print(f"{dataset}: {how}", soft_wrap=True)
     if found["stages"]:
         table = Table("stage", "chunks", "rows", "dropped")
@@ -80,7 +85,7 @@ def _show_timeline(runs: Sequence[Timeline], console: Console) -> None:
 def verify_command(
     dataset: DatasetArgument, quiet: QuietOption = False, as_json: JsonOption = False
 ) -> None:
-    """Check every promise of the data format; exit 1 and a line per breach."""
+    """Check every promise of the data format. Prints one line per breach and exits 1."""
     from glit.dataset.manifest import read_manifest
     from glit.dataset.verify import verify
     from glit.runtime.progress import StageProgress
@@ -109,14 +114,14 @@ def query_command(
         typer.Argument(help="A SELECT over samples, sentences, regions, pairs, drops, duplicates."),
     ],
     form: Annotated[
-        Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Of the rows.")
+        Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Output format.")
     ] = "table",
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="A .csv, .json or .parquet file instead.")
+        str | None, typer.Option("-o", "--output", help="Write a .csv, .json or .parquet file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
 ) -> None:
-    """SQL over the dataset, read-only; no file besides the dataset's is in reach."""
+    """Query the dataset with SQL, read-only. Cannot access files outside the dataset."""
     from glit.dataset.query import query
     from glit.dataset.query_output import answer_format, write_answer
 
@@ -148,14 +153,14 @@ def query_command(
 def export_command(
     dataset: DatasetArgument,
     to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(EXPORTERS)}.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="A folder that is made.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
     embeddings: Annotated[
-        str, typer.Option("--embeddings", help="lance: image vectors by this CLIP beside.")
+        str, typer.Option("--embeddings", help="For lance: also write image vectors of this CLIP.")
     ] = "",
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Write the dataset in a format that others read."""
+    """Write the dataset in another format."""
     from glit.dataset.reader import Dataset
     from glit.exporters import export
     from glit.runtime.progress import StageProgress
@@ -172,15 +177,17 @@ def export_command(
 
 def pair_command(
     dataset: DatasetArgument,
-    output: Annotated[str, typer.Option("-o", "--output", help="A folder that is made.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
     recipe: Annotated[
         str | None,
-        typer.Option("-r", "--recipe", help="Whose table [pair]; without it, the dataset's own."),
+        typer.Option(
+            "-r", "--recipe", help="The recipe of the table [pair]. Default: the dataset's own."
+        ),
     ] = None,
     overrides: SetOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Write the dataset with the pairs of another rule; no model, no pixels."""
+    """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
     from glit.dataset.reader import Dataset
     from glit.pipeline.pair_again import pair_again
     from glit.runtime.cores import usable_cores
@@ -197,7 +204,7 @@ def pair_command(
 
 
 def clean_command(dataset: DatasetArgument) -> None:
-    """Remove the resumable state (work/); a finished dataset stays."""
+    """Remove the resumable state (work/). A finished dataset stays."""
     from glit.pipeline.clean import clean
 
     freed = clean(dataset)

@@ -1,4 +1,4 @@
-"""``glit view`` and ``explain``: datasets for people to look at."""
+"""``glit view`` and ``glit explain``: pages and text about datasets and samples."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glit.cli.inspect import DatasetArgument
-from glit.cli.options import ImageRootOption, JsonOption, QuietOption
+from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
 from glit.errors import UserError
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file
@@ -21,27 +20,30 @@ def view_command(
     dataset: DatasetArgument,
     other: Annotated[
         str | None,
-        typer.Argument(help="A second dataset of the same images; beside a run, its results."),
+        typer.Argument(help="A second dataset of the same images, or the results of a run."),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="An HTML file that is made.")
+        str | None, typer.Option("-o", "--output", help="The HTML file to write.")
     ] = None,
-    most: Annotated[int, typer.Option("--sample", min=1, help="Samples on the page.")] = 200,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which samples, if not all.")] = 0,
+    most: Annotated[
+        int, typer.Option("--sample", min=1, help="Number of samples on the page.")
+    ] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for choosing the samples.")] = 0,
     where: Annotated[
-        str, typer.Option("--where", help="Only samples for which this SQL condition holds.")
+        str, typer.Option("--where", help="Show only samples that meet this SQL condition.")
     ] = "",
     serve: Annotated[
-        bool, typer.Option("--serve", help="All of the dataset, from a server for this machine.")
+        bool, typer.Option("--serve", help="Serve the whole dataset to this machine.")
     ] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve.")] = PORT,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port for --serve.")] = PORT,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """A page of the dataset: how it came to be, its numbers, every pair; it needs no network.
+    """Write a page about a dataset, a comparison or a training run. It needs no network.
 
-    Of a run of glit train: loss terms and checkpoints. Of what glit eval -o wrote: recalls, and
-    queries that find what they should and do not.
+    For a dataset: how it was built, its numbers, every pair. For two datasets: their differences.
+    For a run of glit train: loss terms and checkpoints. For the output of glit eval -o: recall
+    curves, and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
     from glit.runtime.progress import StageProgress
@@ -100,12 +102,12 @@ def explain_command(
     dataset: DatasetArgument,
     sample: Annotated[str, typer.Argument(help="A path, a sample_id, or the beginning of one.")],
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="An HTML file that is made.")
+        str | None, typer.Option("-o", "--output", help="The HTML file to write.")
     ] = None,
     as_json: JsonOption = False,
     image_root: ImageRootOption = "",
 ) -> None:
-    """One image from file to pair: its parts and why this pair; or what dropped it."""
+    """Follow one image from its file to its pairs, or to the reason for its drop."""
     from glit.dataset.reader import Dataset
     from glit.view.explain import as_text, explain, explain_page
     from glit.view.page_file import report_html

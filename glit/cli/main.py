@@ -1,4 +1,4 @@
-"""``glit``: every command, one line each in ``glit --help``."""
+"""``glit``: the command line with all its commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Region-grounded long-caption datasets: build them, measure them, learn from them.",
+    help="Build region-grounded long-caption datasets, inspect them, and train CLIP on them.",
 )
 app.command("doctor")(doctor.doctor_command)
 app.command("build")(build.build_command)
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    """The app; an optional package that is missing after all is an error like others."""
+    """Run the app; report a missing optional package as a :class:`MissingExtraError`."""
     try:
         app()
     except ModuleNotFoundError as error:

@@ -9,16 +9,15 @@ import typer
 
 from glit.storage.folder_lock import folder_lock
 
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress, only the result.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the result only, no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-RecipeOption = Annotated[
-    str | None, typer.Option("-r", "--recipe", help="A built-in recipe's name, or a TOML file.")
-]
+DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder or address.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="table.key=value, as often as you like.")
+    list[str] | None,
+    typer.Option("--set", help="Override a recipe key: table.key=value; repeatable."),
 ]
 ImageRootOption = Annotated[
-    str, typer.Option("--image-root", help="The ingested folder, if images are not inside.")
+    str, typer.Option("--image-root", help="The images' folder, if the dataset stores paths only.")
 ]
 
 

@@ -1,4 +1,4 @@
-"""``glit pairs``: say which pairs are right, and calibrate on what was said."""
+"""``glit pairs``: judge pairs in a browser, and calibrate pair probabilities on the verdicts."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from typing import Annotated
 
 import typer
 
-from glit.cli.options import JsonOption, RecipeOption, SetOption
+from glit.cli.options import DatasetArgument, JsonOption, SetOption
 from glit.runtime.terminal import Console
 
-pairs_app = typer.Typer(no_args_is_help=True, help="Judge pairs by eye, calibrate on verdicts.")
+pairs_app = typer.Typer(no_args_is_help=True, help="Judge pairs by eye; calibrate on the verdicts.")
 
 VerdictsOption = Annotated[
-    Path, typer.Option("--verdicts", help="A JSON Lines file; it grows with every answer.")
+    Path,
+    typer.Option("--verdicts", help="The JSON Lines file of your verdicts; one line per answer."),
 ]
 
 
 @pairs_app.callback()
 def _pairs() -> None:
-    """Judge pairs by eye, calibrate on verdicts."""
+    """Judge pairs by eye; calibrate on the verdicts."""
 
 
 @pairs_app.command("label")
 def label_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset's folder.")],
+    dataset: DatasetArgument,
     verdicts: VerdictsOption,
-    num: Annotated[int, typer.Option("--num", min=1, help="Pairs, each of another image.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which ones.")] = 0,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 0,
+    num: Annotated[int, typer.Option("--num", min=1, help="Number of pairs, one per image.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for choosing the pairs.")] = 0,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = 0,
 ) -> None:
-    """Show pairs in a browser on this machine and keep what you say of them; Ctrl-C ends it."""
+    """Show pairs in a browser on this machine and record your verdicts. Ctrl-C ends it."""
     from glit.dataset.reader import Dataset
     from glit.label.server import LabelSite, Questions
     from glit.runtime.local_server import address_of, loopback_server
@@ -44,19 +47,22 @@ def label_command(
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            console.print(f"kept in {verdicts}; glit pairs calibrate goes on from there")
+            console.print(f"verdicts are in {verdicts}; glit pairs calibrate uses them")
 
 
 @pairs_app.command("calibrate")
 def calibrate_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset that was asked about.")],
+    dataset: Annotated[str, typer.Argument(help="The dataset whose pairs you judged.")],
     verdicts: VerdictsOption,
-    output: Annotated[Path, typer.Option("-o", "--output", help="File for the calibration.")],
-    recipe: RecipeOption = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The calibration file to write.")],
+    recipe: Annotated[
+        str | None,
+        typer.Option("-r", "--recipe", help="The recipe of the rule. Default: the dataset's own."),
+    ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the probability of pairs, of the dataset's own rule or another, to your verdicts."""
+    """Fit pair probabilities to your verdicts, for the dataset's rule or another one."""
     from glit.dataset.reader import Dataset
     from glit.errors import InputError
     from glit.label.calibrate import calibrate
@@ -79,7 +85,7 @@ def calibrate_command(
         return
     for name, quality in (("pairs", report.pairs), ("sentences", report.sentences)):
         if quality is None:
-            print(f"{name}: none was said to be false, so nothing is fitted for support")
+            print(f"{name}: no sentence was judged false, so support is not fitted")
             continue
         print(
             f"{name}: {quality.right} of {quality.cases} right; on verdicts held back: average "

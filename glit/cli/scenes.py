@@ -14,22 +14,24 @@ from glit.storage.outputs import local_folder
 
 def scenes_command(
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder to write to.")],
-    num: Annotated[int, typer.Option("-n", "--num", min=1, help="How many scenes.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    num: Annotated[int, typer.Option("-n", "--num", min=1, help="Number of scenes.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="First seed; see docs/scenes.md.")] = 0,
     level: Annotated[
-        Literal["easy", "normal", "hard"], typer.Option("--level", help="How confusable.")
+        Literal["easy", "normal", "hard"],
+        typer.Option("--level", help="How similar the objects of a scene are."),
     ] = "normal",
-    size: Annotated[int, typer.Option("--size", min=64, max=1024, help="Side, pixels.")] = 128,
+    size: Annotated[int, typer.Option("--size", min=64, max=1024, help="Side in pixels.")] = 128,
     image_format: Annotated[
         Literal["png", "jpeg"], typer.Option("--format", help="Image file format.")
     ] = "png",
     masks: Annotated[
-        bool, typer.Option("--masks", help="Put NAME.json with the masks beside every image.")
+        bool,
+        typer.Option("--masks", help="Also write NAME.json with the masks beside every image."),
     ] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Procedural scenes with long captions and ground truth."""
+    """Draw procedural scenes with long captions and ground truth."""
     from glit.runtime.progress import StageProgress
     from glit.scenes import write_scenes
 

@@ -1,4 +1,4 @@
-"""``glit train``."""
+"""``glit train`` and ``glit interpolate``."""
 
 from __future__ import annotations
 
@@ -8,32 +8,41 @@ from typing import Annotated
 
 import typer
 
-from glit.cli.options import QuietOption, RecipeOption, SetOption
+from glit.cli.options import QuietOption, SetOption
 from glit.runtime.progress import StageProgress, duration
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
 
 def train_command(
-    dataset: Annotated[str, typer.Argument(help="A finished dataset.")],
+    dataset: Annotated[str, typer.Argument(help="A finished dataset, folder or address.")],
     output: Annotated[str, typer.Option("-o", "--output", help="The run's folder.")],
-    recipe: RecipeOption = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--recipe",
+            help="A built-in recipe or a TOML file. Default: fast-goal on a GPU, else mini; with "
+            "--resume, the run's own settings.",
+        ),
+    ] = None,
     objective: Annotated[
-        str | None, typer.Option("--objective", help="clip, local, global+local, fast-goal, ...")
+        str | None,
+        typer.Option("--objective", help="Replace the recipe's objective: clip, fast-goal, ..."),
     ] = None,
     overrides: SetOption = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on from the run's last checkpoint, with its settings."),
+        typer.Option("--resume", help="Continue from the run's last checkpoint with its settings."),
     ] = False,
     ray_workers: Annotated[
         int,
-        typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: none."),
+        typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: off."),
     ] = 0,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
 ) -> None:
-    """Fine-tune CLIP on a dataset; under torchrun, on several processes."""
+    """Fine-tune CLIP on a dataset. Under torchrun, uses several processes."""
     from glit.recipes.extras import require
 
     require("train", needed_for="glit train")
@@ -74,7 +83,7 @@ def train_command(
         )
     if result.interrupted:
         console.print(
-            f"stopped after step {result.step} of {result.total_steps}; go on with --resume"
+            f"stopped after step {result.step} of {result.total_steps}; continue with --resume"
         )
         raise typer.Exit(130)
     taken = model_of_run(run).checkpoint
@@ -87,14 +96,16 @@ def train_command(
 
 def interpolate_command(
     start: Annotated[str, typer.Argument(help="The model that END was fine-tuned from.")],
-    end: Annotated[str, typer.Argument(help="A run of glit train (its best), or a folder.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="A folder for the new model.")],
+    end: Annotated[
+        str, typer.Argument(help="A run of glit train (its best checkpoint), or a folder.")
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
     alpha: Annotated[
-        float, typer.Option("--alpha", help="0 is the start, 1 the end.", min=0, max=1)
+        float, typer.Option("--alpha", help="Position between START (0) and END (1).", min=0, max=1)
     ] = 0.5,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a model between two: less learned, less forgotten (WiSE-FT)."""
+    """Interpolate the weights between a model and its fine-tuned version (WiSE-FT)."""
     from glit.recipes.extras import require
 
     require("models", needed_for="glit interpolate")
@@ -109,7 +120,7 @@ def interpolate_command(
 
 
 def _default_recipe(console: Console) -> str:
-    """The papers' settings where a GPU is at hand, else the mini model, which it says."""
+    """``fast-goal`` if there is a GPU; else ``mini``, with a note on the console."""
     from glit.backends.device import best_device
 
     if best_device() == "cuda":

@@ -1,4 +1,4 @@
-"""Image tokens pooled by attention, once for every text that asks (beta-CLIP, section 3).
+"""Pool image tokens by attention, once for every text (beta-CLIP, section 3).
 
 F-CAST's pooling (its Eq. 6) is in its loss, where the texts of all processes are.
 
@@ -28,7 +28,7 @@ class AttentionPool(nn.Module):
     def forward(
         self, query_BQD: Float[Tensor, "b q d"], token_BTD: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b q d"]:
-        """What every query finds among its sample's tokens; not normalised."""
+        """Pool each sample's tokens for every query; not normalised."""
         found_BQD = self.attention(query_BQD, token_BTD, token_BTD, need_weights=False)[0]
         return found_BQD + self.mlp(found_BQD)
 

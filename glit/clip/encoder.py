@@ -1,4 +1,4 @@
-"""Both towers of a CLIPModel over rows of texts and images of one size.
+"""Run both towers of a CLIPModel on rows of texts and images of one size.
 
 Embeddings and tokens are FAST-GOAL's Eq. 3 to 6. Pooled tokens are projected (Eq. 8 and 10) as in
 the code published with GOAL: pooled patch tokens by the vision tower's post-layernorm and the

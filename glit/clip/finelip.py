@@ -1,4 +1,4 @@
-"""What FineLIP compares: the global vectors, and condensed patches and words (section 3.2).
+"""FineLIP's features: global vectors, and condensed patches and words (section 3.2).
 
 Shapes: B samples, P patches, L slots of a caption, H tower width, D width of the shared space.
 """

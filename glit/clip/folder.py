@@ -1,4 +1,4 @@
-"""A CLIPModel's folder: loading it, reading its image preprocessing, writing a new one."""
+"""Load and write a CLIPModel's folder, and read its image preprocessing."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def load_model(kind: type[M], folder: Path) -> M:
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
-    """A disk that takes no more is an OSError, which safetensors makes an error of its own.
+    """Translate safetensors' error for a full disk into an OSError.
 
     Raises OSError: see above.
     """

@@ -1,4 +1,4 @@
-"""What training and evaluation take: CLIP, and SigLIP where embeddings suffice."""
+"""Check a model's kind: CLIP, or SigLIP if embeddings are enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images and texts of several vectors each, every vector with its best counterpart.
+"""Compare images and texts of several vectors, each vector with its best counterpart.
 
 R(I, T) = mean_i max_j v_i . t_j + mean_j max_i v_i . t_j   (FineLIP Eq. 1)
 
@@ -24,7 +24,7 @@ def late_interaction(
     text_TMD: Float[Tensor, "t m d"],
     valid_TM: Bool[Tensor, "t m"],
 ) -> Float[Tensor, "i t"]:
-    """R of every image and every text, some texts at a time; vectors are L2-normalised.
+    """Compute R of every image and text, a block of texts at a time; vectors are L2-normalised.
 
     Every image and text has a valid vector. Backward holds as little as forward.
 
@@ -48,7 +48,7 @@ def late_interaction(
 
 
 def _filled(vector_NVD: Tensor, valid_NV: Tensor) -> Tensor:
-    """The first valid vector in the place of those that are not, so that no best one changes."""
+    """Replace invalid vectors by the first valid one, so that no maximum changes."""
     first_N = valid_NV.int().argmax(dim=1)
     first_N1D = vector_NVD[torch.arange(len(first_N), device=first_N.device), first_N][:, None]
     return torch.where(valid_NV[..., None], vector_NVD, first_N1D)

@@ -1,4 +1,4 @@
-"""OpenCLIP's checkpoints as CLIPModels: the same network under other names.
+"""Load OpenCLIP's checkpoints as CLIPModels.
 
 A folder as its ``push_to_hf_hub`` writes it holds ``open_clip_config.json`` and
 ``open_clip_model.safetensors``. Taken are CLIP's own architectures (a vision transformer with a
@@ -77,7 +77,7 @@ _TOWERS = {
 
 
 def is_open_clip(folder: Path) -> bool:
-    """Whether a folder is OpenCLIP's, without a whole model of transformers' beside it."""
+    """Whether a folder is OpenCLIP's and holds no complete transformers model."""
     theirs = (folder / "config.json").is_file() and any(folder.glob("model*.safetensors"))
     return (folder / CONFIG).is_file() and not theirs
 

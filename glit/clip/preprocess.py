@@ -1,4 +1,4 @@
-"""Decoded images and their boxes in the model's square input.
+"""Fit decoded images and their boxes into the model's square input.
 
 Resizing is torch's antialiased bicubic on uint8 pixels: within one grey level of Pillow's, which
 CLIP was trained with, and about ten times faster. Pixels are normalised later, on the device.

@@ -1,4 +1,4 @@
-"""Tokens condensed by attention to fewer of them (FineLIP section 3.2, MulCLIP Eq. 4).
+"""Condense tokens by attention into fewer tokens (FineLIP section 3.2, MulCLIP Eq. 4).
 
 Shapes: B samples, T tokens, Q queries, D width.
 """

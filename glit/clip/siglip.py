@@ -1,4 +1,4 @@
-"""SigLIP models where embeddings suffice (Zhai et al., ICCV 2023), SigLIP 2 of one size among them.
+"""Load SigLIP models (Zhai et al., ICCV 2023; SigLIP 2 of fixed size) for embeddings.
 
 They differ from CLIP in ways that decide what can be learned and measured:
 
@@ -107,7 +107,7 @@ class SiglipEncoder(ClipEncoder):
         return made.logit_bias.reshape(())
 
     def limit_logit_scale(self, most: float) -> None:
-        """Nothing: SigLIP's scale ends above 100, and its training knows no limit."""
+        """Do nothing: SigLIP's scale ends above 100 and has no limit in its training."""
 
     def encode_images(
         self, pixels_V3SS: UInt8[Tensor, "v 3 s s"], *, num_tokens: int = 0, unmixed: bool = False
@@ -136,11 +136,11 @@ class SiglipEncoder(ClipEncoder):
         return output.last_hidden_state[:0].flatten(0, 1), embedding_TD
 
     def patch_features(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Refused: see the module. Raises UserError."""
+        """Raise UserError: SigLIP has no patch features here; see the module."""
         raise _no_tokens("patches of images")
 
     def token_features(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Refused: see the module. Raises UserError."""
+        """Raise UserError: SigLIP has no token features here; see the module."""
         raise _no_tokens("tokens of texts")
 
 

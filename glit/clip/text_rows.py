@@ -1,4 +1,4 @@
-"""Texts of different lengths laid out in few rows, so that a text pass has little padding.
+"""Pack texts of different lengths into few rows, so that a text pass has little padding.
 
 A row holds several texts one after the other. Each has positions from zero, and the causal mask is
 block-diagonal, so its hidden states are those it would have alone. A caption of 200 tokens and a

@@ -1,1 +1,1 @@
-"""What flows: records of samples and datasets, their Arrow schemas, boxes and masks."""
+"""Records of samples and datasets, their Arrow schemas and rows, Parquet files, boxes and masks."""

@@ -1,4 +1,4 @@
-"""Names of a dataset's data files, and what they say: the series, and the place in it."""
+"""Make and parse the names of a dataset's data files: series and position within it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NAME = re.compile(r"data/train-(?:a(\d{4,})-)?\d{5,}-of-\d{5,}\.parquet")
 
 
 def file_name(index: int, total: int, *, series: int = 0) -> str:
-    """The name of a data file. Sorted by name, those of an addition follow those before it.
+    """The name of a data file; files of an addition sort after the earlier ones.
 
     >>> file_name(0, 8), file_name(2, 3, series=1)
     ('train-00000-of-00008.parquet', 'train-a0001-00002-of-00003.parquet')
@@ -18,7 +18,7 @@ def file_name(index: int, total: int, *, series: int = 0) -> str:
 
 
 def series_of_file(name: str) -> int | None:
-    """The series of a file of the manifest; None for one that glit would not call so.
+    """The series of a file in the manifest; None if the name is not glit's.
 
     >>> series_of_file("data/train-a0001-00002-of-00003.parquet"), series_of_file("drops.parquet")
     (1, None)

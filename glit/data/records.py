@@ -1,4 +1,4 @@
-"""What flows between stages: frozen records, valid once built.
+"""The records that flow between stages: frozen dataclasses, validated at construction.
 
 A sample starts as :class:`Sample` with its identity and size; each stage adds its own part
 (:class:`Caption`, sentences, regions, :class:`Scores`, pairs) or answers with a :class:`Drop`.
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 GRID_SOURCES = ("quadrant", "centre")
-"""What ``Region.source`` says of the grid's regions."""
+"""The values of ``Region.source`` for grid regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A candidate region of an image and where it comes from."""
+    """A candidate region of an image, and its source."""
 
     box: Box
     score: float
@@ -61,7 +61,7 @@ class Region:
     label: str
     """The detector's class name; the grid cell's name for grid regions; empty for SAM."""
     source: str
-    """What proposed it: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ..."""
+    """The proposer: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +81,19 @@ class Sentence:
     """Whether the sentence alone overflows the short context (77) and is cut when embedded."""
     mean_logprob: float | None = None
     """Mean natural logarithm of the probabilities that the captioner gave the sentence's tokens;
-    None for captions that were brought along and captioners that do not say."""
+    None for provided captions and for captioners that do not report it."""
     min_logprob: float | None = None
-    """The lowest of them: of the word it was least sure of."""
+    """The lowest of them, of the least certain token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token of a caption, as the captioner wrote it."""
+    """A token of a caption, as the captioner produced it."""
 
     char_end: int
     """One past its last character in the caption; its first follows on the token before."""
     logprob: float
-    """Natural logarithm of the probability that the captioner gave it."""
+    """Natural logarithm of the captioner's probability of the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +103,15 @@ class Caption:
     text: str
     """NFC, whitespace preserved."""
     kind: str
-    """The captioner's backend; ``provided`` for captions that were brought along."""
+    """The captioner's backend; ``provided`` for captions of the user."""
     model: str
     revision: str
     prompt_sha256: str
-    """Hex digest of the prompt; empty for captions that were brought along."""
+    """Hex digest of the prompt; empty for provided captions."""
     trimmed: bool = False
     """Whether the token limit cut the caption, which then ends at its last whole sentence."""
     tokens: tuple[Token, ...] | None = None
-    """What the captioner was made to say, token by token; None where it does not tell."""
+    """The captioner's tokens; None if it does not report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,10 +123,10 @@ class Scores:
     image_similarity: Float[np.ndarray, " S"]
     """CLIP cosines of the sentences and the whole image, float32."""
     phrase_similarity: Float[np.ndarray, "S R"] | None = None
-    """CLIP cosines of the sentences' head phrases and regions, float32; None if not asked for."""
+    """CLIP cosines of the sentences' head phrases and regions, float32; None if not requested."""
     agreement: Float[np.ndarray, "S R"] | None = None
-    """How sure a detector that was asked for a sentence's head phrase is that the region shows it,
-    0 to 1, float32; None if none was asked."""
+    """Confidence of the second opinion that the region shows the sentence's head phrase, 0 to 1,
+    float32; None without a second opinion."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scores) and all(
@@ -146,17 +146,17 @@ class Pair:
     similarity: float
     """CLIP cosine."""
     global_wins: bool
-    """The sentence has no region: the whole image matches it better (``lism``), or it is more
-    probably wrong than the recipe allows. ``region`` is then the best of those there are."""
+    """The sentence has no region: the whole image matches it better (``lism``), or the pair is less
+    probable than the recipe requires. ``region`` is then the best candidate."""
     probability: float | None = None
-    """How probable it is that the sentence tells of the region; None without a calibration."""
+    """Probability that the sentence describes the region; None without a calibration."""
     support: float | None = None
-    """How probable it is that the sentence is true of the image; None without a calibration."""
+    """Probability that the sentence is true of the image; None without a calibration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """An image on its way through the flow; later parts are None until their stage has run."""
+    """An image in the flow; later parts are None until their stage has run."""
 
     sample_id: str
     """SHA-256 of the image file's bytes, hex."""
@@ -180,14 +180,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A sample that does not go on, and why."""
+    """A sample that was dropped, with the reason."""
 
     reason: str
     """A code of :data:`REASONS`, or one that the stage declares."""
     message: str
     """One line for a person."""
     attempt: int = 0
-    """How often the sample had been tried before."""
+    """Number of earlier attempts on the sample."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", " ".join(self.message.split())[:500])
@@ -203,8 +203,8 @@ REASONS: dict[str, str] = {
     "too_small": "a side shorter than ingest.min_side",
     "unsupported_mode": "pixels that have no defined conversion to RGB",
     "image_changed": "the file's bytes changed after ingest",
-    "no_caption": "no caption was brought for this image",
-    "ambiguous_caption": "several different captions were brought for this image",
+    "no_caption": "there is no caption for this image",
+    "ambiguous_caption": "there are several different captions for this image",
     "empty_caption": "the caption has no words",
     "refusal": "the captioner declined to describe the image",
     "looping": "the caption repeats itself",
@@ -215,7 +215,7 @@ REASONS: dict[str, str] = {
     "no_region": "no region passed the filters",
     "not_finite": "the model answered NaN or infinity",
     "model_error": "a model failed on this sample",
-    "worker_crash": "the sample killed its worker process, repeatedly",
-    "timeout": "the sample kept its worker busy without an end, repeatedly",
+    "worker_crash": "the sample crashed its worker process, repeatedly",
+    "timeout": "the sample hung its worker process, repeatedly",
 }
 """The reasons a sample can be dropped for; stages may declare more."""

@@ -1,4 +1,4 @@
-"""Masks as run lengths, the way COCO and SA-1B keep them. Pure NumPy.
+"""Masks as run lengths, in the layout of COCO and SA-1B. Pure NumPy.
 
 Runs follow the columns of a mask from the top left, zeros first, and add up to its pixels. They
 come as a list of numbers, or compressed: every number in characters of five bits, lowest first,

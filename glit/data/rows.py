@@ -1,4 +1,4 @@
-"""Records as rows of Arrow's structs, and back; what stages and the dataset's reader share."""
+"""Convert records to Arrow struct rows and back, for stages and the dataset's reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow schemas: the dataset's, and what stage tables have in common.
+"""Arrow schemas of the dataset and of the columns that stage tables share.
 
 Each stage table holds ``sample_id``, the columns its stage declares and a nullable ``drop``
 struct: a row is either a result or a drop, so one atomic file carries both.
@@ -134,7 +134,7 @@ def stage_schema(columns: Columns) -> pa.Schema:
 
 
 def dataset_columns(version: int) -> pa.Schema:
-    """The columns of a dataset of one of the versions that can be read."""
+    """The columns of a dataset of one readable version."""
     assert version in READABLE_VERSIONS, version
     if version == SCHEMA_VERSION:
         return DATASET_SCHEMA

@@ -26,7 +26,7 @@ LIMITS = """- Captions and regions that models made contain mistakes, and nobody
 
 
 def dataset_card(manifest: dict[str, Any]) -> str:
-    """Markdown for people, YAML for the hub; derived from the manifest alone."""
+    """Make the dataset card from the manifest: Markdown for people, YAML for the hub."""
     counts = manifest["counts"]
     recipe = manifest["recipe"]
     models = "\n".join(
@@ -144,7 +144,7 @@ def paragraph(text: str) -> str:
 
 
 def size_category(number: int) -> str:
-    """The Hub's word for a number of rows."""
+    """The Hub's size category for a number of rows."""
     for limit, name in (
         (1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"),
         (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"), (100_000_000, "10M<n<100M"),
@@ -155,7 +155,7 @@ def size_category(number: int) -> str:
 
 
 def balance(counts: dict[str, Any]) -> str:
-    """What became of the images, as a table that no line break can tear."""
+    """Make a table of the counts: ingested, shipped, dropped, duplicates."""
     without = counts.get("without_pair", 0)
     rows = [
         ("found", counts["ingested"]),

@@ -1,4 +1,4 @@
-"""A row group in memory: its nested columns as flat arrays, and its rows as records.
+"""A row group in memory: nested columns as flat arrays, rows as records.
 
 Arrow keeps a list of structs as offsets and flat columns; read that way, a row costs a few array
 look-ups instead of fifty small dictionaries.
@@ -35,7 +35,7 @@ def _values(values: Any) -> list[Any]:
         return values.to_pylist()
     except UnicodeDecodeError as error:
         raise DatasetError(
-            f"a text is not valid UTF-8 ({error}): run 'glit verify' and mend the dataset"
+            f"a text is not valid UTF-8 ({error}): run 'glit verify' and repair the dataset"
         ) from error
 
 
@@ -68,11 +68,11 @@ class NestedColumn:
         return self._lists[field]
 
     def has(self, field: str) -> bool:
-        """Whether the dataset is new enough for a field."""
+        """Whether the dataset's version has a field."""
         return self._values.type.get_field_index(field) >= 0
 
     def optional(self, field: str, at: int) -> float | None:
-        """A number, None where it is null or the dataset is older than the field."""
+        """A number; None if it is null or the dataset's version lacks the field."""
         value = float(self[field][at]) if self.has(field) else np.nan
         return None if np.isnan(value) else value
 
@@ -82,7 +82,7 @@ class NestedColumn:
 
 
 class RowGroup:
-    """Some consecutive rows of a dataset, with the columns that were asked for."""
+    """Consecutive rows of a dataset, with the requested columns."""
 
     def __init__(self, table: pa.Table, stored_image: StoredImage, *, name: str) -> None:
         self.table = table.combine_chunks()
@@ -98,17 +98,17 @@ class RowGroup:
 
     @cached_property
     def sentences(self) -> NestedColumn:
-        """Of all rows."""
+        """The sentences of all rows."""
         return NestedColumn(self.table.column("sentences"))
 
     @cached_property
     def regions(self) -> NestedColumn:
-        """Of all rows."""
+        """The regions of all rows."""
         return NestedColumn(self.table.column("regions"))
 
     @cached_property
     def pairs(self) -> NestedColumn:
-        """Of all rows."""
+        """The pairs of all rows."""
         return NestedColumn(self.table.column("pairs"))
 
     def value(self, column: str, row: int) -> Any:
@@ -134,7 +134,7 @@ class RowGroup:
         return data
 
     def pixels(self, row: int) -> Pixels:
-        """The decoded image of a row, as :meth:`Row.pixels`; wants ``width`` and ``height``."""
+        """Decode the image of a row, as :meth:`Row.pixels`; needs ``width`` and ``height``."""
         pixels, name = decode(self.image(row)), self.value("source_path", row)
         width, height = self.value("width", row), self.value("height", row)
         check_size(pixels, width=width, height=height, name=name)

@@ -1,4 +1,4 @@
-"""``croissant.json``: the dataset described in Croissant 1.1, with RAI fields and provenance.
+"""Write ``croissant.json``: the dataset in Croissant 1.1, with RAI fields and provenance.
 
 Made from the manifest alone. What only the owner of the images knows says "To be completed".
 """
@@ -81,7 +81,7 @@ _ABOUT = {
 
 
 def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
-    """The bytes of ``croissant.json``.
+    """Make the content of ``croissant.json``.
 
     Args:
         manifest: of a finished dataset.

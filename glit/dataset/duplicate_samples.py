@@ -1,4 +1,4 @@
-"""Samples that a dataset has more than once, found by DuckDB, which spills to disk."""
+"""Find samples that occur more than once in a dataset, with DuckDB."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REPEATED = """
 
 
 class Repeats:
-    """What was seen of a dataset; its memory does not grow with it. To be closed.
+    """Collects a dataset's sample ids on disk and finds repeated ones; must be closed.
 
     What is more than 512 MB goes to the folder for temporary files.
     """
@@ -46,12 +46,12 @@ class Repeats:
         self._number = 0
 
     def close(self) -> None:
-        """Forget everything, on the disk too."""
+        """Remove all data, on the disk too."""
         self._connection.close()
         self._folder.cleanup()
 
     def add(self, file: str, samples: Sequence[tuple[str, str]]) -> None:
-        """Samples of a file, by their ids and source paths.
+        """Add a file's samples, by ids and source paths.
 
         Raises:
             RunError: there is no room for them.
@@ -63,7 +63,7 @@ class Repeats:
             self._insert()
 
     def found(self) -> Iterator[tuple[str, str, str]]:
-        """File and path of every sample that came before, and the path it had the first time.
+        """Yield file and path of every repeated sample, and its first path.
 
         Raises:
             RunError: there is no room to sort them.
@@ -88,6 +88,6 @@ class Repeats:
 
     def _no_room(self, error: duckdb.Error) -> RunError:
         return RunError(
-            f"{self._folder.name}: whether samples are repeated cannot be told there "
+            f"{self._folder.name}: cannot look for repeated samples there "
             f"({first_line(error)}); set TMPDIR to a folder with more room"
         )

@@ -1,4 +1,4 @@
-"""Local pairs of a dataset: a sentence and its region, as training and evaluation use them."""
+"""Local pairs of a dataset, a sentence and its region, for training and evaluation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LocalPair:
 
 
 def count_without_pair(path: Path) -> int:
-    """Samples of a data file of which no sentence has a region."""
+    """Count the samples of a data file without any region."""
     number = 0
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=["pairs"]):

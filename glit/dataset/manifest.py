@@ -1,4 +1,4 @@
-"""The manifest: written last, and so the sign that a dataset is complete."""
+"""Read and write the manifest, which is written last and marks a complete dataset."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Counts:
     drops: dict[str, int]
     """By ``stage/reason``."""
     without_pair: int = 0
-    """Samples shipped of which no sentence has a region: they give no local loss."""
+    """Shipped samples without any region; they give no local loss."""
 
     def __post_init__(self) -> None:
         if self.ingested != self.shipped + self.dropped + self.duplicates:
@@ -82,7 +82,7 @@ def make_manifest(
     retries: Sequence[dict[str, Any]] = (),
     columns: Columns = (),
 ) -> dict[str, Any]:
-    """Everything that says how the dataset came to be; no clock, no path of the machine."""
+    """Make the manifest from a build; it contains no timestamp and no path of the machine."""
     return {
         "format": "glit",
         "schema_version": SCHEMA_VERSION,
@@ -163,7 +163,7 @@ def _finite(text: str) -> float:
 
 
 def manifest_before(store: Store) -> dict[str, Any] | None:
-    """The manifest of the dataset that is there; None for none, or one that cannot be used."""
+    """Read the manifest of an existing dataset; None if there is none or it is unusable."""
     try:
         return read_manifest(store) if store.exists(MANIFEST) else None
     except DatasetError:
@@ -224,12 +224,12 @@ def _all_of(values: Any, kind: type) -> bool:
 
 
 def num_series(manifest: dict[str, Any]) -> int:
-    """Of how many series a dataset is: what was built first, and every addition."""
+    """The number of series of a dataset: the first build and every addition."""
     return 1 + len(manifest.get("additions", ()))
 
 
 def pairing_of(manifest: dict[str, Any]) -> Pairing:
-    """What chose a dataset's pairs: the rule with its options, and its calibration.
+    """The rule with its options and the calibration that chose a dataset's pairs.
 
     Raises:
         DatasetError: this glit does not have it.
@@ -258,7 +258,7 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
 
 
 def describe_data_file(path: Path, rows: int) -> dict[str, Any]:
-    """What the manifest says of a data file."""
+    """The manifest's entry for a data file."""
     return {**describe_file(path, rows), "without_pair": count_without_pair(path)}
 
 
@@ -268,7 +268,7 @@ def sum_without_pair(files: dict[str, dict[str, Any]]) -> int:
 
 
 def describe_file(path: Path, rows: int) -> dict[str, Any]:
-    """What the manifest says of a file."""
+    """The manifest's entry for a file."""
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"rows": rows, "bytes": path.stat().st_size, "sha256": digest}

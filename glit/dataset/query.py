@@ -1,4 +1,4 @@
-"""SQL over a dataset by DuckDB: one row a thing, joined by ``sample_id``, nothing else in reach.
+"""Query a dataset with DuckDB, read-only and without access to other files.
 
 Statements may come from anywhere, so a connection reads the dataset's Parquet files and no other
 file, writes nothing, and its settings cannot be changed back.
@@ -49,7 +49,7 @@ VIEWS: dict[str, str] = {
 """The views in order; ``pairs.rank`` is 0 for a sample's best pair."""
 
 NUMBER = "row_number_in_dataset"
-"""See :func:`numbered`."""
+"""The column of the row number, see :func:`numbered`."""
 
 _LOCKS = (
     f"SET temp_directory = '{Path(tempfile.gettempdir(), 'glit-query')}'",
@@ -60,7 +60,7 @@ _LOCKS = (
 
 @contextlib.contextmanager
 def connect(dataset: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection of :func:`open_connection`, closed at the end.
+    """Open a connection with :func:`open_connection` and close it after the block.
 
     Raises:
         DatasetError: the rows hold values that a statement of ours cannot work with.
@@ -71,12 +71,12 @@ def connect(dataset: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
         except duckdb.Error as error:
             raise DatasetError(
                 f"{dataset.path}: its rows cannot be counted ({first_line(error)}); run "
-                "'glit verify' and mend the dataset"
+                "'glit verify' and repair the dataset"
             ) from error
 
 
 def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
-    """A connection that holds :data:`VIEWS` and reaches the dataset's Parquet files alone.
+    """Open a DuckDB connection with :data:`VIEWS` that can access only the dataset's files.
 
     A dataset at an address is read there, by the columns and row groups that a statement needs.
 
@@ -112,7 +112,7 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
 
 
 def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
-    """A relation over :data:`VIEWS`.
+    """Run a SELECT over :data:`VIEWS`.
 
     Raises:
         UserError: no finished dataset, or not a SELECT that DuckDB accepts.
@@ -129,7 +129,7 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
 
 
 def numbered(dataset: Dataset) -> str:
-    """What SQL reads instead of the view ``samples`` for the number of a row, :data:`NUMBER`."""
+    """The SQL source of samples with their row number, :data:`NUMBER`."""
     files = [_place(dataset, name) for name in dataset.files]
     firsts = [str(first) for first in dataset.first_rows().values()]
     rows = f"read_parquet({_texts(files)}, filename = true, file_row_number = true)"
@@ -143,7 +143,7 @@ def _place(dataset: Dataset, name: str) -> str:
 
 
 def check_select(sql: str) -> None:
-    """See that the words are one SELECT and nothing besides.
+    """Check that the text is one SELECT and nothing else.
 
     Raises:
         UserError: they are not.

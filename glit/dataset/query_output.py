@@ -1,4 +1,4 @@
-"""What a statement found, written out whole: CSV, JSON or Parquet."""
+"""Write a query's result as CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_answer(found: duckdb.DuckDBPyRelation, out: BinaryIO, form: Format) ->
 
 
 def answer_format(path: Path) -> Format:
-    """The format of a file by its suffix.
+    """The output format of a file, by its suffix.
 
     Raises:
         UserError: it has another.

@@ -1,4 +1,4 @@
-"""The one reader of finished datasets: typed rows and Arrow tables, by row, file and column.
+"""The reader of finished datasets: typed rows and Arrow tables, by row, file and column.
 
 Nothing is copied to disk and no index is built: the Parquet footers say where everything is.
 """
@@ -33,7 +33,7 @@ _RECENT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a row group is."""
+    """The location of a row group."""
 
     path: str
     """File, relative to the dataset."""
@@ -43,7 +43,7 @@ class Place:
 
 
 class Dataset:
-    """A finished dataset: ``len``, rows by number, iteration, tables. Threads may share it.
+    """A finished dataset: ``len``, rows by number, iteration, tables. Safe to use from threads.
 
     Args:
         path: folder or address.
@@ -60,7 +60,7 @@ class Dataset:
         self._store = Store(self.path)
         self._images = ImageFiles(image_root or ".")
         self.manifest: dict[str, Any] = read_manifest(self._store)
-        """See docs/data-format.md."""
+        """The manifest; docs/data-format.md lists its keys."""
         self.files: tuple[str, ...] = tuple(self._data_files())
         """Data files, relative to the dataset, in order."""
         self._metadata: dict[str, pq.FileMetaData] = {}
@@ -95,7 +95,7 @@ class Dataset:
         return self._recent.get(group)[row]
 
     def locate(self, number: int) -> tuple[int, int]:
-        """The row group in which a row is, and its place there."""
+        """The row group of a row, and the row's index in it."""
         group = bisect.bisect_right(self._ends, number)
         return group, number - (self._ends[group] - self.places[group].num_rows)
 
@@ -103,7 +103,7 @@ class Dataset:
         return self.rows()
 
     def rows(self, *, images: bool = True) -> Iterator[Row]:
-        """Every row, in order; a row group is in memory at a time."""
+        """Iterate over all rows in order; one row group is in memory at a time."""
         for number in range(len(self.places)):
             yield from self.row_group(number, images=images)
 
@@ -155,7 +155,7 @@ class Dataset:
         return pa.concat_tables([self._read(name, wanted, None) for name in self.files])
 
     def drops(self) -> pa.Table:
-        """Every image that was left out, at which stage and why."""
+        """The drops: every left-out image with its stage and reason."""
         return self._read("drops.parquet", None, None)
 
     def duplicates(self) -> pa.Table:
@@ -172,7 +172,7 @@ class Dataset:
         return self._store.full(name)
 
     def check_file(self, name: str) -> None:
-        """See that a file of the dataset is there, and a file.
+        """Check that a file of the dataset exists and is a regular file.
 
         Raises:
             DatasetError: it is missing, or a pipe, a device or a folder.
@@ -191,7 +191,7 @@ class Dataset:
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies in a folder of this machine."""
+        """Whether the dataset is in a folder of this machine."""
         return self._store.is_local
 
     @property
@@ -205,7 +205,7 @@ class Dataset:
         return json.loads((self.schema.metadata or {}).get(META_TOKENIZER, b"{}"))
 
     def stored_image(self, source_path: str) -> bytes:
-        """The file of an image that is stored by path.
+        """Read the file of an image that is stored by path.
 
         Raises:
             DatasetError: it cannot be read below ``image_root``.
@@ -225,7 +225,7 @@ class Dataset:
         if missing:
             raise DatasetError(
                 f"{self.path}: {missing[0]} is in the manifest but not on disk "
-                f"({len(missing)} missing in all); run 'glit verify' and mend the dataset"
+                f"({len(missing)} missing in all); run 'glit verify' and repair the dataset"
             )
         return sorted(named)
 
@@ -239,7 +239,7 @@ class Dataset:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
                 f"{self.path}/{name}: not a readable Parquet file ({first_line(error)}); "
-                "run 'glit verify' and mend the dataset"
+                "run 'glit verify' and repair the dataset"
             ) from error
 
     def _read(self, name: str, columns: list[str] | None, group: int | None) -> pa.Table:
@@ -253,12 +253,12 @@ class Dataset:
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
                 f"{self.path}/{name}:{where} cannot be read ({first_line(error)}); the file was "
-                "changed, cut short or removed: run 'glit verify', mend the dataset, then go on"
+                "changed, cut short or removed: run 'glit verify', repair the dataset, then go on"
             ) from error
         if name in self._metadata:
             for row, fault in row_faults(table):
                 raise DatasetError(
-                    f"{self.path}/{name}:{where} row {row}: {fault}; run 'glit verify', mend the "
+                    f"{self.path}/{name}:{where} row {row}: {fault}; run 'glit verify', repair the "
                     "dataset, then go on"
                 )
         return table
@@ -272,7 +272,7 @@ class Dataset:
 
 
 class HasRowGroups(Protocol):
-    """A dataset, or several as one."""
+    """The interface of one dataset, or of several as one."""
 
     def row_group(self, number: int, *, columns: Sequence[str] | None = None) -> RowGroup:
         """A row group by its number."""
@@ -280,7 +280,7 @@ class HasRowGroups(Protocol):
 
 
 class RowGroupCache:
-    """Row groups by number, read once each, the least recently used ones let go."""
+    """A least-recently-used cache of row groups by number."""
 
     def __init__(
         self, dataset: HasRowGroups, *, capacity: int, columns: Sequence[str] | None = None
@@ -292,7 +292,7 @@ class RowGroupCache:
         self._groups: OrderedDict[int, Future[RowGroup]] = OrderedDict()
 
     def get(self, number: int) -> RowGroup:
-        """A row group with its images; the first caller reads it, the others wait."""
+        """A row group with its images; the first caller reads it and the others wait."""
         with self._lock:
             future = self._groups.get(number)
             mine = future is None

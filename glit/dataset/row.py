@@ -15,7 +15,7 @@ from glit.images import Pixels, decode
 
 
 def check_size(pixels: Pixels, *, width: int, height: int, name: str) -> None:
-    """See that an image has the size that its row's boxes live in.
+    """Check that an image has the size of its row's boxes.
 
     Raises:
         DatasetError: it has another.
@@ -23,13 +23,13 @@ def check_size(pixels: Pixels, *, width: int, height: int, name: str) -> None:
     if pixels.shape[:2] != (height, width):
         raise DatasetError(
             f"image {name} has {pixels.shape[1]}x{pixels.shape[0]} pixels, its row says "
-            f"{width}x{height}; run 'glit verify' and mend the dataset"
+            f"{width}x{height}; run 'glit verify' and repair the dataset"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Row:
-    """One image with its caption, its S sentences, its R regions and what connects them."""
+    """One image with its caption, S sentences, R regions, similarities and pairs."""
 
     sample_id: str
     """SHA-256 of the image file's bytes, hex."""
@@ -69,7 +69,7 @@ class Row:
         return pixels
 
     def encoded(self) -> bytes:
-        """The image file.
+        """The encoded image file.
 
         Raises:
             DatasetError: images were not asked for.
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def scores(self) -> Scores:
-        """What rules of pairing are given.
+        """The input of pairing rules.
 
         Raises:
             DatasetError: the dataset is of version 1, which did not keep them all.

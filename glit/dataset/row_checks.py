@@ -1,4 +1,4 @@
-"""What rows of a data file must keep to before anything is done with them.
+"""Check the rows of a data file before use.
 
 Datasets come from strangers: a ``sample_id`` names files, indices and spans address arrays, boxes
 become crops. The checks are over whole columns of a row group, some milliseconds each.
@@ -29,7 +29,7 @@ _NULLABLE = LATER_FIELDS | {"image", "image_similarity", "phrase_similarity", "a
 
 
 def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
-    """Rows that nobody may read further, by their number in the table, and what is wrong.
+    """Find unusable rows: their number in the table, and the fault.
 
     Only columns that are there are checked; of each fault the first row is named.
 
@@ -57,7 +57,7 @@ def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
 
 
 def check_row_groups(metadata: pq.FileMetaData) -> None:
-    """See that each row group of a file fits in memory, by what its footer says.
+    """Check from the footer that each row group of a file fits in memory.
 
     Raises:
         ValueError: one has too many rows or bytes.

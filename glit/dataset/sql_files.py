@@ -1,4 +1,4 @@
-"""The files of a dataset at an address as DuckDB reads them: those of the manifest, by ranges."""
+"""Give DuckDB access to the files of a dataset at an address, by byte ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROTOCOL = "dataset"
 
 
 class DatasetFiles(AbstractFileSystem):
-    """Read-only, and nothing else is in reach.
+    """A read-only file system with only the dataset's files.
 
     Args:
         sizes: bytes of every file by its path in the dataset; they say what there is.

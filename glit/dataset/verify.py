@@ -1,4 +1,4 @@
-"""Every promise of the data format, checked on the files; one line per breach.
+"""Check every promise of the data format; one line per breach.
 
 Rows are read as plain values: the reader refuses what is to be reported here.
 """
@@ -59,7 +59,7 @@ _IMPOSSIBLE = (
 
 
 def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
-    """Breaches of the format's promises, each one line; nothing when all is well.
+    """Yield every breach of the format's promises, one line each.
 
     Args:
         output: a dataset's folder or address.

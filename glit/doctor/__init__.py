@@ -1,3 +1,3 @@
-"""Whether a build would work on this machine, what it would take, and what to do."""
+"""Check whether a build would work on this machine, and estimate its cost."""
 
 from __future__ import annotations

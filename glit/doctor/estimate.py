@@ -1,4 +1,4 @@
-"""How long recipes take on this machine: each builds a few of the images, in its own process."""
+"""Estimate the time of recipes: each builds a few images in its own process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STAND_IN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What a recipe takes."""
+    """The estimated speed of a recipe."""
 
     recipe: str
     seconds: float | None
@@ -49,13 +49,13 @@ class Pace:
     """The time was cut off: it takes longer than ``seconds``."""
 
     def hours(self, images: int) -> float | None:
-        """For so many images, with all workers."""
+        """Hours for a number of images, with all workers."""
         if self.seconds is None:
             return None
         return (self.loading_s + self.seconds * images / self.workers) / 3600
 
     def line(self, images: int) -> str:
-        """For people."""
+        """The estimate as a line of text."""
         if self.seconds is None:
             return f"not measured: {self.why_not}"
         more = "more than " if self.slower else ""
@@ -69,7 +69,7 @@ class Pace:
 
 
 def pace(images: Images, recipe: Recipe, name: str, settings: list[str], *, device: str) -> Pace:
-    """Build a few images with a recipe.
+    """Build a few images with a recipe and measure its speed.
 
     Args:
         images: whose sample is taken.
@@ -115,7 +115,7 @@ def _suffix(path: str) -> str:
 
 
 def _run(arguments: list[str]) -> dict[str, Any] | str | None:
-    """What the pilot measured; why it failed; None where it takes too long."""
+    """Run the pilot: its measurement, its failure, or None on a timeout."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "glit.doctor.pilot", *arguments],

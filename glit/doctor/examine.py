@@ -1,4 +1,4 @@
-"""Everything ``glit doctor`` looks at, in order."""
+"""Run all checks of ``glit doctor``, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glit.stages.recipe import known_tables, load_recipe, read_tables
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was found."""
+    """The results of all checks."""
 
     recipe: str
     """The one that decides whether a build would work."""
@@ -58,7 +58,7 @@ def examine(
     all_recipes: bool = True,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Report:
-    """Look at machine, packages, models, images and disk, and time what can be timed.
+    """Check machine, packages, models, images and disk, and estimate times.
 
     Args:
         recipe: the recipe of the build that is meant.
@@ -133,7 +133,7 @@ def _time(
 
 
 def build_recipes() -> list[str]:
-    """The built-in recipes that say something of a build; the others are for training."""
+    """The built-in recipes that configure a build, not only training."""
     steps = {step.name for step in all_steps()}
     assert steps < set(known_tables())
     return [name for name in builtin_recipes() if steps & set(read_tables(name))]

@@ -1,4 +1,4 @@
-"""What one look at the machine found."""
+"""The result of one check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images of a build: how many, whether they decode, whether the disk has room."""
+"""Check the images of a build: their number, whether they decode, and disk space."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """What a build would read."""
+    """The images that a build would read."""
 
     source: Source
     number: int
@@ -42,7 +42,7 @@ class Images:
 
 
 def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
-    """List everything, decode a sample.
+    """List all images and decode a sample.
 
     Raises:
         InputError: no such folder or list.
@@ -127,7 +127,7 @@ def _room_there(output: str) -> Finding:
 
 
 def disk(images: Images | None, recipe: Recipe, output: str) -> Iterator[Finding]:
-    """Room where the dataset would lie: on a disk, or at an address."""
+    """Check the space for the dataset, on a disk or at an address."""
     if "://" in output:
         yield _room_there(output)
         return

@@ -1,4 +1,4 @@
-"""Cores, memory and devices; torch is asked only where it is installed."""
+"""Check cores, memory and devices; uses torch only if it is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANSWER_S = 20
 
 
 def machine() -> Iterator[Finding]:
-    """This machine as glit sees it."""
+    """Describe this machine as glit sees it."""
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield Finding(about="glit", state="ok", found=f"{__version__}, {system}")
     memory = psutil.virtual_memory()

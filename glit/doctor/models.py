@@ -1,4 +1,4 @@
-"""Which models are here, and how to get the others."""
+"""List the models that are here, and the commands that download the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANSWER_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model of one recipe or of several."""
+    """A model that one or several recipes use."""
 
     name: str
     recipes: tuple[str, ...]
@@ -32,7 +32,7 @@ class Model:
 
 
 def models(recipes: list[Recipe]) -> list[Model]:
-    """Every model that these recipes name; nothing is downloaded."""
+    """List every model of these recipes; downloads nothing."""
     users: dict[tuple[str, str], list[str]] = {}
     for recipe in recipes:
         for asked in dict.fromkeys(asked for _, asked in _asked(recipe)):
@@ -59,7 +59,7 @@ def _asked(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def check_models(found: list[Model], recipe: str, *, hub_answers: bool) -> Finding:
-    """Whether a recipe has its models, or will get them from the hub."""
+    """Check whether a recipe's models are here or can be downloaded."""
     wanted = [model for model in found if recipe in model.recipes]
     missing = [model for model in wanted if not model.here]
     if not missing:
@@ -85,7 +85,7 @@ def check_models(found: list[Model], recipe: str, *, hub_answers: bool) -> Findi
 
 
 def hub() -> tuple[Finding, bool]:
-    """Whether the model hub answers; one small request, unless the user said offline."""
+    """Check whether the model hub answers, with one small request, unless offline mode is set."""
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on"):
             return Finding(about="hub", state="ok", found=f"offline, as {name} says"), False

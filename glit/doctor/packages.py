@@ -1,4 +1,4 @@
-"""Packages against the versions that glit was tested with, and the extras of a recipe."""
+"""Compare installed packages with the tested versions and a recipe's extras."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glit.stages.plan import Recipe
 
 
 def packages(recipe: Recipe) -> Iterator[Finding]:
-    """What differs from the tested versions, which extras are here, and which are wanting."""
+    """Report differences from the tested versions, installed extras, and missing extras."""
     other, same = [], 0
     for name, tested in sorted(tested_versions().items()):
         installed = _installed(name)

@@ -1,4 +1,4 @@
-"""A build of a few images in a process of its own, timed: what ``glit doctor`` reckons from.
+"""Build a few images in a separate process and time it, for ``glit doctor``'s estimate.
 
     python -m glit.doctor.pilot IMAGES OUTPUT RECIPE [table.key=value ...]
 
@@ -22,11 +22,11 @@ from glit.runtime.progress import StageProgress
 from glit.stages.recipe import load_recipe
 
 CAPTIONS = "captions.jsonl"
-"""Beside the images, for a recipe whose captions are brought."""
+"""The captions file beside the images, for a recipe with provided captions."""
 
 
 class Clock(StageProgress):
-    """Seconds of every stage, loading apart."""
+    """Seconds of every stage, with loading counted separately."""
 
     def __init__(self) -> None:
         super().__init__(Console(quiet=True), quiet=True)
@@ -40,13 +40,11 @@ class Clock(StageProgress):
         return self
 
     def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
-        """See :class:`StageProgress`."""
         super().begin(stage, total=total, done=done, drops=drops)
         self.stop()
         self._name = stage
 
     def ready(self) -> None:
-        """See :class:`StageProgress`."""
         super().ready()
         now = time.perf_counter()
         self.loading_s[self._name] = now - self._since
@@ -61,7 +59,7 @@ class Clock(StageProgress):
 
 
 def main(images: str, output: str, recipe: str, settings: list[str]) -> dict[str, Any]:
-    """Build and time."""
+    """Build the images and print the times."""
     clock = Clock()
     captions = Path(images) / CAPTIONS
     request = BuildRequest(

@@ -1,4 +1,4 @@
-"""Images in folders, one a class, for zero-shot classification."""
+"""Read images from one folder per class, for zero-shot classification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDNET = re.compile(r"n\d{8}")
 
 
 class ClassFolder:
-    """A collection whose images have classes in the place of captions."""
+    """A collection whose images have classes instead of captions."""
 
     def __init__(self, folder: Path, *, names: str = "", limit: int = 0) -> None:
         """List the images; none is read.

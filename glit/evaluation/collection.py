@@ -1,4 +1,4 @@
-"""What a model is measured on: images with captions, from a glit dataset or annotation files."""
+"""The images and captions of a measurement, from a glit dataset or annotation files."""
 
 from __future__ import annotations
 

@@ -26,19 +26,20 @@ def _scorers() -> Mapping[str, type[Scorer]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateConfig:
-    """How models are measured. The defaults are the papers'."""
+    """Evaluation of models. The defaults follow the papers."""
 
     context: int = 248
     """Text window in tokens; shorter windows are stretched to it (Long-CLIP's rule)."""
 
     image_fit: FitChoice = "model"
-    """``model`` fits images as the model's preprocessor says; or ``resize``, ``centre-crop``."""
+    """``model`` fits images as the model's preprocessor does; the alternatives are ``resize`` and
+    ``centre-crop``."""
 
     scorer: str = "cosine"
-    """How ``retrieval`` and ``robustness`` compare an image with a text: ``cosine`` of both;
-    ``sentence-average`` embeds every sentence by itself and averages (Table XV's baseline);
-    ``sentence-patches`` takes every sentence with its best patch; ``finelip`` is what runs of that
-    objective are trained on."""
+    """How ``retrieval`` and ``robustness`` compare an image with a text: ``cosine`` of both
+    embeddings; ``sentence-average`` averages the embeddings of single sentences (Table XV's
+    baseline); ``sentence-patches`` compares every sentence with its best patch; ``finelip`` is the
+    training score of that objective."""
 
     options: Any = None
     """The scorer itself, with its keys; None takes their defaults."""
@@ -46,52 +47,55 @@ class EvaluateConfig:
     choice: ClassVar[Choice] = Choice(key="scorer", options=_scorers)
 
     splitter: Splitter = "sentencex"
-    """Cuts captions of annotation files into sentences; datasets bring their own."""
+    """The sentence splitter for captions of annotation files; glit datasets contain their
+    sentences."""
 
     recall_at: tuple[int, ...] = (1, 5, 10, 15, 25, 50)
-    """The K of Recall@K."""
+    """The values of K for Recall@K."""
 
     precision_at: int = 10
-    """The K of mAP@K in ``joint-map``."""
+    """The value of K for mAP@K in ``joint-map``."""
 
     localize_at: tuple[int, ...] = (1, 5, 10, 15)
-    """``localize``: a hit is one of this many best patches inside the region."""
+    """``localize``: a hit has one of this many best patches inside the region."""
 
     localize_pairs: PairChoice = "best"
     """``localize`` over the best pair of every sample, or over all its pairs."""
 
     quality_samples: int = 1000
-    """``caption-quality``: pairs drawn at random, as in Table I; 0 takes all."""
+    """``caption-quality``: number of random pairs, as in Table I; 0 takes all."""
 
     templates: str = "openai-80"
-    """``classify``: what is said of a class: the 80 templates of CLIP's authors, the seven best
-    (``openai-7``), or one of your own: ``a photo of a {}.``"""
+    """``classify``: the templates for class names: the 80 of CLIP's authors (``openai-80``), the
+    best seven (``openai-7``), or your own: ``a photo of a {}.``"""
 
     class_names: str = ""
-    """``classify``: a JSON file with names of classes by folder; without it ``classes.json`` in the
-    folder, and without that the folders' own names."""
+    """``classify``: a JSON file that maps folders to class names. Default: ``classes.json`` in the
+    folder, else the folders' names."""
 
     limit: int = 0
-    """Only the first images; 0 for all."""
+    """Use only the first images; 0 is all."""
 
     image_root: str = ""
-    """Folder the dataset was built from; needed only when it stores images by path."""
+    """The folder that the dataset was built from; needed only if the dataset stores images by
+    path."""
 
     batch_size: int = 64
-    """Images, or rows of texts, encoded at once."""
+    """Images, or rows of texts, per encoder batch."""
 
     chunk_size: int = 4096
-    """Side of the similarity blocks; memory grows with its square, results do not change."""
+    """Side of the similarity blocks; memory grows with its square, and results do not depend on
+    it."""
 
     num_workers: int = -1
-    """Threads that read and decode images; -1 takes one for every core that this process may use,
-    0 does it in the measuring thread."""
+    """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the
+    measuring thread."""
 
     device: DeviceChoice = "auto"
-    """Where the model runs; ``auto`` takes a GPU when there is one."""
+    """Where the model runs; ``auto`` uses a GPU if there is one."""
 
     seed: int = 0
-    """Draws samples and false sentences."""
+    """Seed for drawing samples and false sentences."""
 
     def __post_init__(self) -> None:
         for name, kind in (

@@ -1,4 +1,4 @@
-"""Images and texts to embeddings, in batches; images decoded by threads ahead of the model."""
+"""Encode images and texts into embeddings, in batches, with prefetching image threads."""
 
 from __future__ import annotations
 
@@ -171,12 +171,12 @@ class Embedder:
             first = int((~good_N).int().argmax())
             raise RunError(
                 f"model {self.name}: its embedding of {names[first]} is not finite "
-                f"({int((~good_N).sum())} of {len(good_N)} are not), so nothing it would be "
-                "measured on means anything; are the weights damaged?"
+                f"({int((~good_N).sum())} of {len(good_N)} are not), so no figure would be "
+                "valid; are the weights damaged?"
             )
 
     def ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """``map`` by threads, in order, a few batches ahead of whoever consumes it."""
+        """Map in order with threads, a few batches ahead."""
         if self.num_workers == 0:
             yield from map(work, items)
             return
@@ -197,7 +197,7 @@ def load_embedder(
         name: of the model.
         config: settings.
         checkpoint: which one of a run.
-        progress: told of texts and pictures, by batch.
+        progress: shows texts and images done, by batch.
     """
     found = find_model(name, checkpoint)
     preprocessing = read_preprocessing(found.folder)
@@ -226,7 +226,7 @@ def _decoded(collection: Collection, index: int) -> UInt8[np.ndarray, "h w 3"]:
         return collection.pixels(index)
     except (GlitError, OSError) as error:
         raise InputError(
-            f"{collection.name}: image {index} cannot be decoded ({error}); mend or leave it out"
+            f"{collection.name}: image {index} cannot be decoded ({error}); fix or remove it"
         ) from error
 
 

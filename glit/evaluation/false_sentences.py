@@ -1,4 +1,4 @@
-"""False sentences for ``robustness``: drawn, brought in a file, or made from the truth of scenes.
+"""False sentences for ``robustness``: drawn, read from a file, or made from scenes' truth.
 
 Shapes: none; a false sentence is a text that belongs to an image.
 """

@@ -1,4 +1,4 @@
-"""What an objective learned beside CLIP, from the checkpoint that is measured."""
+"""Load an objective's own parameters from the checkpoint that is measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ M = TypeVar("M", bound=ObjectiveModule)
 
 
 def learned_module(embedder: Embedder, kind: type[M], *, scorer: str) -> M:
-    """The module of a checkpoint's objective, with its weights, on the model's device.
+    """Load the module of a checkpoint's objective, on the model's device.
 
     Args:
         embedder: the checkpoint's model.

@@ -1,4 +1,4 @@
-"""Where in the image is the sentence? Patches against the region (FAST-GOAL Table XVI).
+"""Compare a sentence's best patches with its region (FAST-GOAL Table XVI).
 
 Shapes: B pairs, P = n * n patches, D embedding width.
 """

@@ -1,4 +1,4 @@
-"""What measurements answer with."""
+"""The figures that a measurement returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that find what they should and queries that do not, each with what stands before it.
+"""Pick queries that succeed and queries that fail, with their top results.
 
 Shapes: Q queries, C gallery items.
 """
@@ -25,7 +25,7 @@ _PICTURE_SIDE = 240
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """One query: what it should find and at which rank it does, and what it finds first."""
+    """One query: its correct result, that result's rank, and the first results."""
 
     query: int
     rank: int
@@ -47,7 +47,7 @@ def examples(
     most: int,
     chunk: int,
 ) -> tuple[list[Neighbours], list[Neighbours]]:
-    """Queries whose first item is right, and those that are furthest from it, worst first.
+    """Pick queries whose first result is correct, and the worst ranked queries, worst first.
 
     Right ones are taken from all over the queries.
 

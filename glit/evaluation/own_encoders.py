@@ -1,4 +1,4 @@
-"""Runs whose objective has encoders of its own (``f-cast``), measured as any model is."""
+"""Embed with the encoders of an objective that has its own (``f-cast``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from glit.training.objectives.f_cast import FCastModule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FCastEmbedder(Embedder):
-    """F-CAST's whole features (section 3.3: parts are for training alone).
+    """Embed with F-CAST's whole features (section 3.3: parts are for training only).
 
     A text's sentences go into chunks as fairly as possible; a text without any is one chunk.
     """
@@ -38,7 +38,6 @@ class FCastEmbedder(Embedder):
 
     @torch.inference_mode()
     def texts(self, texts: Sequence[str]) -> Float[Tensor, "t d"]:
-        """See :class:`glit.evaluation.encode.Embedder`."""
         different, encoder = list(dict.fromkeys(texts)), self.module.encoders.text
         most = self.module.num_chunks
         pieces = [self._chunks(text) for text in different]
@@ -71,7 +70,6 @@ class FCastEmbedder(Embedder):
         return [text[start:end] for start, end in spans] or [text]
 
     def images(self, collection: Collection, pictures: Sequence[Picture]) -> Float[Tensor, "v d"]:
-        """See :class:`glit.evaluation.encode.Embedder`."""
         num = self.module.encoders.vision.num_superpixels
 
         def work(picture: Picture) -> tuple[Tensor, Tensor]:
@@ -94,7 +92,7 @@ class FCastEmbedder(Embedder):
         return found
 
     def encoded_texts(self, texts: Sequence[str]) -> Iterator[Any]:
-        """Refused: chunks, not tokens, are what this model has.
+        """Raise an error: this model has chunks, not tokens.
 
         Raises UserError.
         """
@@ -103,7 +101,7 @@ class FCastEmbedder(Embedder):
     def encoded_images(
         self, collection: Collection, pictures: Sequence[Picture], *, tokens: bool = True
     ) -> Iterator[Any]:
-        """Refused: segments, not patches, are what this model has.
+        """Raise an error: this model has segments, not patches.
 
         Raises UserError.
         """
@@ -118,7 +116,7 @@ class FCastEmbedder(Embedder):
 
 
 def with_own_encoders(embedder: Embedder, config: EvaluateConfig) -> FCastEmbedder:
-    """The same checkpoint, embedding with what its objective learned."""
+    """An embedder of the same checkpoint that uses its objective's encoders."""
     module = learned_module(embedder, FCastModule, scorer=config.scorer)
     return embedder_of_module(embedder, module, config)
 

@@ -1,4 +1,4 @@
-"""Mean average precision at K (GOAL's measure on the joint global and local test set)."""
+"""Mean average precision at K (GOAL's measure on its joint test set)."""
 
 from __future__ import annotations
 

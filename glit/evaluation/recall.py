@@ -1,4 +1,4 @@
-"""Recall@K in blocks: 100,000 queries against 100,000 items in a few hundred megabytes.
+"""Compute Recall@K in blocks: 100,000 × 100,000 in a few hundred megabytes.
 
 Shapes: Q queries, C gallery items of a block, M relevant items of all queries together.
 """

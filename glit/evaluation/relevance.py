@@ -1,4 +1,4 @@
-"""Which gallery items are right answers to which query, as a flat list of pairs."""
+"""Which gallery items are relevant to which query, as a flat list of index pairs."""
 
 from __future__ import annotations
 

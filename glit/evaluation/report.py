@@ -24,7 +24,7 @@ class Result:
     task: str
     model: str
     checkpoint: str
-    """Which one of a run, and of which step; empty where the model is no run."""
+    """Name and step of the run's checkpoint; empty if the model is not a run."""
     dataset: str
     num_images: int
     num_captions: int
@@ -38,7 +38,7 @@ class Result:
 
     @property
     def title(self) -> str:
-        """What was measured on how much: a wrong gallery is seen by its size."""
+        """A heading with the task and the size of the gallery."""
         measured = f"{self.task} on {self.dataset}: {self.num_images} images"
         return measured if self.task == "classify" else f"{measured}, {self.num_captions} captions"
 
@@ -60,7 +60,7 @@ class Result:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """CLIP_benchmark's keys, and our settings beside them."""
+        """CLIP_benchmark's keys, with glit's settings added."""
         told: dict[str, Any] = {"broken": list(self.broken)} if self.broken else {}
         if self.remark:
             told["remark"] = self.remark
@@ -80,7 +80,7 @@ class Result:
 
 
 def shown(name: str, value: float) -> str:
-    """A figure as a reader wants it: shares in per cent with two digits, cosines with four.
+    """Format a figure: shares in per cent with two digits, cosines with four.
 
     >>> shown("image_retrieval_recall@1", 0.74274), shown("pairs", 1000.0)
     ('74.27', '1000')

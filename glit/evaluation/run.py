@@ -1,4 +1,4 @@
-"""One evaluation, from names of models and datasets to results."""
+"""Run one evaluation, from names of models and datasets to results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_embedder(
     checkpoint: Literal["best", "last"] = "best",
     progress: StageProgress | None = None,
 ) -> Embedder:
-    """A model by name, with the encoders of its objective where that brings its own."""
+    """Load a model by name, with its objective's own encoders if it has them."""
     embedder = load_embedder(model, config, checkpoint=checkpoint, progress=progress)
     if has_own_encoders(embedder.folder):
         return with_own_encoders(embedder, config)

@@ -1,4 +1,4 @@
-"""What is said of a class in zero-shot classification.
+"""Prompt templates for class names in zero-shot classification.
 
 The 80 templates are those that CLIP's authors used on ImageNet, and the seven those that they found
 to do most of the work (the notebook on prompts beside CLIP's code); their grammar is theirs.
@@ -52,7 +52,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 
 
 def templates(name: str) -> tuple[str, ...]:
-    """The templates of a name, or the one that is given itself: a text with one ``{}``.
+    """The templates of a name, or the given template itself: a text with one ``{}``.
 
     Raises:
         RecipeError: neither.

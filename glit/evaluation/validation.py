@@ -1,4 +1,4 @@
-"""A model in training, measured as ``glit eval`` measures the checkpoint it is about to become."""
+"""Measure a model during training as ``glit eval`` measures its checkpoint."""
 
 from __future__ import annotations
 

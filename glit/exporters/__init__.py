@@ -1,8 +1,7 @@
-"""Datasets in formats that others read: one file each.
+"""Exporters: one file per format, registered in :data:`EXPORTERS`.
 
-An exporter is a function of the finished dataset, an empty folder, and who is told of every so many
-more rows that are written. It goes through the rows one by one, so that memory stays flat whatever
-the size.
+An exporter is a function of the finished dataset, an empty folder, and a callback that receives the
+number of rows written since its last call. It iterates row by row, so memory use stays flat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``coco``: JSON as of COCO's detection and caption tasks, for pycocotools and all that read it.
+"""``coco``: JSON in the layout of COCO's detection and caption tasks.
 
     images/SAMPLE_ID.jpg
     instances.json    every region: ``bbox`` [x, y, width, height] in pixels, ``category_id``
@@ -31,7 +31,7 @@ _DECIMALS = 4
 
 
 def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as COCO JSON files and images."""
     (folder / "images").mkdir()
     categories: dict[str, int] = {}
     number = 0

@@ -46,7 +46,7 @@ _OF_PAIRS = {
 
 
 def export_fiftyone(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as a FiftyOne dataset folder."""
     (folder / "data").mkdir()
     with JsonFile(folder / "samples.json", "samples") as file:
         for row in dataset:
@@ -120,7 +120,7 @@ def _detection(row: Row, region: Region, key: str, label: str) -> dict[str, Any]
 
 
 def _id(key: str) -> dict[str, str]:
-    """What FiftyOne knows a thing by: twelve bytes."""
+    """A FiftyOne id: twelve bytes."""
     return {"$oid": hashlib.sha256(key.encode()).hexdigest()[:24]}
 
 

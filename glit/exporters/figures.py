@@ -1,4 +1,4 @@
-"""Figures of a dataset, counted while its rows go by: a few counters, however many rows."""
+"""Count figures of a dataset while its rows stream by, in constant memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP = 0.005
 
 
 class Figures:
-    """How many of each thing, and medians."""
+    """Counts and medians of a dataset."""
 
     def __init__(self) -> None:
         self._words: Counter[int] = Counter()
@@ -25,7 +25,7 @@ class Figures:
         self._similarity: Counter[int] = Counter()
 
     def counting(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The same rows, counted."""
+        """Yield the rows unchanged and count them."""
         for row in rows:
             self._words[len(row.caption.text.split())] += 1
             self._sentences[len(row.sentences)] += 1
@@ -36,7 +36,7 @@ class Figures:
             yield row
 
     def table(self) -> str:
-        """Markdown."""
+        """The figures as a Markdown table."""
         rows = [
             ("sentences", _sum(self._sentences)),
             ("regions", _sum(self._regions)),

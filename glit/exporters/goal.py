@@ -1,4 +1,4 @@
-"""``goal``: the list that GOAL's published trainer reads, with the crops it opens.
+"""``goal``: the list that GOAL's published trainer reads, with the image crops.
 
     images/SAMPLE_ID.jpg
     segments/SAMPLE_ID_RANK.png    what a sentence has, cut out, best pair first
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def export_goal(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as GOAL's training list and image crops."""
     (folder / "images").mkdir()
     (folder / "segments").mkdir()
     comma = "\n"

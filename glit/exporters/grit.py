@@ -1,4 +1,4 @@
-"""``grit``: the rows of GRIT, which Kosmos-2 learned from, with whole sentences as expressions.
+"""``grit``: rows in the layout of GRIT, with whole sentences as expressions.
 
     images/SAMPLE_ID.jpg
     grit-00000.parquet    a row an image: ``key`` names its picture, ``caption``, ``width``,
@@ -40,7 +40,7 @@ _SCHEMA = pa.schema(
 
 
 def export_grit(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as GRIT rows."""
     (folder / "images").mkdir()
     rows = _rows(dataset, folder / "images", report)
     write_tables(rows, _SCHEMA, folder, "grit", rows_a_group=_ROWS_A_GROUP)

@@ -1,4 +1,4 @@
-"""``hf``: a folder that ``datasets.load_dataset`` and the Hub take as it is.
+"""``hf``: a folder for ``datasets.load_dataset`` and the Hugging Face Hub.
 
     README.md                       the page on the Hub: YAML, figures, how it was made, limits
     pictures/1.jpg                  for that page
@@ -89,7 +89,7 @@ _PREVIEW_SCHEMA = pa.schema(
 
 
 def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as a folder for the Hugging Face Hub."""
     names = _labels(dataset)
     features = _features(names)
     schema = _SCHEMA.with_metadata(

@@ -1,4 +1,4 @@
-"""The page of a dataset on the Hub, from its provenance."""
+"""Write the dataset page for the Hub from the dataset's provenance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def hub_card(
     previewed: int,
     figures: str,
 ) -> str:
-    """Markdown with the Hub's YAML.
+    """Make the dataset page: Markdown with the Hub's YAML.
 
     Args:
         dataset: what was exported.

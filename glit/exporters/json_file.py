@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 
 class JsonFile:
-    """``{"a": [...], "b": [...]}``; each list grows in a file of its own until the end.
+    """Write ``{"a": [...], "b": [...]}``; each list grows in its own temporary file.
 
     Used with ``with``; the file is there when the block ends without an error.
     """

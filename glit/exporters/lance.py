@@ -1,4 +1,4 @@
-"""``lance``: the dataset's own columns as a Lance dataset, every picture inside.
+"""``lance``: the dataset's own columns as a Lance dataset, images included.
 
 dataset.lance/    the columns of docs/schema.md, images as bytes; if asked, ``embedding``: the whole
                   image by a CLIP, a list of fixed length that Lance searches and indexes
@@ -27,7 +27,7 @@ Embed = Callable[[list[bytes]], pa.FixedSizeListArray]
 
 
 def export_lance(dataset: Dataset, folder: Path, report: Report, *, embeddings: str = "") -> None:
-    """See :data:`glit.exporters.Exporter`.
+    """Write the dataset as a Lance dataset.
 
     Args:
         dataset: what is exported.

@@ -1,4 +1,4 @@
-"""``mdetr``: captions with the spans of their regions, for MDETR and what learned from it.
+"""``mdetr``: captions with the spans of their regions, for MDETR and related models.
 
     images/SAMPLE_ID.jpg
     annotations.json    COCO's layout; an image has its ``caption``, an annotation its
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def export_mdetr(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as MDETR's JSON files and images."""
     (folder / "images").mkdir()
     number = 0
     with JsonFile(folder / "annotations.json", "images", "annotations", "categories") as file:

@@ -1,4 +1,4 @@
-"""What exporters share: pictures as files, pairs of a row, tables in files of bounded size."""
+"""Shared parts of exporters: image files, pairs of a row, tables in files of bounded size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE_BYTES = 400 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local:
-    """A sentence that has a region, and that region."""
+    """A sentence with a region, and that region."""
 
     pair: Pair
     sentence: Sentence
@@ -53,7 +53,7 @@ def xywh(region: Region) -> list[float]:
 
 
 def picture(row: Row) -> tuple[bytes, str]:
-    """The image file, upright for every reader, and its name."""
+    """The image file in upright orientation, and its name."""
     from glit.images import upright_file
 
     data, suffix = upright_file(row.encoded())
@@ -61,7 +61,7 @@ def picture(row: Row) -> tuple[bytes, str]:
 
 
 def write_picture(row: Row, folder: Path) -> str:
-    """Write the image file into a folder; its name."""
+    """Write the image file into a folder; return its name."""
     data, name = picture(row)
     (folder / name).write_bytes(data)
     return name
@@ -75,7 +75,7 @@ def write_tables(
     *,
     rows_a_group: int = ROWS_A_GROUP,
 ) -> list[Path]:
-    """Rows in Parquet files ``NAME-00000.parquet`` and so on, a row group in memory at a time.
+    """Write rows to Parquet files ``NAME-00000.parquet`` and so on, one row group in memory.
 
     The writer remembers some 15 KB of every row group until its file is whole.
     """

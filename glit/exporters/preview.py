@@ -1,4 +1,4 @@
-"""Pictures with their boxes drawn in, for viewers that draw none."""
+"""Draw boxes into images, for viewers that do not draw boxes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUALITY = 85
 
 
 def with_boxes(row: Row) -> bytes:
-    """JPEG of at most :data:`MAX_SIDE` pixels: every region that sentences have, and their numbers.
+    """Draw the regions of sentences and their numbers; JPEG of at most :data:`MAX_SIDE` pixels.
 
     Sentences are numbered from 1, as in :func:`numbered`.
 
@@ -47,7 +47,7 @@ def with_boxes(row: Row) -> bytes:
 
 
 def numbered(row: Row) -> list[str]:
-    """The sentences with the numbers that the boxes carry; a dash where there is no box."""
+    """The sentences with the numbers of their boxes; a dash if there is no box."""
     paired = {sentence for sentences in _sentences(row).values() for sentence in sentences}
     return [
         f"{number + 1 if number in paired else '–'} {sentence.text}"

@@ -1,4 +1,4 @@
-"""``webdataset``: tar files of a picture, its caption and a JSON a sample.
+"""``webdataset``: tar files with an image, its caption and a JSON file per sample.
 
     train-00000.tar, train-00001.tar, ...    SAMPLE_ID.jpg, SAMPLE_ID.txt, SAMPLE_ID.json
 
@@ -27,7 +27,7 @@ _MOST_SAMPLES = 10_000
 
 
 def export_webdataset(dataset: Dataset, folder: Path, report: Report) -> None:
-    """See :data:`glit.exporters.Exporter`."""
+    """Write the dataset as WebDataset tars."""
     rows = iter(dataset)
     number, left = 0, len(dataset)
     while left:

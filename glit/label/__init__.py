@@ -1,6 +1,6 @@
-"""``glit pairs``: a person says which pairs are right; a calibration is fitted on what was said.
+"""``glit pairs``: a person judges pairs, and a calibration is fitted to the verdicts.
 
-choose.py      which pairs are asked about
+choose.py      which pairs to judge
 verdicts.py    what was said, one line a pair in a file
 page.html      the page that asks
 server.py      shows it, on this machine only

@@ -1,4 +1,4 @@
-"""A calibration of a rule from what a person said of pairs, and how good it is.
+"""Fit a calibration of a rule to a person's verdicts, and measure its quality.
 
 Verdicts are of the region that was shown. A rule that chooses another region for the sentence is
 judged by them only where the verdict holds for every region (``none``, ``false``) or the regions
@@ -41,7 +41,7 @@ _SAME_IOU = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """Of probabilities on cases they were not fitted on (five folds)."""
+    """The quality of probabilities on held-out cases (five folds)."""
 
     cases: int
     right: int
@@ -53,12 +53,12 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was fitted, and how good it is."""
+    """A fitted calibration and its quality."""
 
     calibration: Calibration
     pairs: Quality
     sentences: Quality | None
-    """None where no sentence, or every one, was said to be false."""
+    """None if no sentence, or every sentence, was judged false."""
     left_out: int
     """Verdicts on a region that the rule does not choose, which tell nothing of the one it does."""
 
@@ -77,7 +77,7 @@ def calibrate(
     """Fit probability and support to verdicts.
 
     Args:
-        dataset: the one that was asked about, or one paired anew from it.
+        dataset: the dataset whose pairs were judged, or one that glit pair made from it.
         verdicts: by sample and sentence.
         config: the rule.
 
@@ -89,7 +89,7 @@ def calibrate(
     judged = [case for case in cases if case.right is not None]
     if len(judged) < FEWEST:
         raise InputError(
-            f"{len(judged)} verdicts tell of pairs of this dataset and rule; want {FEWEST} or more"
+            f"{len(judged)} verdicts concern pairs of this dataset and rule; want {FEWEST} or more"
         )
     names = [*PAIR_EVIDENCE, *({AGREEMENT} & set(judged[0].pair))]
     pair, quality = _fitted([c.pair for c in judged], [bool(c.right) for c in judged], names)
@@ -137,7 +137,7 @@ def _cases(
     if samples:
         raise InputError(
             f"{len(samples)} samples of the verdicts are not in {dataset.path} (first: "
-            f"{min(samples)}); name the dataset that was asked about"
+            f"{min(samples)}); name the dataset whose pairs were judged"
         )
     return found
 

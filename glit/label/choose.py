@@ -1,4 +1,4 @@
-"""Which pairs are asked about: one of every image drawn, so that no image counts twice."""
+"""Choose the pairs to judge: one per drawn image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glit.dataset.reader import Dataset
 
 
 def choose(dataset: Dataset, *, num: int, seed: int) -> list[int]:
-    """Numbers of the rows that are asked about, at most ``num``.
+    """The numbers of the rows to judge, at most ``num``.
 
     The same dataset and seed give the same rows; with a larger ``num`` the first stay.
     """
@@ -17,5 +17,5 @@ def choose(dataset: Dataset, *, num: int, seed: int) -> list[int]:
 
 
 def pair_of(pairs: tuple[Pair, ...], *, number: int, seed: int) -> Pair:
-    """The pair of row ``number`` that is asked about, drawn evenly over its sentences."""
+    """The pair of row ``number`` to judge, drawn uniformly over its sentences."""
     return pairs[int(np.random.default_rng([seed, number]).integers(len(pairs)))]

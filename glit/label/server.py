@@ -1,4 +1,4 @@
-"""The page that asks, shown to a browser on this machine."""
+"""Serve the page for judging pairs to a browser on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glit.runtime.local_server import Answer, Site, as_json, shown, whole_number
 
 
 class LabelSite(Site):
-    """Page, questions, pictures; takes answers."""
+    """The labelling page, its questions and images; receives answers."""
 
     policy = (
         "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; "
@@ -27,7 +27,6 @@ class LabelSite(Site):
         self._questions = questions
 
     def answer(self, address: str) -> Answer:
-        """See :class:`glit.runtime.local_server.Site`."""
         part, _, number = address.strip("/").partition("/")
         if not part:
             page = files("glit.label").joinpath("page.html").read_text("utf-8")
@@ -41,7 +40,6 @@ class LabelSite(Site):
         raise InputError(f"nothing at {address}")
 
     def take(self, address: str, said: Any) -> Answer:
-        """See :class:`glit.runtime.local_server.Site`."""
         if not isinstance(said, dict) or type(said.get("number")) is not int:
             raise InputError("want a number and a verdict")
         self._questions.answer(said["number"], said.get("verdict"))
@@ -49,7 +47,7 @@ class LabelSite(Site):
 
 
 class Questions:
-    """The pairs that are asked about, and the answers so far; several threads may use it."""
+    """The pairs to judge and the answers so far; safe for threads."""
 
     def __init__(self, dataset: Dataset, answers: Path, *, num: int, seed: int) -> None:
         self._dataset = dataset
@@ -63,7 +61,7 @@ class Questions:
         return len(self._rows)
 
     def question(self, number: int) -> dict[str, Any]:
-        """What the page shows of a pair, with its answer if there is one.
+        """The page's data for a pair, with its answer if there is one.
 
         Raises:
             InputError: there is no such question.
@@ -92,7 +90,7 @@ class Questions:
         return self._asked(number)[0].encoded()
 
     def answer(self, number: int, verdict: Any) -> None:
-        """Keep an answer.
+        """Record an answer.
 
         Raises:
             InputError: it is none, or the file cannot be written.

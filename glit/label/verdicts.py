@@ -1,4 +1,4 @@
-"""What a person said of pairs: a JSON Lines file that grows by a line with every answer."""
+"""Read and append verdicts: a JSON Lines file with one line per answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """A pair and what was said of it."""
+    """A pair and its verdict."""
 
     sample_id: str
     sentence: int
@@ -29,12 +29,12 @@ class Labelled:
 
     @property
     def key(self) -> tuple[str, int]:
-        """The sentence, of which a later verdict replaces an earlier one."""
+        """The key of the sentence; a later verdict replaces an earlier one with the same key."""
         return self.sample_id, self.sentence
 
 
 def read_verdicts(file: Path) -> dict[tuple[str, int], Labelled]:
-    """The last verdict on every sentence; empty where the file does not exist.
+    """Read the last verdict on every sentence; empty if the file does not exist.
 
     Raises:
         InputError: a line is not one.

@@ -1,1 +1,1 @@
-"""From TOML to frozen dataclasses, and the resources that ship with glit."""
+"""Load TOML into frozen dataclasses, and find the resources that ship with glit."""

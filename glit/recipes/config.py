@@ -1,4 +1,4 @@
-"""Configuration tables: frozen dataclasses whose fields are the keys, made from plain values.
+"""Configuration tables: frozen dataclasses with one field per key, built from plain values.
 
 Each table lies with the stage or part that it configures; the string under a field is its
 documentation. Nothing here imports a model library, so a recipe can be read anywhere.
@@ -24,21 +24,21 @@ _SPEED, _ADDED = "speed", "added"
 
 
 def speed_only(default: Any) -> Any:
-    """A field that changes how fast results come, not what they are."""
+    """Declare a field that changes speed but not results; fingerprints ignore it."""
     return dataclasses.field(default=default, metadata={_SPEED: True})
 
 
 def added(default: Any) -> Any:
-    """A field that an earlier glit did not have, whose default does what was done before.
+    """Declare a new option; it enters fingerprints only when it differs from its default.
 
-    It enters no fingerprint while it stands at its default, so a new option redoes nobody's work.
+    A new option therefore does not redo existing work.
     """
     return dataclasses.field(default=default, metadata={_ADDED: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A key whose value brings further keys into the table: those of a backend, a rule, a loss."""
+    """A key whose value adds keys to the table: those of a backend, a rule, a loss."""
 
     key: str
     """Name of the field that chooses."""
@@ -53,7 +53,7 @@ def is_enabled(config: Any) -> bool:
 
 
 def identity(config: Any) -> dict[str, Any]:
-    """The keys of a table that decide its results; what a fingerprint hashes."""
+    """The keys of a table that determine its results; fingerprints hash them."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -67,14 +67,14 @@ def identity(config: Any) -> dict[str, Any]:
 
 
 def as_table(config: Any) -> dict[str, Any]:
-    """All keys of a table as plain values, the chosen options among them."""
+    """All keys of a table as plain values, chosen options included."""
     own = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
     options = own.pop("options", None)
     return own if options is None else own | as_table(options)
 
 
 def require_value(condition: bool, message: str) -> None:
-    """Refuse a value.
+    """Raise a RecipeError unless a condition holds.
 
     Raises:
         RecipeError: with the message, if the condition does not hold.
@@ -84,7 +84,7 @@ def require_value(condition: bool, message: str) -> None:
 
 
 def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
-    """A table's dataclass from plain values; unknown keys fail and name the nearest known one.
+    """Build a table's dataclass from plain values; an unknown key fails and names the nearest one.
 
     Keys that belong to what another key chooses (a backend, a rule, an objective) go into the
     dataclass of that choice; a key that only another choice has is ignored with a warning.

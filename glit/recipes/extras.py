@@ -1,4 +1,4 @@
-"""The optional packages: which extra brings them, and the line that a user sees without them."""
+"""The optional packages: the extra that installs each, and the error if it is missing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ package index has."""
 
 
 def require(extra: str, *, needed_for: str) -> None:
-    """See that an extra is installed, without importing it.
+    """Check that an extra is installed, without importing it.
 
     Raises:
         MissingExtraError: one of its modules is not there.
@@ -53,6 +53,6 @@ def require(extra: str, *, needed_for: str) -> None:
 
 
 def extra_with(module: str) -> str | None:
-    """The extra that brings a module, None for one that is not optional."""
+    """The extra that installs a module; None if the module is not optional."""
     top = module.partition(".")[0]
     return next((extra for extra, modules in MODULES.items() if top in modules), None)

@@ -34,7 +34,7 @@ def tested_versions() -> dict[str, str]:
 
 
 def default_prompt() -> Path:
-    """The prompt a captioner is asked with unless the recipe names another file."""
+    """The captioner's prompt for recipes that name no prompt file."""
     return _folder("pipelines") / "prompts" / "describe.txt"
 
 

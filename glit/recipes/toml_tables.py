@@ -1,4 +1,4 @@
-"""Recipe files: TOML tables with their bases merged in and single keys changed.
+"""Load recipe files: TOML tables with their bases merged and single keys overridden.
 
 ``base = "flism"`` starts from another recipe; ``--set score.model=...`` changes single keys.
 """
@@ -20,7 +20,7 @@ _RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] 
 
 @contextlib.contextmanager
 def naming_file(name_or_path: str | None) -> Iterator[None]:
-    """Errors of a recipe that is a file say which.
+    """Add the recipe's file name to errors inside the block.
 
     Raises:
         RecipeError: with the file's path before what it said, unless it names that or ``--set``.
@@ -62,7 +62,7 @@ def read_tables(
 
 
 def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict[str, Any]:
-    """The raw tables that ``table.key=value`` strings make by themselves."""
+    """Parse ``table.key=value`` strings into raw tables."""
     tables: dict[str, Any] = {}
     for override in overrides:
         _apply_override(tables, override, known)
@@ -72,7 +72,7 @@ def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict
 def _read_with_bases(name_or_path: str, *, seen: tuple[str, ...]) -> dict[str, Any]:
     path = _find(name_or_path)
     if str(path) in seen:
-        raise RecipeError(f"recipe {name_or_path}: 'base' goes round in a circle")
+        raise RecipeError(f"recipe {name_or_path}: its 'base' recipes form a cycle")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

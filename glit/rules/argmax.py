@@ -23,5 +23,4 @@ class Argmax:
     """
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         return Values(value=scores.similarity, null=no_null(scores.similarity))

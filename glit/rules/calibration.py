@@ -1,4 +1,4 @@
-"""How probable it is that a chosen pair is right, and that a sentence is true of its image.
+"""Compute the probability that a pair is correct and that its sentence is true.
 
 Both are fitted on a dataset whose truth is known (:mod:`glit.bench.pairs`) or was told by a person
 (``glit pairs``), kept as one small JSON file, and named in the manifest.
@@ -26,7 +26,7 @@ FORMAT = "glit-calibration-2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A fitted calibration; it holds for one rule over the scores of one matcher."""
+    """A fitted calibration, valid for one rule and the scores of one matcher."""
 
     rule: Mapping[str, Any]
     """The rule and its options, as in ``[pair]``."""
@@ -43,11 +43,11 @@ class Calibration:
     def probabilities(
         self, value: Matrix, scores: Scores, regions: Sequence[Region]
     ) -> Float[np.ndarray, " S"]:
-        """Of each sentence's best region."""
+        """The probability of each sentence's best pair."""
         return self.pair(pair_evidence(value, scores, regions))
 
     def supports(self, scores: Scores, sentences: Sequence[Sentence]) -> Float[np.ndarray, " S"]:
-        """Of each sentence; NaN where there is no calibration for it, or no evidence."""
+        """The support of each sentence; NaN without a support regression or evidence."""
         if self.support is None:
             return np.full(len(scores.similarity), np.nan, dtype=np.float32)
         return self.support(support_evidence(scores, sentences))

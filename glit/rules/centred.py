@@ -24,7 +24,6 @@ class Centred(Weighed):
     """Ranks by how much better a region is than the sentence's others."""
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         logits = self.logits(scores)
         whole = self.logit_scale * scores.image_similarity.astype(np.float64)
         value = logits - np.column_stack([logits, whole]).mean(axis=1, keepdims=True)

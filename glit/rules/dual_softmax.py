@@ -1,4 +1,4 @@
-"""``dual-softmax``: a region must prefer the sentence as the sentence prefers the region.
+"""``dual-softmax``: the product of softmaxes over regions and over sentences.
 
 value(s, r) = softmax_r(T c(s, .))[r] * softmax_s(T c(., r))[s],   c the logits
 
@@ -22,14 +22,13 @@ class DualSoftmax(Weighed):
     """Ranks by agreement in both directions."""
 
     sharpness: float = 0.5
-    """T, the factor on logits; the higher, the more the best one takes."""
+    """T, the factor on logits; a higher value favours the best candidate more."""
 
     def __post_init__(self) -> None:
         Weighed.__post_init__(self)
         require_value(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         logits = self.sharpness * self.logits(scores)
         value = np.exp(log_softmax(logits, axis=1) + log_softmax(logits, axis=0))
         return Values(value=self.with_bonus(value, regions), null=no_null(value))

@@ -1,4 +1,4 @@
-"""What speaks for a pair, and for a sentence: the numbers that calibrations weigh.
+"""Compute the evidence for a pair and for a sentence: the inputs of calibrations.
 
 Everything is read from stored numbers, so no calibration needs a model.
 """
@@ -26,7 +26,7 @@ LOGPROBS = ("mean_logprob", "min_logprob")
 
 
 def pair_evidence(value: Matrix, scores: Scores, regions: Sequence[Region]) -> Evidence:
-    """What speaks for each sentence's best region.
+    """Compute the evidence for each sentence's best pair.
 
     Its value; 1 for a region that a model proposed, 0 for the grid's; its lead over the
     sentence's next best region; its lead over the next best sentence of that region; how much a
@@ -52,7 +52,7 @@ def pair_evidence(value: Matrix, scores: Scores, regions: Sequence[Region]) -> E
 
 
 def support_evidence(scores: Scores, sentences: Sequence[Sentence]) -> Evidence:
-    """What speaks for each sentence being true of the image.
+    """Compute the evidence that each sentence is true of the image.
 
     Its highest cosine with a region or the whole image; that with the whole image; how sure the
     captioner was of its tokens, on average and at the least (NaN where it did not say).

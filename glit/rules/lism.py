@@ -1,4 +1,4 @@
-"""``lism``: as argmax, but the whole image competes, and a sentence that it wins has no region.
+"""``lism``: argmax with the whole image as a competitor; if it wins, there is no region.
 
 value(s, r) = cos(s, r);  s has no region where cos(s, image) >= max_r cos(s, r)
 (GOAL, Eq. 1 and 2 and section 3.1: the pairs of the whole image are discarded)
@@ -20,6 +20,5 @@ class Lism:
     """
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         best = scores.similarity.max(axis=1)
         return Values(value=scores.similarity, null=scores.image_similarity >= best)

@@ -1,4 +1,4 @@
-"""Logistic regression over named evidence (Platt 1999): a few numbers that fit in a file.
+"""Logistic regression over named evidence (Platt 1999), small enough for a JSON file.
 
 p = 1 / (1 + exp(-(bias + sum_k weight_k (x_k - mean_k) / scale_k)))
 """

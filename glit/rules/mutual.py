@@ -1,4 +1,4 @@
-"""``mutual``: a sentence and a region that are each other's best.
+"""``mutual``: pairs in which sentence and region are each other's best.
 
 value(s, r) = c(s, r), the logits;  s has no region where another sentence is closer to its best one
 (mutual nearest neighbours, Lowe's and every matcher's cross-check)
@@ -20,7 +20,6 @@ class Mutual(Weighed):
     """At most one sentence a region; ties go to the earlier sentence."""
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         value = self.with_bonus(self.logits(scores), regions)
         best = value.argmax(axis=1)
         return Values(value=value, null=value.argmax(axis=0)[best] != np.arange(len(value)))

@@ -1,4 +1,4 @@
-"""Pairs of a sample, best first: what a rule values, with a probability where there is one."""
+"""Rank a sample's pairs by a rule's values, with a probability if there is a calibration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glit.rules.protocol import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """A rule, and what is made of its values."""
+    """A rule, and the conversion of its values to pairs."""
 
     rule: Rule
     calibration: Calibration | None = None

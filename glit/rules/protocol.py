@@ -1,4 +1,4 @@
-"""What a rule of pairing is, and what rules share."""
+"""The interface of a pairing rule, and shared options of rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Matrix = Float[np.ndarray, "S R"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Values:
-    """What a rule makes of a sample's scores."""
+    """A rule's values for a sample's pairs."""
 
     value: Matrix
     """How well every sentence and region go together; the highest of a row is the choice."""
@@ -44,18 +44,18 @@ class Rule(Protocol):
 
 
 def no_null(matrix: Matrix) -> Bool[np.ndarray, " S"]:
-    """Every sentence has a region."""
+    """A mask in which every sentence has a region."""
     return np.zeros(len(matrix), dtype=bool)
 
 
 def log_softmax(logits: Matrix, axis: int) -> Matrix:
-    """Logarithms of shares that add up to one along an axis."""
+    """Log-softmax along an axis."""
     shifted = logits - logits.max(axis=axis, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
 def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
-    """Which regions a model proposed; the others are the grid's."""
+    """Which regions a model proposed, as opposed to the grid."""
     return np.array([region.source not in GRID_SOURCES for region in regions], dtype=bool)
 
 
@@ -64,12 +64,12 @@ class Weighed:
     """A rule over logits: cosines times CLIP's own scale, mixed with those of head phrases."""
 
     logit_scale: float = 100.0
-    """The matcher's learned factor on cosines: 100 for OpenAI's CLIPs, 40 for the mini matcher."""
+    """The matcher's learned scale on cosines: 100 for OpenAI's CLIPs, 40 for the mini matcher."""
     phrase_weight: float = 0.0
-    """Share of the sentence's head phrase in its logits, 0 to 1; above 0 wants
-    ``score.phrases = true``."""
+    """Share of the sentence's head phrase in its logits, 0 to 1; above 0 needs ``score.phrases =
+    true``."""
     detector_bonus: float = 0.0
-    """Logits added for a region that a model proposed, not the grid."""
+    """Logits added to a region that a model, not the grid, proposed."""
 
     def __post_init__(self) -> None:
         if not (self.logit_scale > 0 and math.isfinite(self.logit_scale)):
@@ -100,7 +100,7 @@ class Weighed:
         return self.logit_scale * mixed
 
     def with_bonus(self, value: Matrix, regions: Sequence[Region]) -> Matrix:
-        """Values with ``detector_bonus`` given to the regions of a model."""
+        """Add ``detector_bonus`` to the values of a model's regions."""
         if not self.detector_bonus:
             return value
         return value + self.detector_bonus * is_detected(regions)

@@ -1,4 +1,4 @@
-"""``sinkhorn``: sentences and regions share their mass, with a null column and a null row.
+"""``sinkhorn``: optimal transport between sentences and regions, with a null row and column.
 
 P = diag(u) exp(T C) diag(v), C the logits with one column more, the whole image, and one row
 more, "no sentence": the mean over the sentences. Every sentence and every region has mass 1, the
@@ -27,9 +27,9 @@ class Sinkhorn(Weighed):
     """Ranks by transported mass."""
 
     sharpness: float = 0.5
-    """T, the factor on logits; the higher, the more the best one takes."""
+    """T, the factor on logits; a higher value favours the best candidate more."""
     iterations: int = 30
-    """Rounds of scaling rows and columns."""
+    """Number of rounds that scale rows and columns."""
 
     def __post_init__(self) -> None:
         Weighed.__post_init__(self)
@@ -39,7 +39,6 @@ class Sinkhorn(Weighed):
         )
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        """See :class:`glit.rules.protocol.Rule`."""
         whole = self.logit_scale * scores.image_similarity.astype(np.float64)
         logits = self.sharpness * np.column_stack([self.logits(scores), whole])
         logits = np.vstack([logits, logits.mean(axis=0)])

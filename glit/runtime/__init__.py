@@ -1,1 +1,1 @@
-"""What any long work needs: prefetching, progress, cores, devices, servers on this machine."""
+"""Helpers for long work: prefetching, progress, cores, devices, local servers."""

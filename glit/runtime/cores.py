@@ -1,4 +1,4 @@
-"""How many processor cores this process may use."""
+"""Count the CPU cores that this process may use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def usable_cores() -> int:
 
 
 def cores_of_this_rank() -> int:
-    """The share of one process where torchrun or Ray Train started several on this machine."""
+    """This process's share of the cores if torchrun or Ray Train started several here."""
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
     return max(1, usable_cores() // max(1, int(ranks) if ranks.isdecimal() else 1))
 
 
 def num_threads(wanted: int) -> int:
-    """What ``num_workers`` of a recipe means: so many threads, -1 for one on every core."""
+    """Resolve ``num_workers`` of a recipe: -1 is one thread per core."""
     return cores_of_this_rank() if wanted < 0 else wanted
 
 

@@ -1,4 +1,4 @@
-"""As many threads for a model on a CPU as other processes leave cores.
+"""Choose a model's number of CPU threads by the cores that other processes leave free.
 
 The threads of a matrix product wait for the slowest of them, some thousand times a training step.
 Where another process has a core, that one waits for its turn each time, and two threads are then
@@ -18,7 +18,7 @@ _SHORTEST_LOOK_S = 0.2
 
 
 class CpuThreads:
-    """Sets torch's threads once, to the cores that were free since this was made.
+    """Set torch's threads once, to the number of cores that were free since creation.
 
     The number of threads decides the last digits of a sum, so a run keeps it to its end and over
     ``--resume``. ``OMP_NUM_THREADS`` is a user's own choice and stays.
@@ -52,7 +52,7 @@ class CpuThreads:
 
 
 def threads_beside(others: float, *, cores: int, most: int) -> int:
-    """Threads of this process, where other processes keep so many of its cores busy.
+    """The number of threads for this process if other processes keep so many cores busy.
 
     >>> [threads_beside(others, cores=2, most=2) for others in (0.1, 0.6, 1.0, 5.0)]
     [2, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""Which errors of a GPU concern a batch, and which end the process. Loads no torch."""
+"""Classify GPU errors: those that concern a batch, and those that end the process. No torch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ruins_process(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def one_line_where_the_gpu_fails(what: str, *, go_on: str) -> Iterator[None]:
-    """An error that ends this process's use of its GPU becomes one line; others pass.
+    """Translate errors that end this process's use of its GPU into one-line errors.
 
     Args:
         what: that stopped.
@@ -77,7 +77,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_memory() -> None:
-    """Give back what nothing refers to any more, cycles and torch's cache of a GPU included."""
+    """Free unreferenced memory: reference cycles and torch's GPU cache."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None:

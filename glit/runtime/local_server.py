@@ -1,4 +1,4 @@
-"""Small pages for this machine alone: what ``glit view --serve`` and ``glit pairs label`` share.
+"""A small web server on loopback, for ``glit view --serve`` and ``glit pairs label``.
 
 A server listens on the loopback address and refuses requests that were sent to another name than
 this machine's, as pages of others would send them.
@@ -38,21 +38,21 @@ Answer = tuple[bytes, str]
 
 
 class Site(ABC):
-    """What can be asked for. Threads share it."""
+    """The pages of a server; several threads use it."""
 
     policy: ClassVar[str] = "frame-ancestors 'none'"
     """Content-Security-Policy of every answer."""
 
     @abstractmethod
     def answer(self, address: str) -> Answer:
-        """What a GET of this path and query finds.
+        """Answer a GET of this path and query.
 
         Raises:
             UserError, ValueError: there is no such thing.
         """
 
     def take(self, address: str, said: Any) -> Answer:
-        """What a POST of JSON does; without an override, nothing can be said.
+        """Handle a POST of JSON; refuses it unless overridden.
 
         Raises:
             UserError: it cannot be taken.
@@ -61,7 +61,7 @@ class Site(ABC):
 
 
 def loopback_server(site: Site, *, port: int) -> ThreadingHTTPServer:
-    """A server of the site, with threads that end with the process.
+    """Start a loopback server for the site; its threads end with the process.
 
     Args:
         site: what it answers.
@@ -79,17 +79,17 @@ def loopback_server(site: Site, *, port: int) -> ThreadingHTTPServer:
 
 
 def address_of(server: ThreadingHTTPServer) -> str:
-    """Where its page is."""
+    """The URL of the server's page."""
     return f"http://{HOST}:{server.server_port}/"
 
 
 def as_json(value: Any) -> Answer:
-    """A value as an answer."""
+    """A JSON response of a value."""
     return json.dumps(value, allow_nan=False).encode(), "application/json"
 
 
 def shown(encoded: bytes) -> Answer:
-    """A picture upright, in a format that browsers show: PNG where its own is none of those.
+    """An upright image in a format that browsers show; PNG if its own is not one.
 
     Raises:
         ImageError: the file is damaged.
@@ -103,7 +103,7 @@ def shown(encoded: bytes) -> Answer:
 
 
 def whole_number(text: str) -> int:
-    """A number that somebody asks for.
+    """Parse a number of a request.
 
     Raises:
         UserError: it is none, or no row can have it.
@@ -115,7 +115,7 @@ def whole_number(text: str) -> int:
 
 @cache
 def _icon() -> bytes:
-    """What browsers show beside a page's title: a region in an image."""
+    """The icon of all pages: a region in an image."""
     picture, buffer = Image.new("RGB", (32, 32), "#c2410c"), io.BytesIO()
     picture.paste("#fff", (7, 7, 25, 25))
     picture.paste("#c2410c", (10, 10, 22, 22))
@@ -124,7 +124,7 @@ def _icon() -> bytes:
 
 
 class _Server(ThreadingHTTPServer):
-    """With so many connections at most; those beyond are told to come again."""
+    """A server with a limit on connections; it answers further ones with "try again"."""
 
     daemon_threads = True
     request_queue_size = 128

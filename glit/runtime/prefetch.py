@@ -1,4 +1,4 @@
-"""Items in batches, and work done by threads ahead of whoever takes its results."""
+"""Batch items, and map a function over items in prefetching threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Out = TypeVar("Out")
 
 
 def batched(items: Iterable[In], size: int) -> Iterator[list[In]]:
-    """Lists of ``size`` consecutive items; the last may be shorter.
+    """Yield lists of ``size`` consecutive items; the last may be shorter.
 
     >>> list(batched(range(5), 2))
     [[0, 1], [2, 3], [4]]
@@ -26,7 +26,7 @@ def batched(items: Iterable[In], size: int) -> Iterator[list[In]]:
 def batched_by_weight(
     items: Iterable[In], size: int, *, weight: Callable[[In], int], heaviest: int
 ) -> Iterator[list[In]]:
-    """Lists of up to ``size`` consecutive items that weigh ``heaviest`` at most, or one alone.
+    """Yield lists of up to ``size`` consecutive items of at most ``heaviest``, or one item alone.
 
     >>> list(batched_by_weight([3, 1, 1, 9, 1], 3, weight=abs, heaviest=4))
     [[3, 1], [1], [9], [1]]
@@ -53,7 +53,7 @@ def map_ahead(
     weight: Callable[[In], int] = lambda _: 0,
     heaviest: int = 0,
 ) -> Iterator[Out]:
-    """``map(work, items)`` by a pool's threads, in order.
+    """Yield ``map(work, items)`` in order, computed ahead by a pool's threads.
 
     Once one has failed, or nobody takes results any more, no other is begun: a store that is
     silent would be asked for each.

@@ -1,4 +1,4 @@
-"""Models of transformers, loaded whole or not at all."""
+"""Load transformers models completely or raise an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glit.errors import WeightsError
 
 
 def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
-    """``kind.from_pretrained``, where every weight of the model has to come from the files.
+    """Call ``kind.from_pretrained``; raise an error unless the files hold every weight.
 
     transformers draws those that the files lack at random and goes on; what the model answers then
     looks like a result.

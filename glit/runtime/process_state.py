@@ -1,4 +1,4 @@
-"""Settings of a whole process that models and libraries change, put back for whoever called."""
+"""Save and restore process-wide settings that models and libraries change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @contextlib.contextmanager
 def kept_random_states() -> Iterator[None]:
-    """Random states of Python, NumPy and torch are afterwards as they were.
+    """Restore the random states of Python, NumPy and torch after the block.
 
     A GPU that nobody uses is not started for it: that takes seconds and half a gigabyte of the
     GPU's memory, in every worker.
@@ -32,7 +32,7 @@ def kept_random_states() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_bars() -> Iterator[None]:
-    """No progress bars of transformers inside; afterwards as the caller had it."""
+    """Turn off transformers' progress bars for the block."""
     from transformers.utils import logging
 
     before = logging.is_progress_bar_enabled()

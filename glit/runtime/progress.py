@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE_EVERY_S = 15.0
 
 
 class SoFar(Protocol):
-    """A worker's :class:`glit.executors.protocols.Heartbeat`."""
+    """The progress values of a worker's :class:`glit.executors.protocols.Heartbeat`."""
 
     @property
     def rows(self) -> int: ...
@@ -67,7 +67,7 @@ class StageProgress:
         self._bar.stop()
 
     def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
-        """A stage begins, ``done`` of its samples finished by an earlier run.
+        """Begin a stage; an earlier run has finished ``done`` of its samples.
 
         Args:
             stage: its name.
@@ -85,11 +85,11 @@ class StageProgress:
             self._line("already done" if total else "nothing to do")
 
     def beside(self) -> Self:
-        """To tell of another stage at the same time, in the same place."""
+        """A progress object for another stage that runs at the same time."""
         return copy.copy(self)
 
     def note(self, text: str) -> None:
-        """A line that stays: something happened that a user should know of."""
+        """Print a line that stays on the screen."""
         self._console.print(visible(f"glit: {text}"), soft_wrap=True, markup=False)
 
     def loading(self, model: str) -> None:
@@ -107,7 +107,7 @@ class StageProgress:
             self._line(f"loading {model}")
 
     def ready(self) -> None:
-        """The workers are at work: rate and time left are reckoned from here."""
+        """Mark the workers as ready: rate and time left count from here."""
         self._waiting, self._before = False, self._done
         self._started = self._last_line = time.monotonic()
         if self._task is not None:
@@ -115,17 +115,17 @@ class StageProgress:
             self._bar.update(self._task, note="")
 
     def moved(self, unit: Any, beat: SoFar) -> None:
-        """A unit is so far; less than before when it was begun anew."""
+        """Update the progress of a unit; it falls if the unit started again."""
         self._running[unit.index] = beat
         self._show()
 
     def finished(self, unit: Any, samples: int, drops: int) -> None:
-        """A unit is finished, so many samples and drops in all."""
+        """Mark a unit as finished, with its total samples and drops."""
         self._running.pop(unit.index, None)
         self.advance(samples, drops)
 
     def advance(self, samples: int, drops: int = 0) -> None:
-        """Some more samples are finished."""
+        """Count further finished samples."""
         self._done += samples
         self._drops += drops
         if self._waiting:
@@ -171,13 +171,13 @@ class StageProgress:
 
 
 def null_progress() -> StageProgress:
-    """For work whose caller wants to hear nothing."""
+    """A progress object that shows nothing."""
     return StageProgress(Console(quiet=True), quiet=True)
 
 
 @contextmanager
 def status_reporter(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Who is told what is being done, where nothing can be counted: a spinner, or lines."""
+    """A function that shows the current step: a spinner, or lines."""
     if quiet:
         yield lambda text: None
     elif console.is_terminal:
@@ -190,7 +190,7 @@ def status_reporter(console: Console, *, quiet: bool) -> Iterator[Callable[[str]
 
 
 def duration(seconds: float) -> str:
-    """A length of time in the words a person would use.
+    """Format a length of time for people.
 
     >>> duration(42.4), duration(754), duration(11_100), duration(400_000)
     ('42 s', '13 min', '3 h 05 min', '4 d 15 h')
@@ -208,7 +208,7 @@ def duration(seconds: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes for people.
+    """Format a number of bytes for people.
 
     >>> size(512), size(936_416), size(40_728_226), size(15_100_000_000)
     ('512 bytes', '936 kB', '41 MB', '15.1 GB')

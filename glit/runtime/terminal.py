@@ -1,4 +1,4 @@
-"""What goes to a terminal: text from data is shown, and never obeyed."""
+"""Escape control characters in text that goes to a terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _visible(character: str) -> str:
 
 
 class Console(rich.console.Console):
-    """Rich's, whose texts are data: nothing in them is markup or a control character."""
+    """Rich's console for untrusted text: no markup, no control characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"highlight": False, "markup": False, **options})

@@ -1,4 +1,4 @@
-"""Fast paths that use internals of other libraries, checked before they are used.
+"""Check fast paths that use other libraries' internals before they are used.
 
 Internals may change in any release. So each fast path has a plain path beside it, made of public
 names, and :func:`agrees` runs both on a tiny random input, once per process and kind of model.
@@ -32,7 +32,7 @@ Swap = tuple[nn.Module, str, nn.Module]
 
 
 class FastPathWarning(RuntimeWarning):
-    """A fast path fails or gives other numbers with an installed package, so it is not used."""
+    """A fast path failed or gave different numbers with an installed package; it is not used."""
 
 
 def agrees(
@@ -44,7 +44,7 @@ def agrees(
     plain: Callable[[], Sequence[Tensor]],
     tolerance: float | None = None,
 ) -> bool:
-    """Whether a fast path gives the plain path's numbers; if not, one warning.
+    """Whether a fast path gives the plain path's numbers; warns once if not.
 
     Args:
         name: of the fast path, for the warning.
@@ -90,7 +90,7 @@ def agrees(
 
 @contextlib.contextmanager
 def leave_out(name: str) -> Iterator[None]:
-    """The plain path is taken by what is made in this block, to measure one against the other."""
+    """Use the plain path in this block, to compare it with the fast one."""
     _left_out.add(name)
     try:
         yield
@@ -99,20 +99,20 @@ def leave_out(name: str) -> Iterator[None]:
 
 
 def probe_input(*shape: int, like: Tensor, seed: int = 0) -> Tensor:
-    """Normally distributed numbers, equal for equal seeds; the global random state is not used."""
+    """Normally distributed numbers from a seed; the global random state does not change."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator).to(like.device, like.dtype)
 
 
 def swap(swaps: Iterable[Swap]) -> None:
-    """Replace child modules for good."""
+    """Replace child modules permanently."""
     for parent, name, module in swaps:
         setattr(parent, name, module)
 
 
 @contextlib.contextmanager
 def swapped(swaps: Iterable[Swap]) -> Iterator[None]:
-    """Replace child modules for a while."""
+    """Replace child modules for the block."""
     swaps = list(swaps)
     before = [(parent, name, getattr(parent, name)) for parent, name, _ in swaps]
     try:

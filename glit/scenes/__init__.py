@@ -1,4 +1,4 @@
-"""Procedural scenes whose truth is known: pictures, long captions, boxes, masks, attributes."""
+"""Procedural scenes with known ground truth: images, captions, boxes, masks, attributes."""
 
 from __future__ import annotations
 

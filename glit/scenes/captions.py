@@ -1,4 +1,4 @@
-"""The long caption of a scene, sentence by sentence, with exact character spans."""
+"""Write a scene's long caption, sentence by sentence, with exact character spans."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneCaption:
-    """A scene in words."""
+    """The captions of a scene."""
 
     text: str
     sentences: tuple[Sentence, ...]
@@ -136,7 +136,7 @@ def write_caption(scene: Scene) -> SceneCaption:
 
 
 def object_sentence(item: SceneObject, rng: random.Random, *, template: int | None = None) -> str:
-    """A sentence that tells an object's size, pattern, colour, shape and place.
+    """A sentence with an object's size, pattern, colour, shape and place.
 
     ``template`` fixes the wording and the plainest phrase for the place.
     """
@@ -147,7 +147,7 @@ def object_sentence(item: SceneObject, rng: random.Random, *, template: int | No
 
 
 def canonical_caption(scene: Scene) -> str:
-    """A caption in fixed wording with the objects in reading order; what the mini captioner says.
+    """A caption in the mini captioner's fixed wording, objects in reading order.
 
     >>> from glit.scenes.layout import draw_scene
     >>> print(canonical_caption(draw_scene(0, 0, level="easy")))  # doctest: +ELLIPSIS
@@ -165,7 +165,7 @@ def canonical_caption(scene: Scene) -> str:
 
 
 def relation_sentence(scene: Scene, first: int, second: int, *, opposite: bool = False) -> str:
-    """Where one object is relative to another, truly or the other way round.
+    """A sentence with the relation of one object to another, true or reversed.
 
     >>> from glit.scenes.layout import draw_scene
     >>> relation_sentence(draw_scene(2, 0, level="hard"), 0, 1).startswith("The ")

@@ -1,5 +1,4 @@
-"""False sentences about scenes, from their truth: what a check of captions must find, and what
-retrieval should bear.
+"""Make false sentences about scenes from their ground truth.
 
 Kinds of falsehood, by what is changed in a sentence that was true:
 

@@ -1,4 +1,4 @@
-"""What a scene holds: objects with attributes and places, drawn from a seed and an index.
+"""Draw a scene's content from a seed and an index: objects with attributes and places.
 
 Coordinates are fractions of the picture; attributes are the keys of
 :mod:`glit.scenes.vocabulary`.
@@ -55,7 +55,7 @@ class SceneObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A scene before pixels and words."""
+    """The content of a scene, before rendering and captions."""
 
     seed: int
     index: int
@@ -76,7 +76,7 @@ def _generator(seed: int, index: int) -> random.Random:
 
 
 def draw_scene(seed: int, index: int, *, level: str = "normal") -> Scene:
-    """The scene of this seed and index; the same on every machine and at every picture size.
+    """Draw the scene of a seed and an index; equal on every machine and at every image size.
 
     At ``hard`` every fourth scene (index 3, 7, 11, …) is the twin of the one before it.
     """

@@ -1,4 +1,4 @@
-"""Pixels of a scene: background texture, objects with patterns, light."""
+"""Render a scene's pixels: background texture, objects with patterns, light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caption in the mini captioner's wording says, and whether that is true of a scene."""
+"""Parse captions in the mini captioner's wording and check them against a scene."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WELL_FORMED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a caption in the captioner's wording says of one object."""
+    """The statement of a caption in the mini captioner's wording about one object."""
 
     shape: str
     colour: str
@@ -45,7 +45,7 @@ class Told:
 
 
 def objects_told(caption: str) -> list[Told]:
-    """The objects a caption tells of, in its order."""
+    """Parse the objects that a caption describes, in order."""
     names = [p[0].upper() + p[1:] for p in PLACE_NAMES]
     return [
         Told(
@@ -60,7 +60,7 @@ def objects_told(caption: str) -> list[Told]:
 
 
 def is_well_formed(caption: str) -> bool:
-    """Whether a caption is a whole one in the captioner's wording."""
+    """Whether a caption is complete and in the mini captioner's wording."""
     return _WELL_FORMED.fullmatch(caption) is not None
 
 

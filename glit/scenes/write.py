@@ -1,4 +1,4 @@
-"""Scenes on disk: images, captions and the truth about them."""
+"""Write scenes to disk: images, captions and ground truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images inside of other files: WebDataset's tars and Parquet tables.
+"""Images inside WebDataset tars and Parquet files.
 
 Nothing is unpacked: a member of a tar is a range of its bytes, an image of a table lies in a row
 group. A member is called ``SHARD::MEMBER``, with ``SHARD`` relative to the ingest root.
@@ -32,7 +32,7 @@ REFUSED: dict[int, tuple[str, str]] = {
 
 
 def is_utf8(name: str) -> bool:
-    """Whether a name can be stored; file systems and archives have names that are only bytes."""
+    """Whether a name is valid UTF-8 and can be stored."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -41,7 +41,7 @@ def is_utf8(name: str) -> bool:
 
 
 def escaped(name: str) -> str:
-    r"""A name that is only bytes as text, no two alike.
+    r"""Encode a name that is not valid UTF-8 as unique text.
 
     >>> print(escaped("a\udcff.png"), escaped("a\\xff\udcff.png"))
     a\xff.png a\x5cxff\xff.png
@@ -51,23 +51,23 @@ def escaped(name: str) -> str:
 
 
 def is_shard(path: str) -> bool:
-    """Whether a file may hold images, by its name."""
+    """Whether a file name is that of a shard."""
     return path.lower().endswith(SUFFIXES)
 
 
 def join(shard: str, member: str) -> str:
-    """The path of a member."""
+    """Join shard and member to a path."""
     return f"{shard}{MARK}{member}"
 
 
 def split(path: str) -> tuple[str, str] | None:
-    """Shard and member of a path; None for a file of its own."""
+    """Split a path into shard and member; None for an ordinary file."""
     shard, mark, member = path.partition(MARK)
     return (shard, member) if mark and member and is_shard(shard) else None
 
 
 def stem(path: str) -> str:
-    """A path without its suffix: what an image and the files beside it share.
+    """A path without its suffix, shared by an image and the files beside it.
 
     >>> stem("a.b/c.png"), stem("x.parquet::000000012"), stem("x.tar::a.jpg")
     ('a.b/c', 'x.parquet::000000012', 'x.tar::a')

@@ -1,4 +1,4 @@
-"""The images of a build: files below a root, and members of shards there, by one kind of path."""
+"""Read a build's images by path: files below a root, and members of shards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUFFER = 1 << 20
 
 
 class ImageFiles(Store):
-    """A store whose ``read`` knows members of shards.
+    """A store whose ``read`` also reads members of shards.
 
     Args:
         root: folder or address.
@@ -58,7 +58,7 @@ class ImageFiles(Store):
         return self._shard(place[0]).read(place[1])
 
     def members(self, shard: Entry, *, beside: Sequence[str] = ()) -> Iterator[Entry]:
-        """The images in a shard; none of a table that holds no images.
+        """List the images in a shard; empty for a table without images.
 
         What is damaged or may not be used is there with the size that says so.
 
@@ -67,7 +67,7 @@ class ImageFiles(Store):
             beside: suffixes of other files in it that are wanted, of role 1, 2 and so on.
 
         Raises:
-            InputError: of a table, which column holds the images cannot be told.
+            InputError: several columns of a table may hold the images.
         """
         try:
             opened = self._opened(shard)

@@ -1,4 +1,4 @@
-"""Parquet files with a column of encoded images, as ``datasets`` writes them; by row groups."""
+"""Read Parquet files with a column of encoded images, by row groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEMBER = re.compile(r"(\d{9})(\.txt)?")
 
 
 def member(row: int) -> str:
-    """What a row is called.
+    """The member name of a row.
 
     >>> member(12)
     '000000012'
@@ -31,7 +31,7 @@ def member(row: int) -> str:
 
 
 class TableShard:
-    """A Parquet file. Threads may share it; one reads at a time.
+    """A Parquet file with images. Threads may share it; one reads at a time.
 
     Args:
         file: path or opened file.
@@ -39,7 +39,7 @@ class TableShard:
         size: bytes of the file; more rows than that it cannot have.
 
     Raises:
-        InputError: which column holds the images cannot be told, or a row group is too large.
+        InputError: several columns may hold the images, or a row group is too large.
         OSError: it is not a readable Parquet file.
     """
 
@@ -76,7 +76,7 @@ class TableShard:
         return self._ends[-1] if self._ends else 0
 
     def size(self, row: int) -> int:
-        """Bytes of an image, as they are on average in its row group."""
+        """The average bytes per image in its row group."""
         group, _ = self._place(row)
         return self._bytes[group] // max(1, self._file.metadata.row_group(group).num_rows)
 
@@ -138,8 +138,8 @@ def _image_column(schema: pa.Schema, name: str) -> str:
             return wanted
     if len(found) > 1:
         raise InputError(
-            f"{name}: which of the columns {', '.join(found)} holds the images cannot be told; "
-            "want one named 'image'"
+            f"{name}: several columns may hold the images ({', '.join(found)}); name the image "
+            "column 'image'"
         )
     return found[0] if found else ""
 

@@ -1,4 +1,4 @@
-"""Tar archives as WebDataset writes them: where each member lies, found once by their headers."""
+"""Locate the members of WebDataset tars from their headers, and read them by ranges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = pa.schema([("name", pa.string()), ("offset", pa.int64()), ("size", pa.i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A file in an archive."""
+    """A file in a tar archive."""
 
     name: str
     """Relative; empty for the place where the archive is damaged."""
@@ -30,7 +30,7 @@ class Member:
 
 
 def scan(file: Any, size: int) -> Iterator[Member]:
-    """Every member, in the archive's order; where it is damaged, one last member says so.
+    """Yield every member in order; if the archive is damaged, a last entry describes the damage.
 
     Of members that have the same name the second is called ``NAME#2``, and so on.
 
@@ -84,7 +84,7 @@ def _member(info: tarfile.TarInfo, size: int, seen: dict[str, int]) -> Member:
 
 
 class TarShard:
-    """An archive whose members are known.
+    """A tar archive with an index of its members.
 
     Args:
         fetch: bytes of the archive from a start up to an end.
@@ -96,7 +96,7 @@ class TarShard:
         self._members = {m.name: (m.offset, m.size) for m in members if m.size >= 0}
 
     def read(self, name: str) -> bytes:
-        """A member's bytes; of ``KEY.txt``, where there is none, the caption in ``KEY.json``.
+        """Read a member; for a missing ``KEY.txt``, the caption in ``KEY.json``.
 
         Raises:
             FileNotFoundError: there is no such member.

@@ -46,17 +46,18 @@ _REFUSAL = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionConfig(CaptionerConfig):
-    """Where long captions come from."""
+    """The source of the long captions."""
 
     backend: str = "transformers"
-    """``vllm``, ``endpoint`` or ``transformers`` write captions; ``provided`` reads --captions
-    FILE, ``sidecar`` NAME.txt beside the image."""
+    """``vllm``, ``endpoint`` and ``transformers`` write captions; ``provided`` reads --captions
+    FILE; ``sidecar`` reads NAME.txt beside the image."""
     prompt: str = ""
-    """A prompt file; empty takes glit's own (pipelines/prompts/describe.txt)."""
+    """A prompt file; empty takes glit's prompt (pipelines/prompts/describe.txt)."""
     temperature: float = 0.0
-    """0 is greedy; a second try after a bad caption always samples, at 0.7."""
+    """Sampling temperature; 0 is greedy. The second try after a bad caption always samples, at
+    0.7."""
     max_image_side: int = 0
-    """Images are shrunk to this longer side before captioning; 0 leaves them."""
+    """Shrink images to this longer side before captioning; 0 keeps their size."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(

@@ -24,17 +24,18 @@ from glit.storage.store import Entry, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestConfig:
-    """Which files become samples."""
+    """The limits on input images."""
 
     chunk_size: int = speed_only(0)
-    """Images in a chunk, the unit of work and of resumption. 0 is a sixteenth of the images,
+    """Images per chunk, the unit of work and of resumption. 0 takes a sixteenth of the images,
     between 16 and 256, so that small jobs keep every worker busy."""
     max_pixels: int = MAX_PIXELS
     """Images with more pixels are dropped as ``too_large`` before they are decoded."""
     min_side: int = 16
     """Images with a shorter side are dropped as ``too_small``."""
     near_duplicates: int = -1
-    """Perceptual-hash bits (of 64) up to which two images count as the same; -1 turns it off."""
+    """Two images count as duplicates if their perceptual hashes differ in at most this many of 64
+    bits; -1 turns it off."""
 
     def __post_init__(self) -> None:
         require_value(

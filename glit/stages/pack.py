@@ -36,18 +36,19 @@ _PARTS = (CaptionStage, SplitStage, ProposeStage, ScoreStage, PairStage)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackConfig:
-    """How the dataset's files are cut."""
+    """The layout of the dataset's files."""
 
     image_store: Literal["bytes", "path"] = "bytes"
     """``path`` leaves images where they are and stores only their paths."""
     max_side: int = 0
-    """Larger images are re-encoded to this longer side, boxes moved with them; 0 is off."""
+    """Re-encode larger images to this longer side and scale their boxes; 0 is off."""
     min_files: int = 8
-    """At least this many data files if there are as many samples: training workers want them."""
+    """Write at least this many data files if there are as many samples, so that training workers
+    can share them."""
     max_file_mb: int = 400
-    """Data files are closed before they grow beyond this."""
+    """Largest size of a data file, in MB."""
     row_group_rows: int = 100
-    """Rows of a row group; fewer when images are large (a group stays under 100 MB)."""
+    """Rows per row group; fewer if images are large (a group stays under 100 MB)."""
 
     def __post_init__(self) -> None:
         require_value(self.min_files >= 1, f"[pack] min_files: found {self.min_files}, want >= 1")

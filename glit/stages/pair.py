@@ -29,18 +29,20 @@ from glit.stages.score import ScoreConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairConfig:
-    """Which rule chooses pairs of sentences and regions."""
+    """The rule that assigns a region to each sentence."""
 
     rule: str = "argmax"
-    """``argmax`` is FLISM's, ``lism`` is LISM's: there the whole image competes. ``centred``,
-    ``dual-softmax``, ``sinkhorn`` and ``mutual`` are better: docs/pairs.md."""
+    """``argmax`` is FLISM's rule; ``lism`` is LISM's, where the whole image competes. ``centred``,
+    ``dual-softmax``, ``sinkhorn`` and ``mutual`` are described in docs/pairs.md."""
     calibration: str = added("")
-    """What gives every pair a probability: one that ships with glit, or a file."""
+    """The calibration that gives every pair a probability: the name of a built-in one, or a
+    file."""
     min_probability: float = added(0.0)
-    """A sentence whose best region is less probable has none; above 0 wants a calibration."""
+    """A sentence whose best pair is less probable than this gets no region; above 0 needs a
+    calibration."""
     min_support: float = added(0.0)
-    """A sentence that is less probably true of the image has no region; above 0 wants a
-    calibration with support."""
+    """A sentence that is true of the image with a lower probability than this gets no region; above
+    0 needs a calibration with support."""
     options: Any = None
     """Keys of the rule's own."""
     choice: ClassVar[Choice] = Choice(key="rule", options=lambda: dict(RULES))

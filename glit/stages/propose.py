@@ -37,13 +37,14 @@ def _backends() -> dict[str, Backend]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeConfig(ProposerConfig):
-    """Which regions compete for a sentence."""
+    """The regions that compete for a sentence."""
 
     backend: str = "yolos+grid"
-    """``yolos+grid`` is FLISM's, ``sam`` is LISM's; ``sa1b`` takes LISM's masks from NAME.json
-    beside the image, as SA-1B ships them; ``+grid`` adds the grid to any."""
+    """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``sa1b`` reads LISM's masks from
+    NAME.json beside the image, as SA-1B ships them; ``+grid`` adds the grid to any proposer."""
     max_iou: float = 0.9
-    """Of two detections that overlap more than this, the better scored one stays."""
+    """If two detections overlap with a higher IoU than this, glit keeps the one with the better
+    score."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(

@@ -39,19 +39,19 @@ group is a small one, for which a GPU takes longer than its share."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreConfig(MatcherConfig):
-    """Which model compares regions with sentences."""
+    """The model that compares regions with sentences."""
 
     backend: str = added("clip")
     """``clip``: a CLIPModel of any size."""
     phrases: bool = added(False)
-    """Also compare the head phrase of every sentence with the regions: a sentence of two things is
-    as close to the second (``pair.phrase_weight``)."""
+    """Also compare the head phrase of every sentence with the regions (see ``pair.phrase_weight``).
+    This helps with sentences about two objects."""
     crop: CropView = added("tight")
-    """How a region is shown: ``tight``, its box; ``context``, a quarter more on every side;
-    ``blur``, the whole image blurred outside it."""
+    """The view of a region: ``tight`` is its box; ``context`` adds a quarter on every side;
+    ``blur`` is the whole image, blurred outside the box."""
     opinion: str = added("")
-    """A detector that is asked for every head phrase too, by hub id or folder: OWLv2, Grounding
-    DINO. What it says is evidence for a calibration."""
+    """An open-vocabulary detector (OWLv2, Grounding DINO; hub id or folder) that looks for every
+    head phrase. Its agreement is evidence for a calibration."""
     opinion_revision: str = added("main")
     """Hub revision of that detector."""
     options: Any = None

@@ -27,18 +27,19 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitConfig:
-    """How captions become sentences, and which tokens those are."""
+    """Sentence splitting and token spans."""
 
     splitter: Literal["sentencex", "punkt", "dot"] = "sentencex"
-    """``punkt`` is NLTK's; ``dot`` splits at every full stop, as the papers' scripts do."""
+    """``sentencex``, ``punkt`` (NLTK), or ``dot``, which splits at every full stop as the papers'
+    scripts do."""
     language: str = "en"
     """Language code for sentencex and Punkt: ``en``, ``de``."""
     tokenizer: str = ""
-    """Model whose tokenizer gives the token spans; empty takes the matcher's."""
+    """The model whose tokenizer defines the token spans; empty takes the matcher's."""
     context: int = 248
-    """Window of the stretched text encoder; a span beyond it is not ``in_window``."""
+    """Window of the stretched text encoder, in tokens; a span beyond it is not ``in_window``."""
     short_context: int = 77
-    """A sentence longer than this alone is ``truncated`` when it is embedded."""
+    """A sentence that alone has more tokens than this is ``truncated`` when it is embedded."""
 
     def __post_init__(self) -> None:
         require_value(

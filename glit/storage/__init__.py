@@ -1,1 +1,1 @@
-"""All file access, local and at addresses; a file that exists is complete."""
+"""File access in folders and at addresses, locks, and checksummed files."""

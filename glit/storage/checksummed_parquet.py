@@ -1,4 +1,4 @@
-"""Parquet files that carry their own SHA-256: damage on disk is found by whoever reads them.
+"""Parquet with an embedded SHA-256, checked on read.
 
 The digest is a value of the footer's metadata, taken while zeros stand in its place, so that the
 file stays one that any reader of Parquet opens.
@@ -21,11 +21,11 @@ _VALUE = b"\x18\x40"
 
 
 class SealError(ValueError):
-    """The bytes are not those that were written."""
+    """The file's bytes do not match its digest."""
 
 
 def write_sealed(table: pa.Table, path: Path) -> None:
-    """Write a table with pinned settings and its digest."""
+    """Write a Parquet file with pinned settings and an embedded SHA-256."""
     with pq.ParquetWriter(path, table.schema, **PINNED) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({_KEY.decode(): "0" * _HEX})
@@ -38,7 +38,7 @@ def write_sealed(table: pa.Table, path: Path) -> None:
 
 
 def read_sealed(data: bytes) -> pq.ParquetFile:
-    """A file's bytes, opened once their digest was found right.
+    """Check a file's embedded SHA-256 and open it for reading.
 
     Raises:
         SealError: it is not, or there is none.
@@ -52,7 +52,7 @@ def read_sealed(data: bytes) -> pq.ParquetFile:
 
 
 def _place(data: bytes) -> int | None:
-    """Where the digest begins."""
+    """The offset of the digest in the file."""
     found = data.rfind(_KEY + _VALUE)
     at = found + len(_KEY + _VALUE)
     return None if found < 0 or at + _HEX > len(data) else at

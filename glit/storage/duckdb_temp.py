@@ -1,4 +1,4 @@
-"""DuckDB for tables larger than memory: it keeps to a limit, and the rest goes to a folder."""
+"""DuckDB connections with a memory limit and a folder for temporary data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glit.errors import RunError, first_line
 
 @contextlib.contextmanager
 def spilling(folder: str | Path, *, memory: str = "512MB") -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection of its own, for the block.
+    """Open a DuckDB connection with a memory limit and a temporary folder, for the block.
 
     Args:
         folder: on a disk with room for what does not fit into memory.

@@ -1,4 +1,4 @@
-"""One writer per folder: a lock file that the system releases when its holder ends."""
+"""A lock file that allows one writer per folder; the system releases it when the holder ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRIES = 100
 
 @contextlib.contextmanager
 def folder_lock(folder: Path, *, beside: bool = False) -> Iterator[None]:
-    """Hold a folder that a command writes to; it is made if it does not exist.
+    """Hold the lock of a folder that a command writes to; create the folder if needed.
 
     The lock's file is removed afterwards, and so is a folder that was made here and stayed empty.
 
@@ -43,7 +43,7 @@ def folder_lock(folder: Path, *, beside: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(file: Path, folder: Path, *, doing: str, todo: str) -> Iterator[None]:
-    """Hold the lock of a file, which names the holder and is removed afterwards.
+    """Hold a lock file that names the holder, and remove it afterwards.
 
     Args:
         file: is made, with its folder.
@@ -108,7 +108,7 @@ def _lock(handle: int, file: Path) -> None:
 
 
 def this_process() -> str:
-    """What a lock says of its holder."""
+    """Describe this process for a lock file."""
     return f"pid {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %T')}"
 
 

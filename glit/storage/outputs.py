@@ -1,4 +1,4 @@
-"""Where a user wants things written: a folder, a file, an address; what cannot be is refused."""
+"""Check a user's output path: a folder, a file, or an address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glit.storage.store import tidy
 
 
 def output_folder(output: str | os.PathLike[str]) -> str:
-    """A folder or an address to write a dataset to, from the words of a user.
+    """Check a user's output path for a dataset: a folder or an address.
 
     Raises:
         UserError: it is a file, or an address of no bucket.
@@ -29,7 +29,7 @@ def output_folder(output: str | os.PathLike[str]) -> str:
 
 
 def local_folder(output: str | os.PathLike[str]) -> Path:
-    """A folder to write to, from the words of a user.
+    """Check a user's output path that must be a local folder.
 
     Raises:
         UserError: it is an address, which ``Path`` would make a folder of that name, or a file.
@@ -40,7 +40,7 @@ def local_folder(output: str | os.PathLike[str]) -> Path:
 
 
 def local_file(output: str | os.PathLike[str]) -> Path:
-    """A file to write, from the words of a user; one that exists is replaced.
+    """Check a user's output path that must be a local file; an existing file is replaced.
 
     Raises:
         UserError: it is an address, or a folder.
@@ -52,7 +52,7 @@ def local_file(output: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """A folder to write to, which gets its name once all is written; what failed is removed.
+    """Write into a temporary folder and rename it when done; remove it on an error.
 
     Raises:
         InputError: there is one of that name, or it cannot be written.
@@ -78,7 +78,7 @@ def new_folder(output: Path) -> Iterator[Path]:
 def _here(output: str | os.PathLike[str], what: str) -> Path:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
         raise UserError(
-            f"{output}: an address, but this is written to local folders only (glit build writes "
-            f"to addresses); name a {what}, and copy it there"
+            f"{output}: an address, but this command writes to local folders only (glit build "
+            f"writes to addresses); want a local {what}: write it here and upload it afterwards"
         )
     return Path(output)

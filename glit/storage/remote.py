@@ -1,4 +1,4 @@
-"""Object stores and other file systems that are no folder of this machine, through fsspec.
+"""Object stores and other remote file systems, through fsspec.
 
 What goes wrong out there becomes one line: files that are missing stay ``FileNotFoundError``, an
 object that may not be read stays ``PermissionError``, everything else is a :class:`StorageError`,
@@ -36,7 +36,7 @@ _COPY_LOOK_S = 1.0
 
 
 def open_remote(address: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """The file system of an address, and the address as a path there.
+    """Open the file system of an address; return it and the path within it.
 
     Its settings are those of :mod:`glit.storage.remote_settings`.
 
@@ -59,7 +59,7 @@ def open_remote(address: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def own_name(fs: fsspec.AbstractFileSystem, path: str) -> str:
-    """A path that the client of a store asks for as it is.
+    """Return the path if the store's client requests exactly this path.
 
     Raises:
         FileNotFoundError: the client takes a part of the name for something else (``?versionId=``
@@ -77,7 +77,7 @@ def own_name(fs: fsspec.AbstractFileSystem, path: str) -> str:
 def translate_storage_errors(
     where: str, *, of_object: bool = False, of_bucket: bool = False
 ) -> Iterator[None]:
-    """What a file system raises, as this module says.
+    """Translate a file system's errors as the module docstring describes.
 
     Args:
         where: the address.
@@ -112,14 +112,14 @@ def translate_storage_errors(
 
 
 def _met(error: Exception) -> BaseException:
-    """What a client met; adlfs puts it behind an error that says less."""
+    """The error that a client met; adlfs wraps it in a less specific one."""
     if type(error) is RuntimeError and error.__cause__ is not None:
         return error.__cause__
     return error
 
 
 def _code(error: BaseException) -> str:
-    """What the store calls the error, or else its status; empty where it does not say."""
+    """The store's error code, or else its status; empty if there is neither."""
     for each in (error, error.__cause__):
         response = getattr(each, "response", None)
         if isinstance(response, dict):  # botocore
@@ -133,7 +133,7 @@ def _code(error: BaseException) -> str:
 
 
 def _is_denied(error: BaseException, code: str) -> bool:
-    """Whether the key is good, but not for this; gcsfs has a plain OSError for that."""
+    """Whether a valid key lacks permission; gcsfs raises a plain OSError for this."""
     forbidden = type(error) is OSError and str(error).startswith("Forbidden")
     return isinstance(error, PermissionError) or forbidden or code in _DENIED_TO_ONE
 
@@ -150,7 +150,7 @@ def _is_about_keys(error: BaseException, code: str) -> bool:
 
 
 def copy_remote(fs: Any, source: str, target: str) -> None:
-    """Copy an object within its store; it is there when this returns.
+    """Copy an object within its store; wait until it exists.
 
     Raises:
         FileNotFoundError: there is none.
@@ -187,7 +187,7 @@ _GLOB = frozenset("*?[")
 
 
 class RangeFile(io.RawIOBase):
-    """A file to read from any place; each read is one request for that range and no more.
+    """A file that sends one range request per read and none ahead.
 
     Args:
         fetch: the bytes from a start up to an end.

@@ -1,4 +1,4 @@
-"""What lies below an address, listed a page at a time."""
+"""List the objects below an address page by page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIELDS = "kind,nextPageToken,items(name,size,etag)"
 
 
 def walk_remote(fs: Any, base: str, where: str) -> Iterator[tuple[str, int, str]]:
-    """Path below ``base``, bytes and stamp of every object, a page in memory at a time.
+    """Yield path below ``base``, size and stamp of every object, one page in memory at a time.
 
     S3, Google's and Azure's stores are listed flat, as ``folder//x`` and an object that is named
     like a folder are there too; other systems folder by folder.
@@ -30,7 +30,7 @@ def walk_remote(fs: Any, base: str, where: str) -> Iterator[tuple[str, int, str]
 
 
 def stamp_of(info: dict[str, Any]) -> str:
-    """What changes when the object does: its tag, else its time."""
+    """A value that changes with the object: its tag, else its time."""
     for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"):
         if info.get(key):
             return str(info[key])

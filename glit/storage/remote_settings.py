@@ -1,4 +1,4 @@
-"""How object stores are asked: glit's settings of their clients, and what the user set before."""
+"""Client settings for object stores: glit's defaults, overridden by the user's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOGGERS = ("aiobotocore", "s3fs", "gcsfs", "adlfs", "azure")
 
 
 def settings(kind: str) -> dict[str, Any]:
-    """For the file system of a kind of address.
+    """The client settings for an address's scheme.
 
     What the user has set in fsspec's configuration goes before glit's, each value by itself.
     """
@@ -54,14 +54,14 @@ def settings(kind: str) -> dict[str, Any]:
 
 
 def _for_s3() -> dict[str, Any]:
-    """Without what the environment says."""
+    """Settings for S3, without those that the environment sets."""
     retries: dict[str, Any] = _S3["config_kwargs"]["retries"]
     left = {name: its for name, its in retries.items() if _S3_VARIABLES[name] not in os.environ}
     return {**_S3, "config_kwargs": {**_S3["config_kwargs"], "retries": left}}
 
 
 def _for_gs() -> dict[str, Any]:
-    """gcsfs tries again six times, but on its own it waits for an answer for ever."""
+    """Settings for gcsfs, which makes six tries but has no timeout of its own."""
     try:
         from aiohttp import ClientTimeout
     except ImportError:  # nor is gcsfs there, which will be said
@@ -92,7 +92,7 @@ def _quiet_loggers() -> None:
 
 
 def set_by_program() -> dict[str, dict[str, Any]]:
-    """What this process has set in fsspec's configuration, beyond files and environment.
+    """The fsspec settings that this process made, beyond files and environment.
 
     Those every machine reads for itself; this has to be brought to it.
     """
@@ -107,6 +107,6 @@ def set_by_program() -> dict[str, dict[str, Any]]:
 
 
 def set_here(changed: dict[str, dict[str, Any]]) -> None:
-    """Set that in this process, which is glit's own."""
+    """Apply these fsspec settings in this process."""
     for kind, values in changed.items():
         config.conf.setdefault(kind, {}).update(values)

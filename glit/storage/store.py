@@ -1,4 +1,4 @@
-"""All file access: local folders now, any fsspec file system by the same calls.
+"""All file access: local folders and fsspec file systems with the same methods.
 
 A :class:`Store` is a root and paths relative to it. Reads return bytes; writes are atomic: a
 file that exists is complete. Local files are written beside their target, flushed to disk and
@@ -39,7 +39,7 @@ TEMPORARY_MARK = ".tmp-"
 
 
 class Entry(NamedTuple):
-    """A file found by a listing, of which there may be ten million."""
+    """A file in a listing; a listing may have ten million."""
 
     path: str
     """Relative to the store's root, ``/`` separated; may hold surrogates for odd names."""
@@ -74,11 +74,11 @@ class Store:
         return self._base.rstrip("/").rpartition("/")[2]
 
     def below(self, folder: str) -> Store:
-        """The store of a folder in this one."""
+        """The store of a subfolder."""
         return Store(f"{self.root}/{folder}")
 
     def full(self, path: str) -> str:
-        """The file system's own path of ``path``.
+        """The path of ``path`` in the file system.
 
         Raises:
             FileNotFoundError: the client of the store cannot ask for such a name.
@@ -89,7 +89,7 @@ class Store:
         return full if self.is_local else own_name(self._fs, full)
 
     def address(self, path: str) -> str:
-        """What people call ``path``."""
+        """The name of ``path`` for messages."""
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> bytes:
@@ -122,7 +122,7 @@ class Store:
             return data
 
     def open(self, path: str) -> Any:
-        """A file opened for reading bytes, from any place in it.
+        """Open a file for reading bytes with random access.
 
         Raises:
             OSError: the file is missing or cannot be read.
@@ -135,11 +135,11 @@ class Store:
         return RangeFile(lambda start, end: self.read_range(path, start, end), int(info["size"]))
 
     def for_arrow(self, path: str) -> Any:
-        """What pyarrow opens a file by: its local path, or an opened file."""
+        """The argument for pyarrow: a local path, or an open file."""
         return self.full(path) if self.is_local else self.open(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder; a pipe or a device is neither."""
+        """Whether there is a file or a folder; False for a pipe or a device."""
         if self.is_local:
             return os.path.isfile(self.full(path)) or os.path.isdir(self.full(path))
         with translate_storage_errors(self.address(path)):
@@ -234,7 +234,7 @@ class Store:
             self._fs.pipe_file(full, data)
 
     def create(self, path: str, data: bytes) -> None:
-        """Write a whole file where there is none yet; of several writers one succeeds.
+        """Write a whole file if there is none; of several writers one succeeds.
 
         Raises:
             FileExistsError: there is one.
@@ -249,7 +249,7 @@ class Store:
             self._fs.pipe_file(full, data, mode="create")
 
     def sweep(self, mark: str = TEMPORARY_MARK) -> None:
-        """Remove what killed writers left behind: files with ``mark`` in their name.
+        """Remove leftovers of killed writers: files with ``mark`` in their name.
 
         An object store has no files that are half written.
         """
@@ -263,13 +263,13 @@ class Store:
                     leftover.unlink(missing_ok=True)
 
     def sweep_folders(self, *folders: str) -> None:
-        """Remove what killed writers left behind in these folders alone."""
+        """Remove leftovers of killed writers in these folders only."""
         for folder in folders if self.is_local else ():
             for leftover in Path(self.full(folder)).glob(f"*{TEMPORARY_MARK}????????"):
                 leftover.unlink(missing_ok=True)
 
     def free_bytes(self) -> int | None:
-        """Free disk space, None where that has no meaning."""
+        """Free disk space; None for an object store."""
         if not self.is_local:
             return None
         folder = Path(self._base)
@@ -318,7 +318,7 @@ def inside(path: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """A path that holds wherever it is read from; addresses stay."""
+    """Make a local path absolute; return an address unchanged."""
     return path if "://" in path else os.path.abspath(path)
 
 

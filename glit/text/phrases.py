@@ -1,4 +1,4 @@
-"""Phrases of a sentence, among them its head: the noun phrase that the sentence tells of.
+"""Extract the noun phrases of a sentence and its head phrase.
 
 "A small ring can be seen above the striped cross." tells of "A small ring"; its embedding as a
 whole is as close to the cross. Words are tagged by TextBlob, whose lexicon comes with the package.
@@ -21,7 +21,7 @@ _NEVER_LAST = {"DT", "PRP$", "CD", "RB", "POS"}
 
 
 def head_phrases(sentences: Sequence[str]) -> list[str]:
-    """For each sentence its head phrase as it stands there, or the sentence where it has none.
+    """The head phrase of each sentence, verbatim; the whole sentence if it has none.
 
     The first noun phrase that follows no preposition is taken; where all do, the first of all.
 
@@ -36,7 +36,7 @@ def head_phrases(sentences: Sequence[str]) -> list[str]:
 
 
 def phrases(sentence: str) -> tuple[str, ...]:
-    """Noun phrases, verbs with a preposition, and places, each once, as they stand there.
+    """Noun phrases, verbs with a preposition, and places, each once, verbatim.
 
     Raises:
         MissingExtraError: TextBlob is not installed.
@@ -127,6 +127,6 @@ def _tagged(sentence: str) -> Iterator[tuple[int, int, str]]:
     position = 0
     for word, kind in tag(sentence):
         found = sentence.find(word, position)
-        if found >= 0:  # the tagger writes some characters anew; such a word belongs to no phrase
+        if found >= 0:  # the tagger rewrites some characters; such a word belongs to no phrase
             position = found + len(word)
             yield found, position, kind.split("-")[0]

@@ -1,4 +1,4 @@
-"""Text to character spans of its sentences.
+"""Split text into the character spans of its sentences.
 
 What the libraries get wrong in English captions is repaired by a few rules
 (docs/decisions/sentence-repairs.md); the bare dot stays as the papers have it.
@@ -21,7 +21,7 @@ _UNUSUAL_SPACE = re.compile(r"[^\S\n ]")
 
 
 def make_splitter(name: str, language: str) -> Splitter:
-    """The named splitter: text to character spans of its sentences.
+    """The splitter of a name: a function from text to the character spans of its sentences.
 
     Raises:
         MissingExtraError: NLTK is not installed.
@@ -37,7 +37,7 @@ def make_splitter(name: str, language: str) -> Splitter:
 
 
 def split_at_dots(text: str) -> list[Span]:
-    """Spans that end at every full stop, as the papers' scripts cut.
+    """Split at every full stop, as the papers' scripts do.
 
     >>> split_at_dots("A cat. 1.5 m long.")
     [(0, 6), (7, 9), (9, 18)]
@@ -118,7 +118,7 @@ _SINGLE_QUOTES = re.compile(rf"(?<!\w)['‘](?=\w)(?:[^'’]|['’](?=\w)){{1,{_
 
 
 def repair(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Sentence spans of an English text with a splitter's systematic faults put right.
+    """Correct a splitter's systematic errors in the sentence spans of an English text.
 
     A boundary is undone inside a quotation or parentheses, and where a sentence, a number or an
     address goes on. One is added at a full stop that the splitter passed over, after a quotation

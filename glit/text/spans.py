@@ -1,4 +1,4 @@
-"""Character spans of sentences and token spans of those, exact for any text.
+"""Map character spans of sentences to token spans, exactly, for any text.
 
 Tokenizers report character offsets that are wrong around byte-level pieces, lower-casing and
 normalisation. So no offset is used here: the caption is cut at its sentence boundaries, the
@@ -17,7 +17,7 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 def locate(pieces: Iterable[str], text: str) -> list[Span]:
-    """Character spans of consecutive pieces of ``text``, outer whitespace left out.
+    """Character spans of consecutive pieces of ``text``, without outer whitespace.
 
     Pieces are looked for in order, each after the end of the one before; pieces of whitespace
     give no span.

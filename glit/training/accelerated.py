@@ -1,4 +1,4 @@
-"""The Accelerator of a run: device, precision, processes, trackers."""
+"""Create a run's Accelerator: device, precision, processes, trackers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, TrainConfig]:
-    """An Accelerator for this process, and the configuration with the precision it computes in.
+    """Create this process's Accelerator; return it and the configuration with its precision.
 
     Raises:
         UserError: this device or this way of sharing the work cannot be.
@@ -55,7 +55,7 @@ def open_accelerator(config: TrainConfig, run: Path) -> tuple[Accelerator, Train
 
 
 def _check_trackers(names: Sequence[str]) -> None:
-    """Refuse a tracker that accelerate would leave out without a word, or that it does not know.
+    """Refuse a tracker that accelerate does not know or would silently leave out.
 
     Raises:
         RecipeError: names it.

@@ -1,4 +1,4 @@
-"""Images cropped and mirrored at random, and their local pairs with them.
+"""Crop and mirror images at random, together with their local pairs.
 
 A crop has a share of the image's area and nearly its shape (torchvision's range of ratios, taken of
 the image's own shape, since images are squeezed into the model's square). A region of which less
@@ -29,7 +29,7 @@ _RATIO = math.log(4 / 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
-    """How one image is changed this time."""
+    """The crop and the mirroring of one image in one epoch."""
 
     box_xyxy: tuple[int, int, int, int]
     """What is kept of it, pixels."""
@@ -37,18 +37,18 @@ class Augmentation:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of what is kept."""
+        """Width and height of the crop."""
         x0, y0, x1, y1 = self.box_xyxy
         return x1 - x0, y1 - y0
 
     def image(self, image_HWC: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "ch cw 3"]:
-        """The pixels that are kept."""
+        """The pixels of the crop."""
         x0, y0, x1, y1 = self.box_xyxy
         kept = image_HWC[y0:y1, x0:x1]
         return np.ascontiguousarray(kept[:, ::-1] if self.mirrored else kept)
 
     def pairs(self, pairs: tuple[LocalPair, ...]) -> tuple[LocalPair, ...]:
-        """The pairs of which enough is kept, in pixels of what is kept."""
+        """The pairs that remain in the crop, in its pixels."""
         found = []
         for pair in pairs:
             box = self._moved(pair.box_xyxy)

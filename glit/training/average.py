@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights, beside those that are learned with."""
+"""Keep an exponential moving average of the trained weights."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Average:
         self._mix = get_ema_multi_avg_fn(decay)
 
     def update(self) -> None:
-        """Take in the weights after a step."""
+        """Update the average after a step."""
         self._mix(self._kept, [p.detach() for p in self._learned], 1)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[dict[str, Tensor]]:
-        """The model has the average's weights meanwhile; gives those it learns with, by name."""
+        """Put the average's weights into the model for the block; yield the training weights."""
         self._swap()
         try:
             yield dict(zip(self._names, self._kept, strict=True))
@@ -47,7 +47,7 @@ class Average:
 
 
 def read_raw_weights(checkpoint: Path, model: nn.Module) -> None:
-    """Load the weights that training goes on with, in place.
+    """Load the training weights into the model, in place.
 
     Raises:
         InputError: they are missing, damaged or another model's.

@@ -1,4 +1,4 @@
-"""Checkpoints: a ``CLIPModel.from_pretrained`` folder with its processor, and what resuming needs.
+"""Write and load checkpoints: a ``CLIPModel`` folder and the state for resuming.
 
     RUN/checkpoints/step-00000120/   config.json, model.safetensors, tokenizer, preprocessor,
                                      objective/ (if it has parameters: config.json with its keys,
@@ -9,7 +9,7 @@
     RUN/last, RUN/best               links to the two that are kept, beside those of keep_every
 
 A folder is written under a temporary name and renamed, and renamed before it is removed, so one
-that exists is complete. The links follow from the newest one: a resumed run makes them anew.
+that exists is complete. The links follow from the newest one: a resumed run creates them again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Checkpoints:
         return found[-1] if found else None
 
     def put_back(self) -> None:
-        """Rename what was being replaced when a run was killed; every process may."""
+        """Undo a replacement that a kill interrupted; every process may call it."""
         for folder in self.folder.glob(f"{_REPLACED}*"):
             target = self._named(int(folder.name.removeprefix(_REPLACED)))
             if not target.exists():
@@ -121,7 +121,7 @@ class Checkpoints:
         return target
 
     def mend(self, position: Position) -> None:
-        """Make the links that a killed run did not come to, and remove what it left.
+        """Create the links that a killed run did not make, and remove its leftovers.
 
         Args:
             position: of the newest checkpoint.
@@ -166,7 +166,7 @@ class Checkpoints:
 
 
 def write_module(checkpoint: Path, module: nn.Module, objective: dict[str, Any]) -> None:
-    """Save the parameters of an objective's own beside the model, and its keys."""
+    """Save an objective's own parameters beside the model, with its keys."""
     (checkpoint / OBJECTIVE).mkdir()
     write_json(checkpoint / OBJECTIVE / "config.json", objective)
     _write_weights(checkpoint / OBJECTIVE / "model.safetensors", module.state_dict())
@@ -213,7 +213,7 @@ def read_objective(checkpoint: Path) -> dict[str, Any]:
 
 
 def read_module(checkpoint: Path, module: nn.Module) -> None:
-    """Load the parameters of an objective's own, in place.
+    """Load an objective's own parameters, in place.
 
     Raises:
         WeightsError: the checkpoint holds none, or those of another objective.
@@ -233,7 +233,7 @@ def read_module(checkpoint: Path, module: nn.Module) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunModel:
-    """A model of a run, and which of its checkpoints it is."""
+    """The model folder of a run, and the name of its checkpoint."""
 
     folder: Path
     checkpoint: str
@@ -241,7 +241,7 @@ class RunModel:
 
 
 def model_of_run(path: Path, wanted: Literal["best", "last"] = "best") -> RunModel:
-    """The model a path means: a checkpoint of a run, or the folder itself.
+    """Resolve a path to a model folder: a run's checkpoint, or the folder itself.
 
     A run that ended within its first epoch has no best checkpoint yet; the last stands in.
     """

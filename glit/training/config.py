@@ -26,10 +26,10 @@ def _objectives() -> Mapping[str, type[Objective]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """How CLIP is fine-tuned. Model, batch and epochs are FAST-GOAL's by default."""
+    """Fine-tuning of CLIP. Model, batch and epochs default to FAST-GOAL's."""
 
     objective: str = "fast-goal"
-    """Which loss, and with it which further keys."""
+    """The loss; each objective may add keys, listed below."""
 
     options: Any = None
     """The objective itself, with its keys; None takes their defaults."""
@@ -37,8 +37,8 @@ class TrainConfig:
     choice: ClassVar[Choice] = Choice(key="objective", options=_objectives)
 
     model: str = "openai/clip-vit-base-patch16"
-    """The CLIPModel to start from: a built-in name, a folder, or a hub id. OpenCLIP's folders too,
-    and SigLIP models for objectives that look at embeddings alone."""
+    """The model to start from: a built-in name, a folder, or a hub id of a CLIPModel; an OpenCLIP
+    folder; or a SigLIP model for objectives that use only embeddings."""
 
     context: int = 248
     """Text window in tokens; the model's positions are stretched to it (Long-CLIP's rule)."""
@@ -51,39 +51,40 @@ class TrainConfig:
     """Further datasets to train on, mixed with the first in every batch."""
 
     weights: tuple[float, ...] = ()
-    """How many times its size an epoch takes of each dataset, the first one's first: 1 every
-    sample once, 0.5 every second one. Without them, all once."""
+    """Passes over each dataset per epoch, the first dataset's value first: 1 takes every sample
+    once, 0.5 every second one. Empty takes all datasets once."""
 
     min_crop: float = 1.0
-    """Images are cropped at random to this share of their area or more, boxes with them; 0.9 is
-    what OpenCLIP takes. 1 leaves them whole."""
+    """Crop images at random to at least this share of their area; boxes follow. OpenCLIP uses 0.9.
+    1 turns it off."""
 
     flip: float = 0.0
-    """How probable it is that an image is mirrored, boxes with it; never where its caption speaks
-    of left, right or writing."""
+    """Probability of mirroring an image with its boxes; never if its caption mentions left, right
+    or writing."""
 
     pairs: PairChoice = "best"
-    """Which local pairs of an image are learned from: ``best``, those that come first;
-    ``sample``, drawn anew every epoch by their probability; ``weighted``, those that come first,
-    and each counts as much as it is probable."""
+    """The local pairs of an image to learn from: ``best`` takes the first ones; ``sample`` draws
+    them by probability in every epoch; ``weighted`` takes the first ones and weights each by its
+    probability."""
 
     min_probability: float = 0.0
-    """Less probable pairs are left out; above 0 wants a dataset with probabilities."""
+    """Leave out pairs with a lower probability; above 0 needs a dataset with probabilities."""
 
     image_root: str = ""
-    """Folder the dataset was built from; needed only when it stores images by path."""
+    """The folder that the dataset was built from; needed only if the dataset stores images by
+    path."""
 
     epochs: int = 10
     """Passes over the dataset."""
 
     max_steps: int = 0
-    """Stop after this many optimiser steps; 0 for no limit. The schedule ends there too."""
+    """Stop after this many optimiser steps; 0 is no limit. The schedule ends at the same step."""
 
     batch_size: int = 256
-    """Samples in one contrastive batch, over all processes together."""
+    """Samples per contrastive batch, summed over all processes."""
 
     micro_batch_size: int = 0
-    """Samples encoded at a time on one process (gradient caching); 0 encodes the whole batch."""
+    """Samples that one process encodes at a time (gradient caching); 0 encodes the whole batch."""
 
     accumulation_steps: int = 1
     """Contrastive batches whose gradients are averaged into one optimiser step."""
@@ -92,7 +93,7 @@ class TrainConfig:
     """Skip the smaller last batch of an epoch instead of training on it."""
 
     lr: float = 5e-6
-    """Highest learning rate; 5e-6 is that of GOAL's script, at batches of 16."""
+    """Highest learning rate; 5e-6 is the value of GOAL's script, at batches of 16."""
 
     image_lr: float = 0.0
     """Highest learning rate of the image tower and its projection; 0 takes ``lr``."""
@@ -101,76 +102,78 @@ class TrainConfig:
     """Highest learning rate of the text tower and its projection; 0 takes ``lr``."""
 
     lock_image: bool = False
-    """Leave the image tower and its projection as they are."""
+    """Freeze the image tower and its projection."""
 
     lock_text: bool = False
-    """Leave the text tower and its projection as they are."""
+    """Freeze the text tower and its projection."""
 
     unlocked_blocks: int = 0
-    """So many of a locked tower's last blocks are trained all the same, with what comes after."""
+    """Still train this many last blocks of a locked tower, and the layers after them."""
 
     lora_rank: int = 0
-    """Learn adapters of this rank in place of the towers' weights (LoRA); they want a higher
-    ``lr``, 1e-4 or so. 0 trains the weights."""
+    """Train adapters of this rank instead of the towers' weights (LoRA); use a higher ``lr``, about
+    1e-4. 0 trains the weights."""
 
     lora_alpha: float = 0.0
-    """The adapters' part counts this times over the rank; 0 takes the rank, so once."""
+    """LoRA's alpha: the adapters' output is scaled by alpha / rank. 0 takes the rank, so the scale
+    is 1."""
 
     min_lr: float = 0.0
-    """Learning rate at the end of the cosine."""
+    """Learning rate at the end of the cosine schedule."""
 
     warmup_steps: int = 0
     """Optimiser steps over which the learning rate rises from zero."""
 
     weight_decay: float = 0.05
-    """AdamW's decay, on matrices and embeddings; not on gains, biases and the logit scale."""
+    """AdamW's weight decay, on matrices and embeddings; not on gains, biases and the logit
+    scale."""
 
     beta1: float = 0.9
     """AdamW's decay of the mean gradient."""
 
     beta2: float = 0.999
-    """AdamW's decay of the mean squared gradient; 0.98 is what CLIP's ViT were trained with."""
+    """AdamW's decay of the mean squared gradient; CLIP's ViTs were trained with 0.98."""
 
     eps: float = 1e-8
-    """AdamW's term against division by zero; 1e-6 is what CLIP's ViT were trained with."""
+    """AdamW's term against division by zero; CLIP's ViTs were trained with 1e-6."""
 
     ema_decay: float = 0.0
-    """Average the weights, with this decay a step (0.999 to 0.9999); checkpoints then hold the
-    average. 0 for none."""
+    """Keep a moving average of the weights with this decay per step (0.999 to 0.9999); checkpoints
+    then hold the average. 0 is off."""
 
     max_grad_norm: float = 0.0
-    """Clip the gradient's norm to this; 0 leaves it alone."""
+    """Clip the gradient's norm to this; 0 is off."""
 
     max_logit_scale: float = 100.0
-    """CLIP's learned logit scale is kept at or below this factor, as its own training did; that of
-    a SigLIP model, which begins above, has no limit."""
+    """Upper limit of CLIP's learned logit scale, as in CLIP's own training. The scale of a SigLIP
+    model starts above it and has no limit."""
 
     precision: Precision = "auto"
-    """Mixed precision: ``no``, ``bf16`` or ``fp16``; ``auto`` is ``bf16`` on a GPU that has it and
-    ``no`` elsewhere."""
+    """Mixed precision: ``no``, ``bf16`` or ``fp16``; ``auto`` is ``bf16`` on a GPU that supports it
+    and ``no`` elsewhere."""
 
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third slower."""
 
     compile: bool = False
-    """Compile the encoders with torch.compile (worth its minute of start-up on long GPU runs)."""
+    """Compile the encoders with torch.compile; worth its minute of start-up on long GPU runs."""
 
     seed: int = 0
-    """Decides the order of the samples, and everything else that is random."""
+    """Seed of the sample order and of all other random choices."""
 
     num_workers: int = -1
-    """Threads that read and decode images; -1 takes one for every core that this process may use,
-    0 does it in the training thread."""
+    """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the training
+    thread."""
 
     prefetch_batches: int = 4
-    """Batches that are prepared ahead of the model, all at once."""
+    """Batches prepared ahead of the model, concurrently."""
 
     shuffle_row_groups: int = 16
-    """Row groups mixed together by the shuffle buffer; they are in memory (encoded) meanwhile."""
+    """Row groups in the shuffle buffer; they are in memory, encoded."""
 
     together: int = 1
-    """So many samples that lie side by side in the dataset stay side by side, so that similar ones
-    (twins, frames of a film) meet in a batch."""
+    """Keep this many neighbouring samples together, so that similar ones (twins, frames of a film)
+    share a batch."""
 
     log_every: int = 10
     """Optimiser steps between two lines of metrics."""
@@ -179,18 +182,18 @@ class TrainConfig:
     """Optimiser steps between two checkpoints; 0 saves at the end of every epoch only."""
 
     keep_every: int = 0
-    """Each so-many-th of these checkpoints stays; 0 keeps the last and the best alone."""
+    """Also keep every n-th checkpoint; 0 keeps only the last and the best."""
 
     validation: str = ""
-    """A dataset of glit's that every checkpoint is measured on by retrieval, and the start too; the
-    mean R@1 of both ways then chooses the best checkpoint, in the place of the loss."""
+    """A glit dataset on which retrieval is measured at the start and at every checkpoint; the mean
+    R@1 of both ways then chooses the best checkpoint instead of the loss."""
 
     validation_classes: str = ""
-    """A folder of classes (see ``glit eval classify``) that they are measured on as well; without
-    ``validation``, ``acc1`` chooses the best."""
+    """A folder of classes (see ``glit eval classify``), measured at the same points; without
+    ``validation``, ``acc1`` chooses the best checkpoint."""
 
     trackers: tuple[str, ...] = ("tensorboard",)
-    """Trackers of accelerate beside the JSONL file: tensorboard, wandb, mlflow, ..."""
+    """Trackers of accelerate in addition to the JSONL file: tensorboard, wandb, mlflow, ..."""
 
     def __post_init__(self) -> None:
         _one_of("image_fit", self.image_fit, get_args(ImageFit))
@@ -236,7 +239,7 @@ class TrainConfig:
         return bool(self.validation or self.validation_classes)
 
     def _check_locks(self) -> None:
-        """Refuse what would do nothing."""
+        """Refuse settings that would have no effect."""
         if self.unlocked_blocks and not (self.lock_image or self.lock_text):
             raise RecipeError(
                 f"train.unlocked_blocks = {self.unlocked_blocks}: nothing is locked; set "

@@ -1,4 +1,4 @@
-"""Losses and gradient norms that nobody has looked at yet."""
+"""Losses kept on the device until they are logged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 256
 
 
 class Unseen:
-    """Numbers that stay on the device until somebody logs or saves.
+    """Numbers that stay on the device until they are logged or saved.
 
     Python would wait for the device at every step otherwise. Steps may be taken meanwhile with
     numbers that are not finite; they are never logged or saved, for both look first.
@@ -30,7 +30,7 @@ class Unseen:
 
     @property
     def too_many(self) -> bool:
-        """Whether it is time to look, if lines of metrics are far apart."""
+        """Whether the numbers must be fetched now, if log lines are far apart."""
         return len(self._unseen) >= _MOST
 
     def add(self, what: str, value: torch.Tensor, position: Position) -> None:
@@ -38,7 +38,7 @@ class Unseen:
         self._unseen.append((what, value, position))
 
     def look(self, position: Position) -> Position:
-        """The position with the losses since the last look, in one copy from the device.
+        """Fetch the losses since the last call in one copy; return them by position.
 
         Raises:
             RunError: one is not finite; names its step and batch, and the last good checkpoint.

@@ -70,7 +70,7 @@ class Features:
         return own | {f"valid_made.{name}": value for name, value in self.valid_made.items()}
 
     def with_rows(self, rows: Mapping[str, Tensor]) -> Features:
-        """The features with some of these tensors in the place of its own."""
+        """A copy with some tensors replaced."""
         own: dict[str, Any] = {name: value for name, value in rows.items() if "." not in name}
         for group in ("made", "valid_made"):
             changed = {

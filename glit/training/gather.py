@@ -1,4 +1,4 @@
-"""Features of all processes on every process, with gradients through the exchange."""
+"""Gather features of all processes on every process, with gradients."""
 
 from __future__ import annotations
 

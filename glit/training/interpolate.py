@@ -1,4 +1,4 @@
-"""Weights between the start and the end of a fine-tuning (WiSE-FT).
+"""Interpolate between the weights of a start and its fine-tuned model (WiSE-FT).
 
 weights = (1 - alpha) * start + alpha * end  (Wortsman et al.: Robust fine-tuning of zero-shot
 models, CVPR 2022, section 3): what was forgotten comes back, most of what was learned stays.

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between steps, not within one, and between the same steps on every process."""
+"""Handle Ctrl-C and SIGTERM between steps, at the same step on every process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glit.training.gather import num_ranks
 
 @contextlib.contextmanager
 def interrupt_flag() -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM set the flag, so that a run stops between steps.
+    """Set a flag on Ctrl-C and SIGTERM, so that a run stops between steps.
 
     A second Ctrl-C stops at once. SIGTERM, which batch systems send before they take a machine away
     and send again to every process, may come as often as it likes.
@@ -40,7 +40,7 @@ def interrupt_flag() -> Iterator[threading.Event]:
 
 
 class Vote:
-    """Whether any process wants to stop: one answer a step, the same on all of them.
+    """Agree between processes whether to stop, once per step.
 
     With several processes the answer is to the question of the step before, which has travelled
     over the network meanwhile, from memory to memory: nobody waits for it, and no GPU is asked.
@@ -51,7 +51,7 @@ class Vote:
         self._asked: tuple[torch.Tensor, dist.Work] | None = None
 
     def __call__(self, stop: bool) -> bool:
-        """Give this process's vote, get the answer; every process must ask equally often."""
+        """Submit this process's vote and return the result; all processes must call it alike."""
         if self._group is None:
             return stop
         before, flag = self._asked, torch.tensor([int(stop)])

@@ -1,4 +1,4 @@
-"""Batches from the shards, in order: read, decoded and fitted by threads straight into the batch.
+"""Load batches from the shards in order; threads read, decode and fit the images.
 
 A batch is laid out first (which pairs, which texts in which rows, where every pixel goes), then its
 images are decoded, each into its place. Several batches are at work at a time.
@@ -48,7 +48,7 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderConfig:
-    """What a batch is made of, and how it is fetched."""
+    """The content of a batch, and how to load it."""
 
     side: int
     """Side of the model's input square, pixels."""

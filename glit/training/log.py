@@ -1,4 +1,4 @@
-"""Metrics of a run: one JSON line a report, and accelerate's trackers."""
+"""Log a run's metrics: one JSON line per report, and accelerate's trackers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JsonLines:
     """A file of JSON lines that is appended to."""
 
     def __init__(self, path: Path, *, keep_until_step: int) -> None:
-        """Go on with a file, without the lines after ``keep_until_step`` (lost with a crash).
+        """Continue a file without the lines after ``keep_until_step`` (lost in a crash).
 
         Raises:
             InputError: the file cannot be read as text.
@@ -50,7 +50,7 @@ def _lines(path: Path) -> list[str]:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path}: the run's log cannot be read ({first_line(error)}); mend it or move it away, "
+            f"{path}: the run's log cannot be read ({first_line(error)}); fix it or move it away, "
             "then go on with --resume"
         ) from error
 
@@ -63,7 +63,7 @@ def _step_of(line: str) -> float:
 
 
 def flat_config(config: TrainConfig) -> dict[str, str | int | float | bool]:
-    """The configuration as trackers take it: plain values only."""
+    """The configuration as plain values, for trackers."""
     return {
         key: value if isinstance(value, str | int | float | bool) else str(value)
         for key, value in settings(config).items()

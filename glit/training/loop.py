@@ -1,4 +1,4 @@
-"""The training run: batches in, optimiser steps, metrics and checkpoints out."""
+"""The training loop: batches, optimiser steps, metrics and checkpoints."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ training has its A and B: queries, keys, values and outputs of attention, both l
 and everything else of the towers stay as they were (norms, embeddings, stretched positions,
 projections); the logit scale and what the objective brings are learned as without adapters.
 
-A checkpoint's model has W + (alpha / r) B A in the place of W, so that whoever loads it needs no
+A checkpoint's model has W + (alpha / r) B A instead of W, so that whoever loads it needs no
 peft. Its ``adapter/`` holds A and B, in peft's own layout; from these training goes on.
 """
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 ADAPTER = "adapter"
 """Folder of a checkpoint with its adapters."""
 BESIDE = ("logit_scale", "logit_bias")
-"""What is learned besides, and merged with nothing; the bias is SigLIP's."""
+"""Parameters that train beside the adapters and are not merged; the bias is SigLIP's."""
 _NAME = "default"
 """peft's name for the only adapter of a model."""
 
 
 def add_adapters(clip: CLIPModel, config: TrainConfig) -> None:
-    """Give a model its adapters, in place, and leave all else of its towers out of training.
+    """Add adapters to a model in place, and freeze the rest of its towers.
 
     Args:
         clip: whose parameters say which blocks are trained (see :mod:`glit.training.towers`).
@@ -68,13 +68,13 @@ def add_adapters(clip: CLIPModel, config: TrainConfig) -> None:
 
 
 def has_adapters(clip: CLIPModel) -> bool:
-    """Whether :func:`add_adapters` was here."""
+    """Whether a model has adapters."""
     return hasattr(clip, "peft_config")
 
 
 @torch.no_grad()
 def merged(clip: CLIPModel) -> CLIPModel:
-    """A plain model that answers as the one with adapters does; what is not adapted is shared."""
+    """A plain model equal to the one with adapters; unadapted parameters are shared."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     weights = {
@@ -96,7 +96,7 @@ def merged(clip: CLIPModel) -> CLIPModel:
 
 
 def write_adapters(folder: Path, clip: CLIPModel) -> None:
-    """Write the adapters as ``PeftModel.from_pretrained`` reads them."""
+    """Write the adapters in the layout of ``PeftModel.from_pretrained``."""
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 

@@ -1,4 +1,4 @@
-"""One or several datasets that are trained on together, and the order of their samples.
+"""Mix one or several datasets, and define the order of their samples.
 
 Every dataset is an endless stream: its samples in the order of ``glit.training.order``, then
 again in another. Of a dataset of weight w an epoch takes the next w times its size, so that

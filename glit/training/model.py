@@ -67,7 +67,7 @@ class ModuleOutput:
 
 
 class ObjectiveModule(nn.Module):
-    """Parameters of an objective's own."""
+    """The own parameters of an objective."""
 
     @abstractmethod
     def forward(self, encoded: Encoded) -> ModuleOutput:
@@ -114,7 +114,7 @@ class TrainedModel(nn.Module):
         return features, encoder.logit_scale
 
     def _without_towers(self, batch: Batch) -> Features:
-        """Zeros in the place of CLIP's embeddings, and what the module makes of the batch."""
+        """Zeros instead of CLIP's embeddings, and the module's outputs for the batch."""
         width, device = self.encoder.width, batch.valid_B.device
         nothing_VD = torch.zeros(len(batch.pixels_V3SS), width, device=device)
         nothing_TD = torch.zeros(len(batch.texts.length_T), width, device=device)

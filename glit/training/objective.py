@@ -1,4 +1,4 @@
-"""The interface of a training objective: inputs it needs, parameters of its own, and a loss."""
+"""The interface of a training objective: its inputs, its parameters, and its loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Loss = tuple[Float[Tensor, ""], dict[str, Tensor]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """What an objective wants of every sample; nothing else is decoded or encoded."""
+    """The inputs that an objective needs of every sample; nothing else is decoded or encoded."""
 
     whole: bool = True
     """Whole images and whole captions."""
@@ -64,11 +64,11 @@ class Objective(ABC):
     @property
     @abstractmethod
     def needs(self) -> InputSpec:
-        """What is encoded."""
+        """The inputs of the objective."""
 
     @abstractmethod
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
-        """The loss, and what to log.
+        """Compute the loss and the values to log.
 
         Args:
             features: of all processes' samples.

@@ -1,4 +1,4 @@
-"""AdamW over the parameters that are trained, in groups by decay and learning rate."""
+"""Create AdamW with parameter groups by decay and learning rate."""
 
 from __future__ import annotations
 

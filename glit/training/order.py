@@ -1,4 +1,4 @@
-"""In which order an epoch sees the samples: pure arithmetic over row counts.
+"""Compute an epoch's sample order from row counts.
 
 The row groups of all files are shuffled, their order is cut into windows of ``window`` row groups,
 and the rows of a window are shuffled together. So few row groups are in memory at a time, and

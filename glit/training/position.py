@@ -1,4 +1,4 @@
-"""Where a run is, as its checkpoints keep it in ``trainer/state.json``."""
+"""A run's position in training, stored in a checkpoint's ``trainer/state.json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GO_BACK = "so the run cannot be resumed from here; start a new run folder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a run is: the next batch to be trained on, and how it has done so far."""
+    """The position of a run: its next batch, and its results so far."""
 
     step: int = 0
     """Optimiser steps done."""
@@ -38,7 +38,7 @@ class Position:
 
 
 def read_position(checkpoint: Path) -> Position:
-    """Where the run of a checkpoint was.
+    """Read the position of a checkpoint.
 
     Raises InputError for a folder that is not one of our checkpoints.
     """

@@ -1,4 +1,4 @@
-"""Embeddings rebuilt from their leading principal components, with a gradient that stays finite."""
+"""Rebuild embeddings from their leading principal components, with finite gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a training run ended."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainResult:
-    """How a run ended."""
+    """The result of a run."""
 
     step: int
     """Optimiser steps done, over all its parts."""

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: what it says has to fit the run, or it is refused in one line."""
+"""Resume from a checkpoint, after checking that it fits the run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def checkpoint_to_start_from(run: Path, *, resume: bool) -> Path | None:
 def check_position(
     checkpoint: Path, position: Position, *, num_batches: int, accumulation_steps: int
 ) -> None:
-    """Refuse a position that this run cannot have come to.
+    """Refuse a position that this run cannot have reached.
 
     Args:
         checkpoint: that says so.
@@ -72,7 +72,7 @@ def restore_optimizer(
     step: int,
     fused: bool,
 ) -> None:
-    """Give an optimiser, and the loss scaler if there is one, the state they had.
+    """Restore the state of an optimiser, and of the loss scaler if there is one.
 
     Args:
         checkpoint: that holds it.
@@ -103,7 +103,7 @@ def restore_optimizer(
 
 
 def _check_state(optimizer: AcceleratedOptimizer, step: int, *, skips: bool) -> None:
-    """See that means are as large as their parameters and as old as the run.
+    """Check that the optimiser's means fit the parameters' shapes and the run's age.
 
     A parameter that got no gradient has none; fp16 skips steps.
     """

@@ -1,5 +1,4 @@
-"""A run whose GPU fails, has too little memory or fills its disk ends in one line that says how to
-go on."""
+"""Translate GPU failures, lack of memory and full disks into one-line errors."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _OF_A_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 @contextlib.contextmanager
 def one_line_where_a_run_ends(run: Path) -> Iterator[None]:
-    """Of the errors inside, those of a GPU and of the run's disk.
+    """Translate errors of the GPU and of the run's disk into one-line errors.
 
     Raises:
         RunError: the GPU failed, memory was short, or the log or a tracker could not be written.

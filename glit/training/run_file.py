@@ -1,4 +1,4 @@
-"""``RUN/run.json``: settings and dataset of a run; ``--resume`` goes on with these."""
+"""Read and write ``RUN/run.json``: a run's settings and dataset."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_run_file(
     model: nn.Module,
     num_threads: int,
 ) -> None:
-    """Say what is run on what, for the reader, for comparisons and for ``--resume``.
+    """Write ``run.json``: the run's settings and dataset.
 
     Args:
         run: the run's folder.
@@ -84,14 +84,14 @@ def settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def dataset_hash(dataset: Dataset) -> str:
-    """A hash of the dataset's data files, hex: another dataset has another order of samples."""
+    """A hash of the dataset's data files, hex; another dataset has another hash."""
     files = dataset.manifest["files"]
     text = " ".join(f"{name}:{files[name].get('sha256')}" for name in dataset.files)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def mixture_hash(dataset: Mixture) -> str:
-    """The same of several datasets, and of one alone what :func:`dataset_hash` says."""
+    """A hash of several datasets; for one dataset equal to :func:`dataset_hash`."""
     each = [dataset_hash(part) for part in dataset.parts]
     return each[0] if len(each) == 1 else hashlib.sha256(" ".join(each).encode()).hexdigest()
 
@@ -109,7 +109,7 @@ def config_of(
     Args:
         run: the run's folder.
         recipe: whose ``[train]`` table is taken; a new run wants one.
-        objective: in the place of the recipe's.
+        objective: replaces the recipe's.
         settings: ``train.key=value``.
         resume: go on with the run's own settings; what is named here may not contradict them.
 
@@ -136,7 +136,7 @@ def config_of(
 
 
 def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
-    """The settings a run goes on with: its own, and the changes that are allowed.
+    """The configuration of a resumed run: its own settings with the allowed changes.
 
     Args:
         run: the run's folder.
@@ -166,7 +166,7 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
 
 
 def threads_of(run: Path) -> int | None:
-    """How many threads a run began with; None for a run of an earlier glit.
+    """The number of threads a run began with; None for a run of an earlier glit.
 
     Raises:
         InputError: the run does not say how it was started.
@@ -176,7 +176,7 @@ def threads_of(run: Path) -> int | None:
 
 
 def trained_parameters(run: Path) -> str:
-    """How many parameters a run learns, of how many: ``1,024 of 149,620,737 parameters``.
+    """The number of trained and of all parameters: ``1,024 of 149,620,737 parameters``.
 
     A run of an earlier glit did not count them.
 
@@ -190,8 +190,7 @@ def trained_parameters(run: Path) -> str:
 
 
 def check_resumable(run: Path, config: TrainConfig, dataset: Mixture, *, start: Path) -> None:
-    """Refuse to go on with a run under other settings, on another dataset, or with adapters from
-    another start.
+    """Refuse to resume with other settings, another dataset, or adapters from another start.
 
     Raises:
         InputError: see above.

@@ -1,4 +1,4 @@
-"""One sample on its way into a batch: which of its pairs and texts, then its pixels."""
+"""Prepare one sample for a batch: choose its pairs and texts, then load its pixels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ READ_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSample:
-    """What one sample brings to a batch; nothing of its image is decoded yet."""
+    """The plan of one sample of a batch; no pixel is decoded yet."""
 
     group: RowGroup
     row: int
@@ -91,7 +91,7 @@ class PlannedSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenPairs:
-    """Which local pairs of an image are learned from; see ``train.pairs``."""
+    """Choose the local pairs of an image to learn from; see ``train.pairs``."""
 
     how: PairChoice = "best"
     min_probability: float = 0.0

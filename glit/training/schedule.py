@@ -1,4 +1,4 @@
-"""The learning rate: a linear warm-up, then a cosine."""
+"""The learning rate schedule: a linear warm-up, then a cosine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run starts from, checked before anything is trained: model, tokenizer, dataset."""
+"""Open and check a run's model, tokenizer and dataset before training."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from glit.training.towers import lock_towers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """Everything a run needs beside its configuration."""
+    """Everything a run needs in addition to its configuration."""
 
     model: TrainedModel
     objective: Objective
@@ -67,7 +67,7 @@ def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunMo
 
 
 def refuse_own_encoders(folder: Path, name: str) -> None:
-    """Refuse a checkpoint whose CLIP is not what was trained.
+    """Refuse a checkpoint whose CLIPModel is not the trained model.
 
     Raises WeightsError: see above.
     """
@@ -80,7 +80,7 @@ def refuse_own_encoders(folder: Path, name: str) -> None:
 
 
 def has_own_encoders(folder: Path) -> bool:
-    """Whether a checkpoint holds an objective's encoders in the place of CLIP's."""
+    """Whether a checkpoint holds an objective's own encoders."""
     if not (folder / OBJECTIVE / "config.json").is_file():
         return False
     found = OBJECTIVES.get(read_objective(folder)["objective"])
@@ -88,7 +88,7 @@ def has_own_encoders(folder: Path) -> bool:
 
 
 def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:
-    """What ``train.precision`` means on a device: ``auto`` is bf16 on a GPU that has it."""
+    """Resolve ``train.precision`` for a device: ``auto`` is bf16 on a GPU that supports it."""
     if wanted == "auto":
         return "bf16" if device == "cuda" and has_bfloat16(device) else "no"
     warn_if_slow(wanted, device, where="train.precision")
@@ -241,7 +241,7 @@ def _check_embeddings_suffice(config: TrainConfig, objective: Objective) -> None
 
 
 def embeddings_suffice(needs: InputSpec) -> bool:
-    """Whether an objective looks at embeddings alone, of whole images, regions and texts."""
+    """Whether an objective uses only embeddings of whole images, regions and texts."""
     return needs.towers and not (needs.pooled or needs.tokens or needs.unmixed)
 
 

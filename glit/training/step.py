@@ -1,4 +1,4 @@
-"""One optimiser step's forward and backward: plain, or with gradient caching.
+"""Forward and backward pass of one optimiser step, plain or with gradient caching.
 
 Gradient caching (Gao et al., "Scaling deep contrastive learning batch size under memory limited
 setup", 2021): encode the parts of a batch without keeping activations, take the loss of the whole

@@ -1,4 +1,4 @@
-"""CLIP's two towers as parts of a model that are trained, or not."""
+"""Select the parameters of CLIP's two towers, trained or frozen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def towers(clip: CLIPModel) -> dict[str, list[nn.Module]]:
 
 
 def lock_towers(clip: CLIPModel, config: TrainConfig) -> None:
-    """Leave out of training what ``train.lock_image`` and ``train.lock_text`` name.
+    """Freeze the towers that ``train.lock_image`` and ``train.lock_text`` name.
 
     Of a locked tower the last ``train.unlocked_blocks`` blocks are trained all the same, with the
     norm and the projection after them.

@@ -1,4 +1,4 @@
-"""What a run is measured by while it learns; what measures it comes from outside.
+"""The interface for measuring a model during training.
 
 ``glit.evaluate`` knows how to measure and imports this folder, so whoever starts a run hands it
 over (``glit.evaluation.validation.open_validation``).
@@ -22,7 +22,7 @@ _LONG = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """How good a model is."""
+    """A model's validation score."""
 
     metrics: Mapping[str, float]
     """For the log."""
@@ -37,7 +37,7 @@ OpenMeasure = Callable[[TrainConfig, Ingredients], Measure]
 
 
 class WaitForFirst:
-    """Processes wait for the first one for as long as it measures; every one must ask.
+    """Make all processes wait while the first one measures; every process must call it.
 
     The group that exchanges gradients would give up after some minutes.
     """
@@ -47,6 +47,6 @@ class WaitForFirst:
         self._group = dist.new_group(backend="gloo", timeout=_LONG) if many else None
 
     def __call__(self) -> None:
-        """Return when all processes have come here."""
+        """Return when all processes have arrived."""
         if self._group is not None:
             dist.all_reduce(torch.zeros(1), group=self._group)

@@ -1,3 +1,3 @@
-"""A dataset as a page that people look at: what is in it, how it came to be, every pair."""
+"""Report pages about datasets, comparisons and training runs."""
 
 from __future__ import annotations

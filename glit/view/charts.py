@@ -1,4 +1,4 @@
-"""What is counted over the whole dataset, by SQL, images unread."""
+"""Compute the charts of the report page by SQL over the whole dataset, without images."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CHARTS = (
 
 
 def charts(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """Every distribution that the dataset has numbers for."""
+    """Compute every distribution that the dataset has numbers for."""
     found = []
     for chart in CHARTS:
         counted = connection.execute(
@@ -82,7 +82,7 @@ def charts(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 
 
 def sources(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """How many regions each proposer gave, and how many pairs they are in."""
+    """Count each proposer's regions, and the pairs that use them."""
     rows = connection.execute(
         """SELECT source, sum(regions)::BIGINT, sum(pairs)::BIGINT FROM (
                SELECT source, 1 AS regions, 0 AS pairs FROM regions
@@ -93,7 +93,7 @@ def sources(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 
 
 def totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Images, sentences, regions, pairs, and sentences without a region."""
+    """Count images, sentences, regions, pairs, and sentences without a region."""
     row = connection.execute(
         """SELECT count(*), sum(len(sentences))::BIGINT, sum(len(regions))::BIGINT,
                   sum(len(list_filter(pairs, lambda p: NOT p.global_wins)))::BIGINT

@@ -1,4 +1,4 @@
-"""Two datasets of the same images side by side, where their pairs differ first."""
+"""Compare two datasets of the same images, largest differences of pairs first."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """Share of the sentences that the two disagree about."""
+        """Share of the sentences with different choices."""
         agree = sum(kind in ("same", "neither") for kind in self.kinds)
         return 1 - agree / len(self.kinds) if self.kinds else 0.0
 
 
 def compare_rows(a: Row, b: Row) -> Comparison:
-    """Compare sentence by sentence, those of the same words."""
+    """Compare two rows sentence by sentence; only sentences with equal text count."""
     boxes_a, boxes_b = _choices(a), _choices(b)
     left: dict[str, list[int]] = {}
     for number, sentence in reversed(list(enumerate(b.sentences))):
@@ -88,14 +88,14 @@ def _kind(a: np.ndarray | None, b: np.ndarray | None) -> str:
 def compare_data(
     a: Dataset, b: Dataset, *, most: int, seed: int, progress: StageProgress | None = None
 ) -> dict[str, Any]:
-    """What the page shows, as JSON.
+    """The comparison page's data, as JSON.
 
     Args:
         a: the first dataset.
         b: the second; its images are those of the first at least in part.
         most: samples on the page.
         seed: of the choice of those that are compared, where there are very many.
-        progress: told of the samples that are compared.
+        progress: shows the number of samples done.
 
     Raises:
         InputError: they have no image in common.

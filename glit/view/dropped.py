@@ -1,4 +1,4 @@
-"""What is not in the dataset, by reason: images that were dropped, or that repeat another."""
+"""List the images that are not in the dataset, by reason: drops and duplicates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dropped(
     most: int,
     pictures: int,
 ) -> tuple[int, list[dict[str, Any]]]:
-    """How many there are, and some of them by path.
+    """Count the dropped images of a reason, and list some of them by path.
 
     Args:
         connection: with the dataset's views.

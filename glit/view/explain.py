@@ -1,4 +1,4 @@
-"""One image of a dataset from file to pair, or what became of it instead."""
+"""Follow one image of a dataset from its file to its pairs, or to the reason for its drop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHORTEST_ID = 6
 
 
 def explain(dataset: Dataset, name: str) -> dict[str, Any]:
-    """All that is known of an image.
+    """Collect everything that is known about an image.
 
     Args:
         dataset: a finished one.
@@ -54,7 +54,9 @@ def explain(dataset: Dataset, name: str) -> dict[str, Any]:
         ).fetchall()  # fmt: skip
         if len(found) > 1:
             paths = ", ".join(path for _, _, path in found[:3])
-            raise InputError(f"{name}: several samples begin so ({paths}, ...); give more of it")
+            raise InputError(
+                f"{name}: several samples begin with it ({paths}, ...); give more characters"
+            )
         if found:
             number, sample_id, _ = found[0]
             return _shipped(dataset, number, _copies(connection, sample_id))
@@ -178,7 +180,7 @@ def _about(dataset: Dataset) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """The same for a terminal; people count from 1, JSON and SQL from 0."""
+    """Format an explanation for a terminal; numbers count from 1, in JSON and SQL from 0."""
     return "\n".join(_lines(found))
 
 
@@ -232,7 +234,7 @@ def _sentence_lines(number: int, sentence: dict[str, Any], found: dict[str, Any]
 
 
 def why(sentence: dict[str, Any], found: dict[str, Any]) -> str:
-    """One line: what a sentence was given, and what decided."""
+    """One line: the choice for a sentence, and the reason."""
     if sentence["best_region"] is None:
         return "no pair"
     best = sentence["best_region"]
@@ -265,7 +267,7 @@ def _name(region: dict[str, Any]) -> str:
 
 
 def explain_page(dataset: Dataset, found: dict[str, Any]) -> dict[str, Any]:
-    """What the page of one image shows, as JSON."""
+    """The data of one image's page, as JSON."""
     page = {"kind": "explain", "glit": __version__, "name": found["path"], "found": found}
     if found["outcome"] == "shipped":
         row = dataset[found["row"]]

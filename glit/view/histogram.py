@@ -28,7 +28,7 @@ class Histogram:
 
 
 def histogram(values: Sequence[tuple[float, int]], *, smallest_step: float) -> Histogram | None:
-    """Bins of a round width, or None where there is nothing to count.
+    """Make bins of a round width; None if there is nothing to count.
 
     Args:
         values: values with how often each occurs, rising; finite.

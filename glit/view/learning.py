@@ -1,4 +1,4 @@
-"""A training run, and results of evaluations, as a page."""
+"""The report page of a training run and of evaluation results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_results(path: str) -> bool:
 
 
 def learning_data(paths: Sequence[str]) -> dict[str, Any]:
-    """What the page shows: at most one run, and the results of all folders together.
+    """The page's data: at most one run, and the results of all folders.
 
     Args:
         paths: folders of glit train and glit eval.

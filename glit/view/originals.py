@@ -1,4 +1,4 @@
-"""Files of images that are not in the dataset, as far as they are still where they were.
+"""Find the files of dropped images, if they are still unchanged.
 
 A dataset names them, and it may come from anybody: a file is shown only when it lies below the
 folder that was ingested and is, by its SHA-256, the one that was left out.
@@ -23,7 +23,7 @@ _STATE = "work/state.json"
 
 
 class Originals:
-    """The folder that was ingested: ``image_root``, else what the work folder remembers.
+    """The folder of the images: ``image_root``, else the one recorded in the work folder.
 
     Args:
         dataset: a finished one.
@@ -33,7 +33,7 @@ class Originals:
         self._root = dataset.image_root or _remembered(dataset)
 
     def picture(self, path: str, sample_id: str, *, max_side: int, max_bytes: int) -> str:
-        """A small picture as an address; empty where the file is gone, another, or damaged.
+        """A thumbnail as a data URL; empty if the file is gone, different or damaged.
 
         Args:
             path: of the file, relative to the ingested folder.

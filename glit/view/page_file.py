@@ -1,4 +1,4 @@
-"""One HTML file out of templates, styles, scripts and data; it needs no network and runs no word.
+"""Assemble one self-contained HTML file from templates, styles, scripts and data.
 
 Everything that is not glit's own goes in as JSON, in which no character is left that HTML reads,
 and the scripts put it on the page as text. The page's policy lets run only the script that was
@@ -23,7 +23,7 @@ _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def report_html(data: dict[str, Any]) -> str:
-    """The whole page.
+    """Assemble the complete page.
 
     Args:
         data: what the scripts show; see :func:`glit.view.report.report_data`.
@@ -32,7 +32,7 @@ def report_html(data: dict[str, Any]) -> str:
 
 
 def page_html(data: str, *, images: str, connect: str) -> str:
-    """The page with its policy.
+    """The page with its content security policy.
 
     Args:
         data: safe JSON.

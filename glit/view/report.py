@@ -1,4 +1,4 @@
-"""``glit view DATASET -o report.html``: gather, then write one file."""
+"""Write the report page of ``glit view DATASET -o report.html``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_report(
         most: samples on the page.
         seed: of their choice.
         where: a condition on them in SQL.
-        progress: told of the samples of the page.
+        progress: shows the number of samples done.
 
     Returns:
         The page's data.
@@ -74,7 +74,7 @@ def write_page(output: Path, html: str) -> None:
 def report_data(
     dataset: Dataset, *, most: int, seed: int, where: str, progress: StageProgress | None = None
 ) -> dict[str, Any]:
-    """What the page shows, as JSON."""
+    """The page's data, as JSON."""
     with connect(dataset) as connection:
         chosen = select(dataset, connection, most=most, seed=seed, where=where)
         return {
@@ -91,7 +91,7 @@ def report_data(
 
 
 def overview(dataset: Dataset) -> dict[str, Any]:
-    """What the manifest alone says."""
+    """The part of the page that follows from the manifest alone."""
     return {
         "kind": "report",
         "name": Path(os.path.abspath(dataset.path)).name,
@@ -118,7 +118,7 @@ def _sample(dataset: Dataset, number: int) -> dict[str, Any]:
 
 
 def thumbnail_url(row: Row) -> str:
-    """A row's picture as an address, empty where the file is damaged.
+    """A row's thumbnail as a data URL; empty if the file is damaged.
 
     The page says that it cannot be shown; ``glit verify`` says why.
     """

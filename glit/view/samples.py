@@ -1,4 +1,4 @@
-"""Rows as the page shows them.
+"""Convert dataset rows to the form that the page shows.
 
 A caption goes over in parts, each with the number of its sentence, because a browser counts
 characters otherwise than Python.

@@ -1,4 +1,4 @@
-"""Search over a dataset of any size: by SQL, a page of row numbers at a time."""
+"""Search and sort a dataset by SQL, one page of row numbers at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SORTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody looks for; the page's tools, one field each."""
+    """A search request: one field per control of the page."""
 
     text: str = ""
     """In the caption or the path, or the beginning of the id; lower case."""
@@ -42,7 +42,7 @@ class Asked:
 
 
 class Search:
-    """Answers from an index of a few numbers a row, which is made in the background.
+    """Search an index with a few numbers per row, built in the background.
 
     The first page of everything needs no index and comes at once.
 
@@ -69,13 +69,13 @@ class Search:
         self._indexing.start()
 
     def close(self) -> None:
-        """Let go of the files; waits until the index is made or given up."""
+        """Release the files; waits until the index is built or cancelled."""
         self.connection.interrupt()
         self._indexing.join()
         self.connection.close()
 
     def find(self, asked: Asked, *, first: int, most: int) -> tuple[int, list[int]]:
-        """How many rows there are of that kind, and the numbers of some of them in order.
+        """The number of matching rows, and the numbers of one page of them in order.
 
         Raises:
             UserError: no such order, or a condition that fails on some row.

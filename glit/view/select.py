@@ -1,4 +1,4 @@
-"""Which rows a page shows: all, or some by a seed, of those that a condition lets through."""
+"""Choose the rows of a page: a random sample of those that meet a condition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glit.errors import UserError, first_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Rows, and out of how many they are."""
+    """Chosen rows, and the number of rows they were chosen from."""
 
     numbers: tuple[int, ...]
     """Rising."""
@@ -29,7 +29,7 @@ def select(
     seed: int,
     where: str,
 ) -> Selection:
-    """Rows by chance, the same for the same seed.
+    """Choose random rows; equal seeds give equal rows.
 
     Args:
         dataset: whose rows.
@@ -54,5 +54,5 @@ def select(
     except duckdb.Error as error:
         raise UserError(f"--where: {first_line(error)}") from error
     if not found:
-        raise UserError(f"--where {where}: none of {len(dataset)} samples is so")
+        raise UserError(f"--where {where}: none of {len(dataset)} samples meets this condition")
     return Selection(numbers=tuple(sorted(number for (number,) in found)), matching=matching)

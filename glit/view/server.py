@@ -1,4 +1,4 @@
-"""``glit view DATASET --serve``: the page over all of a dataset, for this machine alone."""
+"""Serve the report page of a whole dataset to this machine (``glit view --serve``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PICTURE = ("sample_id", "source_path", "image")
 
 
 class Site(loopback.Site):
-    """What can be asked for. Threads may share it."""
+    """The data behind the page; threads may share it."""
 
     def __init__(self, dataset: Dataset, *, where: str = "") -> None:
         self._dataset = dataset
@@ -47,7 +47,7 @@ class Site(loopback.Site):
         self._search.close()
 
     def page(self) -> str:
-        """The page itself; it asks for everything else."""
+        """The page itself; it requests everything else."""
         data = {
             **overview(self._dataset),
             "kind": "serve",
@@ -66,7 +66,7 @@ class Site(loopback.Site):
         return {"total": total, "samples": found}
 
     def dropped(self, words: dict[str, str]) -> dict[str, Any]:
-        """A page of what is not in the dataset, of one reason."""
+        """One page of images that are not in the dataset, for one reason."""
         first = whole_number(words.get("first", "0"))
         total, rows = dropped(
             self._search.connection.cursor(), self._originals, why=words.get("why", ""),
@@ -75,7 +75,7 @@ class Site(loopback.Site):
         return {"total": total, "samples": [], "dropped": rows}
 
     def numbers(self) -> dict[str, Any]:
-        """What is counted over the whole dataset; the first to ask waits."""
+        """The counts over the whole dataset; the first request waits for them."""
         with self._counting:
             return self._numbers
 
@@ -86,7 +86,7 @@ class Site(loopback.Site):
                 "sources": sources(cursor)}  # fmt: skip
 
     def image(self, number: int) -> Answer:
-        """A picture in full, upright, in a format that browsers show; and its kind.
+        """A full-size upright image in a format that browsers show, and its media type.
 
         Raises:
             InputError: there is no such row, or the file is damaged.
@@ -100,7 +100,6 @@ class Site(loopback.Site):
             raise InputError(f"the image is damaged: {error}") from error
 
     def answer(self, address: str) -> Answer:
-        """See :class:`glit.runtime.local_server.Site`."""
         try:
             return self._answer(address)
         except duckdb.Error as error:

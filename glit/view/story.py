@@ -1,4 +1,4 @@
-"""How a dataset came to be, from its manifest, and what was left out, with examples."""
+"""Describe how a dataset was built, from its manifest, and what was left out, with examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES = {"split": "match", "score": "match"}
 
 
 def story(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Recipe, steps and models.
+    """Collect recipe, steps and models of a dataset.
 
     Args:
         manifest: of a finished dataset, version 1 included.
@@ -71,7 +71,7 @@ def _rule(manifest: dict[str, Any]) -> str:
 
 
 def left_out(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """Drops by stage and reason, duplicates by kind, each with examples."""
+    """Collect drops by stage and reason, and duplicates by kind, with examples."""
     drops = connection.execute(
         f"""SELECT stage, reason, count(*) AS number,
                    list({{'path': source_path, 'message': message}} ORDER BY source_path)

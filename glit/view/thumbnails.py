@@ -1,4 +1,4 @@
-"""Images small enough that hundreds of them fit in one page."""
+"""Make thumbnails that are small enough for hundreds in one page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def thumbnail(
     max_side: int = MAX_SIDE,
     max_bytes: int = MAX_BYTES,
 ) -> bytes:
-    """WebP of at most so many pixels a side and so many bytes, upright.
+    """An upright WebP thumbnail with limited side and size.
 
     Args:
         encoded: the image file.
@@ -48,5 +48,5 @@ def thumbnail(
 
 
 def data_url(webp: bytes) -> str:
-    """The address of an image that is inside the page."""
+    """The data URL of an image."""
     return f"data:image/webp;base64,{base64.b64encode(webp).decode()}"

@@ -59,7 +59,9 @@ def test_an_addition_that_was_stopped_is_told(grown, run_glit, monkeypatch):
         patch.setattr(add, "publish", stopped)
         run_glit("add", out, "--executor", "local", "--quiet")
     done = run_glit("status", out)
-    assert done.output.startswith(f"{out}: complete; images are being added, glit add goes on with")
+    assert done.output.startswith(
+        f"{out}: complete; an addition is not finished, run glit add again"
+    )
     assert json.loads(run_glit("status", out, "--json").output)["adding"]
     assert run_glit("add", out, "--executor", "local", "--quiet").code == 0
     assert not json.loads(run_glit("status", out, "--json").output)["adding"]

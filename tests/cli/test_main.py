@@ -54,8 +54,8 @@ def test_an_address_to_write_to_is_refused_and_becomes_no_folder(
     done = run_glit(*filled(words, built, scenes))
     assert done.code == 2
     assert done.errors == (
-        "glit: s3://bucket/x: an address, but this is written to local folders only (glit build "
-        "writes to addresses); name a folder, and copy it there\n"
+        "glit: s3://bucket/x: an address, but this command writes to local folders only (glit build "
+        "writes to addresses); want a local folder: write it here and upload it afterwards\n"
     )
     assert [*empty.iterdir()] == []
 

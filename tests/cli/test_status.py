@@ -33,7 +33,7 @@ def test_a_build_that_was_stopped(half_built, run_glit):
     done = run_glit("status", half_built)
     assert done.code == 0
     first, *rest = done.output.splitlines()
-    assert first == f"{half_built}: not finished; build again to go on"
+    assert first == f"{half_built}: not finished; run glit build again to resume"
     cells = [line.strip("│").split("│") for line in rest if line.startswith("│")]
     assert [[cell.strip() for cell in row] for row in cells][:3] == [
         ["ingest", "2/2", "24", "0"],

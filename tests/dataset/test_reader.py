@@ -175,7 +175,7 @@ def test_a_shard_lost_after_it_was_opened(make_dataset) -> None:
     folder = make_dataset(8)
     dataset = Dataset(folder)
     next((folder / "data").iterdir()).unlink()
-    with pytest.raises(DatasetError, match="row group 0 cannot be read .* mend the dataset"):
+    with pytest.raises(DatasetError, match="row group 0 cannot be read .* repair the dataset"):
         dataset[0]
 
 

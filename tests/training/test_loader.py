@@ -130,7 +130,7 @@ def test_a_shard_lost_under_the_trainer(make_dataset, tokenizer, num_workers, da
             file.unlink()
         else:
             file.write_bytes(file.read_bytes()[:50])
-    with pytest.raises(DatasetError, match=r"row group \d+ cannot be read .* mend the dataset"):
+    with pytest.raises(DatasetError, match=r"row group \d+ cannot be read .* repair the dataset"):
         list(epoch)
 
 

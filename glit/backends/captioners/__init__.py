@@ -1,7 +1,7 @@
-"""Models and files that captions come from.
+"""Captioners: models, and readers of existing captions.
 
 Backends that read pixels are constructed with (config, model, prompt). Those that look captions up
-are constructed with the user's :class:`~.brought.BroughtCaptions`, or None.
+are constructed with the user's :class:`~.user_captions.BroughtCaptions`, or None.
 """
 
 from __future__ import annotations

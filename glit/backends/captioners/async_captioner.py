@@ -1,4 +1,4 @@
-"""What captioners share that take images one by one while others are being answered."""
+"""Base of captioners that accept images one by one while others are in flight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Out = TypeVar("Out")
 
 
 def settle(future: Future[Out], call: Callable[[], Out]) -> None:
-    """Let a future become what a call gives or raises, as an executor does."""
+    """Set a future to a call's result or exception, as an executor does."""
     try:
         result = call()
     except Exception as error:  # noqa: BLE001 - belongs to who waits for the future
@@ -35,7 +35,6 @@ class ContinuousBase(ABC):
         self._free = threading.BoundedSemaphore(most)
 
     def submit(self, image: Pixels, *, seed: int, temperature: float) -> Future[RawCaption]:
-        """See :class:`glit.backends.protocols.ContinuousCaptioner`."""
         self._free.acquire()
         try:
             answer = self._start(image, seed, temperature)
@@ -48,7 +47,6 @@ class ContinuousBase(ABC):
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
     ) -> list[RawCaption]:
-        """See :class:`glit.backends.protocols.Captioner`."""
         asked = [
             self.submit(image, seed=seed, temperature=temperature)
             for image, seed in zip(images, seeds, strict=True)

@@ -1,4 +1,4 @@
-"""Captions by any OpenAI-compatible server: concurrent requests, time-outs, retries."""
+"""Caption with any OpenAI-compatible server: concurrent requests, timeouts, retries."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class EndpointCaptioner(ContinuousBase):
 
 
 def reach(config: CaptionerConfig) -> None:
-    """Ask for the list of models; whatever HTTP answers but a refused key will do.
+    """Request the list of models; any HTTP answer except a refused key counts as reachable.
 
     Raises:
         UserError: nothing answers, the address is none, or the key is refused.
@@ -125,7 +125,7 @@ def reach(config: CaptionerConfig) -> None:
 
 
 def _longest_wait_s(config: CaptionerConfig) -> float:
-    """Of an image whose every try takes as long as it may, behind another one like it."""
+    """Longest wait for an image whose every try takes the maximum, queued behind another."""
     return 2 * (config.retries + 1) * (config.timeout_s + _LONGEST_WAIT_S)
 
 

@@ -1,4 +1,4 @@
-"""Which folders hold a model that turns images into text."""
+"""Recognise folders with an image-to-text model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VLLM_TOO = {"phi4_multimodal"}
 
 
 def refuse_no_captioner(model: Resolved | None, *, backend: str) -> None:
-    """Refuse a model that this backend could not ask for captions.
+    """Refuse a model that cannot turn images into text.
 
     vLLM knows kinds that transformers does not, so of those only what transformers knows to be of
     another kind is refused.

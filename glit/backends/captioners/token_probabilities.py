@@ -1,4 +1,4 @@
-"""How probable a captioner found each token of its caption, and which characters that is."""
+"""Map a captioner's token probabilities to the characters of its caption."""
 
 from __future__ import annotations
 

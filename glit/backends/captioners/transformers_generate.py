@@ -1,4 +1,4 @@
-"""Captions by transformers' ``generate``, with any image-text-to-text model, on any device."""
+"""Caption with transformers' ``generate`` and any image-text-to-text model."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ class TransformersCaptioner:
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
     ) -> list[RawCaption]:
-        """See :class:`glit.backends.protocols.Captioner`."""
         inputs = [self.prepare(image) for image in images]
         shapes: dict[tuple, list[int]] = {}
         for index, item in enumerate(inputs):

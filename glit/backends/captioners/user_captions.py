@@ -1,4 +1,4 @@
-"""Captions that exist already: in the user's file, or as ``NAME.txt`` beside the image.
+"""Look up existing captions: in the user's file, or in ``NAME.txt`` beside the image.
 
 :mod:`glit.pipeline.user_captions` has sorted the user's file by path into a Parquet table, of
 which a worker reads only the rows of the paths it is asked for.
@@ -33,7 +33,6 @@ class BroughtCaptions:
     """Address of the table sorted by path."""
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        """See :class:`glit.backends.protocols.CaptionLookup`."""
         if not paths:
             return []
         path = pc.field("path")
@@ -67,7 +66,6 @@ class SidecarCaptions:
     name = "sidecar"
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        """See :class:`glit.backends.protocols.CaptionLookup`."""
         return [self._read(stem(path) + SUFFIX, read_text) for path in paths]
 
     def _read(self, beside: str, read_text: ReadText) -> str | Drop:

@@ -1,4 +1,4 @@
-"""Captions by vLLM in this process: LLaVA-NeXT, or any other image-text model of vLLM.
+"""Caption with vLLM in this process: LLaVA-NeXT, or any other image-text model of vLLM.
 
 The engine is kept full. Images are prepared (tiles, prompt tokens) by threads of their own, a
 thread adds each to the engine as soon as it is ready and lets the engine take one step after the
@@ -59,10 +59,10 @@ class VllmOptions:
     """``[caption]`` of vLLM."""
 
     quantization: Literal["", "fp8"] = ""
-    """``fp8`` halves the weights' memory and, on GPUs that multiply it, their time; empty loads
-    them as they are."""
+    """``fp8`` halves the memory of the weights and, on GPUs with fp8 arithmetic, their time; empty
+    loads the weights unchanged."""
     tensor_parallel_size: int = speed_only(1)
-    """GPUs that hold one model together, for a model that does not fit one."""
+    """GPUs that share one model, if it does not fit on one GPU."""
 
     def __post_init__(self) -> None:
         found = self.tensor_parallel_size

@@ -70,7 +70,7 @@ class ClipMatcher:
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
     ) -> list[Float[np.ndarray, "_ _"]]:
-        """See :class:`glit.backends.protocols.Matcher`. Crops of several images share batches."""
+        """Embed the regions of each image; crops of several images share batches."""
         counts = [len(each) for each in boxes]
         crops = self._torch.cat(
             [
@@ -93,7 +93,7 @@ class ClipMatcher:
             return self._normalised(self.model.visual_projection(pooled))[:count]
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
-        """See :class:`glit.backends.protocols.Matcher`. Equal sentences are encoded once.
+        """Embed the sentences; equal sentences are encoded once.
 
         Batches are of sentences that are padded to the same length.
         """

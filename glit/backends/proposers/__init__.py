@@ -1,4 +1,4 @@
-"""Models and files that propose regions. Every backend is constructed with (config, model)."""
+"""Proposers of regions. Every backend is constructed with (config, model)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detections (arrays of boxes, scores and labels) as regions."""
+"""Convert detections (arrays of boxes, scores and labels) to regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions from the mask files of SA-1B, for LISM without running SAM.
+"""Read regions from SA-1B's mask files, for LISM without running SAM.
 
 ``NAME.json`` beside ``NAME.jpg`` holds ``annotations``, each with a run-length ``segmentation``
 and its ``predicted_iou``; the other keys are not read (Segment Anything, Kirillov et al. 2023,

@@ -62,7 +62,6 @@ class SamDetector:
         )
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        """See :class:`glit.backends.protocols.Detector`."""
         found = []
         for start in range(0, len(images), self._config.batch_size):
             batch = images[start : start + self._config.batch_size]

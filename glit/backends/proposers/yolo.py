@@ -1,4 +1,4 @@
-"""YOLO by ultralytics (AGPL-3.0), an optional extra that is imported nowhere else."""
+"""YOLO by ultralytics (AGPL-3.0); no other module imports this optional package."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class YoloDetector:
             ) from error
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        """See :class:`glit.backends.protocols.Detector`; only images of one shape share a batch."""
+        """Regions per image; only images of one shape share a batch."""
         shapes: dict[tuple[int, ...], list[int]] = {}
         for index, image in enumerate(images):
             shapes.setdefault(image.shape, []).append(index)

@@ -60,7 +60,6 @@ class YolosDetector:
         self._patch = self.model.config.patch_size
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        """See :class:`glit.backends.protocols.Detector`."""
         from glit.backends.transfer import lag_by_one
 
         inputs = [None if self._too_thin(image) else self.prepare(image) for image in images]

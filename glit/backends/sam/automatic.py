@@ -295,7 +295,7 @@ class AutomaticMasks:
         return stability_score_K >= self._thresholds.stability_score_thresh
 
     def _geometry(self, image: _PreparedImage, logits_Khw: Tensor) -> dict[str, Any]:
-        """What :func:`upscale` and :func:`measure_masks` are told of an image."""
+        """The sizes of an image that :func:`upscale` and :func:`measure_masks` need."""
         return {
             "factor": self.model.image_encoder.img_size // logits_Khw.shape[-1],
             "input_size": image.input_size,

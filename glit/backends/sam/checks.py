@@ -1,4 +1,4 @@
-"""Whether SAM's fast decoder and encoder give the numbers of segment-anything's own modules.
+"""Compare SAM's fast decoder and encoder with segment-anything's own modules.
 
 They use the modules' attributes, which another version or a fork of segment-anything may change.
 The checks run in float32; the fast paths are the same code in every dtype.

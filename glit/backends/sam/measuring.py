@@ -1,4 +1,4 @@
-"""Areas and boxes of masks straight from the decoder's logits, by one kernel of a GPU.
+"""Measure areas and boxes of masks from the decoder's logits in one GPU kernel.
 
 A mask of an image of 4 megapixels takes 16 MB once it is upscaled, and is then read five times; the
 logits it comes from are 256 x 256. The kernel interpolates every pixel anew from them (twice, as

@@ -1,3 +1,3 @@
-"""F-CAST's encoders: superpixels grouped to ever coarser segments, captions read in chunks."""
+"""F-CAST's encoders: superpixels grouped into coarser segments, captions read in chunks."""
 
 from __future__ import annotations

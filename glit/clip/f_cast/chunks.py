@@ -1,4 +1,4 @@
-"""A caption's sentences in chunks (F-CAST section 3.2 and appendix C)."""
+"""Group a caption's sentences into chunks (F-CAST section 3.2 and appendix C)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def random_chunks(sentences: Sequence[Span], num: int, draw: np.random.Generator
     """Exactly ``num`` chunks of one to three sentences each, in order; none without a sentence.
 
     Sentences beyond three times ``num`` are left out. Where there are fewer than ``num``, each is a
-    chunk, and sentences drawn anew fill the rest.
+    chunk, and sentences drawn again fill the rest.
     """
     if not sentences:
         return []

@@ -1,4 +1,4 @@
-"""Tokens grouped to fewer by what they are like (CAST's graph pooling, Ke et al. 2022).
+"""Group tokens by similarity (CAST's graph pooling, Ke et al. 2022).
 
 Centres are chosen far apart; every token then goes to all centres in proportion to its likeness.
 Segments without a pixel are masked throughout; CAST lets them take part, as zeros.

@@ -1,4 +1,4 @@
-"""Both encoders of F-CAST, at random or from a CLIP as far as its shapes allow."""
+"""Both encoders of F-CAST, with random weights or those of a CLIP that fit."""
 
 from __future__ import annotations
 

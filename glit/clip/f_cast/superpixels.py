@@ -1,4 +1,4 @@
-"""Superpixels of an image on the grid of its first features.
+"""Compute an image's superpixels on the grid of its first features.
 
 F-CAST takes SFCN's (Yang et al. 2020, a network), CAST SEEDS (Van den Bergh et al. 2012, of
 OpenCV's extra modules); here it is SLIC (Achanta et al. 2012) of scikit-image: 32 ms for 224 x 224.

@@ -1,4 +1,4 @@
-"""Annotation files of public long- and short-caption datasets, as image files with captions.
+"""Readers of public caption datasets: image files with captions.
 
 Each reader takes the annotation file (or folder) as its publisher ships it, the folder with the
 images, and a split where the format knows splits. It yields one image after the other and looks up

@@ -1,4 +1,4 @@
-"""What the readers share: their record, JSON arrays read in parts, names of image files."""
+"""Shared parts of the readers: their record, JSON arrays in parts, image file names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def chosen_parts(split: str | None, known: Iterable[str], *, default: str = "tes
 
 
 def no_parts(split: str | None) -> None:
-    """Refuse ``--split`` for annotations that have no parts; ``all`` is what they are."""
+    """Refuse ``--split`` for annotations without parts; ``all`` is allowed."""
     if split not in (None, ALL):
         raise InputError(f"--split {split!r}: these annotations have no parts; leave --split out")
 

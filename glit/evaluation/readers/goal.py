@@ -1,4 +1,4 @@
-"""GOAL's own JSON lists: the test sets it published, and its joint sets of images and segments.
+"""Read GOAL's JSON lists: its test sets, and its joint sets of images and segments.
 
 Both are arrays of ``{"filename": ..., "caption": ...}``. The file names are paths of the authors'
 machines, so the folder given with ``--images`` is searched for the longest tail of the path that

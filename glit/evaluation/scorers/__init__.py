@@ -1,4 +1,4 @@
-"""How an image and a text are compared, by the name that ``evaluate.scorer`` takes."""
+"""Scorers, registered by the names that ``evaluate.scorer`` accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cosine``: one vector a side, the papers' retrieval."""
+"""``cosine``: the cosine of one vector per image and text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ class Cosine:
     """The cosine of the whole image and the whole caption."""
 
     def images(self, embedder: Embedder, collection: Collection) -> Vectors:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         return single(embedder.images(collection, embedder.wholes(collection)))
 
     def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         return single(embedder.texts([text.text for text in texts]))
 
     def score(self, texts: Vectors, images: Vectors) -> Float[Tensor, "t i"]:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         return texts.vector_NVD[:, 0] @ images.vector_NVD[:, 0].T
 
 

@@ -33,7 +33,7 @@ class FineLipScore:
     """Late interaction of condensed patches and words, and the global cosine."""
 
     global_weight: float = 0.0
-    """Share of the global cosine, 0 to 1; the paper's starred rows have one that it does not
+    """Share of the global cosine, 0 to 1. The paper's starred rows use a share that it does not
     state."""
 
     def __post_init__(self) -> None:
@@ -41,7 +41,6 @@ class FineLipScore:
         require_value(0 <= self.global_weight <= 1, f"{found}: wanted 0 to 1")
 
     def images(self, embedder: Embedder, collection: Collection) -> Vectors:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
         found = []
         for patches, embedding in embedder.encoded_images(collection, embedder.wholes(collection)):
@@ -51,7 +50,6 @@ class FineLipScore:
         return _checked(embedder, found, list(range(len(names))), names)
 
     def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
         order: list[int] = []
         found = []
@@ -63,7 +61,6 @@ class FineLipScore:
         return _checked(embedder, found, order, [f"the text {t.text[:60]!r}" for t in texts])
 
     def score(self, texts: Vectors, images: Vectors) -> Float[Tensor, "t i"]:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         fine_TI = late_interaction(
             images.vector_NVD, images.valid_NV, texts.vector_NVD, texts.valid_NV
         ).T

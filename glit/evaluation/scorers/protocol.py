@@ -32,7 +32,7 @@ class Vectors:
 
 
 class Scorer(Protocol):
-    """Compares images with texts, in blocks: the whole matrix of scores is never in memory."""
+    """Compare images with texts in blocks; the whole score matrix is never in memory."""
 
     def images(self, embedder: Embedder, collection: Collection) -> Vectors:
         """Every image of a collection."""

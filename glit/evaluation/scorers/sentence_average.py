@@ -19,7 +19,6 @@ class SentenceAverage(Cosine):
     """The cosine of the whole image and the mean of the sentences."""
 
     def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         pieces = [text.pieces for text in texts]
         embedding_SD = embedder.texts([piece for some in pieces for piece in some])
         means = [part.mean(dim=0) for part in embedding_SD.split([len(some) for some in pieces])]

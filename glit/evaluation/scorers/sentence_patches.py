@@ -1,4 +1,4 @@
-"""``sentence-patches``: every sentence against the patch it fits best.
+"""``sentence-patches``: every sentence against its best patch.
 
 score(t, i) = mean_s max_p s . p   (the MaxSim of ColBERT, Khattab and Zaharia 2020, section 3.3,
 with sentences as the query's vectors and an image's patches as the document's)
@@ -28,7 +28,6 @@ class SentencePatches:
     """Late interaction of sentences and patches."""
 
     def images(self, embedder: Embedder, collection: Collection) -> Vectors:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         numbers = range(len(collection.captions))
         patch_NPD = torch.cat(list(embedder.patches(collection, numbers)))
         return Vectors(
@@ -36,7 +35,6 @@ class SentencePatches:
         )
 
     def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         pieces = [text.pieces for text in texts]
         embedding_SD = embedder.texts([piece for some in pieces for piece in some])
         longest = max(map(len, pieces))
@@ -48,7 +46,6 @@ class SentencePatches:
         return Vectors(vector_NVD=vectors, valid_NV=valid)
 
     def score(self, texts: Vectors, images: Vectors) -> Float[Tensor, "t i"]:
-        """See :class:`glit.evaluation.scorers.protocol.Scorer`."""
         sentence_MD, owner_M = texts.vector_NVD[texts.valid_NV], texts.valid_NV.nonzero()[:, 0]
         num_patches = images.vector_NVD.shape[1]
         at_once = max(1, _AT_ONCE // (num_patches * max(1, len(sentence_MD))))

@@ -1,4 +1,4 @@
-"""The measurements, one file each: each takes a model and a collection and names its numbers."""
+"""The evaluation tasks: one file each, from a model and a collection to named figures."""
 
 from __future__ import annotations
 

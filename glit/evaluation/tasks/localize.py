@@ -1,4 +1,4 @@
-"""``localize``: where in the image is the sentence? (FAST-GOAL Table XVI)"""
+"""``localize``: whether a sentence's best patches are in its region (FAST-GOAL Table XVI)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glit.evaluation.metrics import Metrics
 
 
 def localize(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
-    """Is one of the K patches most like a sentence inside its region? (Table XVI)
+    """Measure whether one of the K patches most similar to a sentence is in its region (Table XVI).
 
     ``chance@K`` is what patches picked at random would score on the same regions.
     """

@@ -62,7 +62,7 @@ def hit_ranks(
     owner: Sequence[int],
     config: EvaluateConfig,
 ) -> Ranks:
-    """The rank (from 0) of every query's first right answer, by direction.
+    """The rank (from 0) of every query's first correct result, by direction.
 
     Args:
         scorer: compares them.

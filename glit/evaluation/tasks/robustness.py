@@ -42,7 +42,7 @@ def robustness(
     *,
     false_sentences: Mapping[str, OfType] | None = None,
 ) -> Metrics:
-    """Recall@K clean and with a false sentence in every caption, and what it costs.
+    """Measure Recall@K without and with a false sentence in every caption, and the difference.
 
     Args:
         embedder: the model.

@@ -1,4 +1,4 @@
-"""The training objectives, by the name a recipe gives them."""
+"""The training objectives, registered in :data:`OBJECTIVES` by name."""
 
 from __future__ import annotations
 

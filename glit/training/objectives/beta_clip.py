@@ -1,4 +1,4 @@
-"""``beta-clip``: captions, sentences and phrases, each against what it finds in its image.
+"""``beta-clip``: captions, sentences and phrases against the patches they attend to.
 
 L = lambda_global L_global + lambda_aligned L_beta
 
@@ -14,7 +14,7 @@ binary cross-entropy  1/(B K)^2 sum_xy w_xy log(1 + exp(-+ s_xy)), w_xy = beta i
 
 (beta-CLIP: Zohra, Zhao, Itani, Ghanem, arXiv 2512.12678, section 3; restated from its code, which
 has no numbers of equations.) As there: patches attend to themselves alone in the last layer;
-texts and patches enter the attention normalised; sentences are drawn anew every time; equal
+texts and patches enter the attention normalised; sentences are drawn again every time; equal
 texts of other images count as wrong. What differs:
 
 - Padding counts for nothing. In the code, empty phrases are further negatives of the cross-entropy,
@@ -59,7 +59,6 @@ class BetaClipModule(ObjectiveModule):
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         features, tokens = encoded.features, encoded.tokens
         assert tokens is not None
         patch_BPD = encoded.encoder.project_patches(tokens.patch_BPH)
@@ -77,19 +76,19 @@ class BetaClip(Objective):
     """Texts of three lengths, each against patches pooled for it."""
 
     beta: float = 0.5
-    """Weight of the other texts of the same image: 0 tells them apart, 1 takes them as equal."""
+    """Weight of the other texts of the same image: 0 distinguishes them, 1 treats them as equal."""
     contrast: Contrast = "cross-entropy"
     """``cross-entropy`` or ``binary``."""
     num_sentences: int = 5
-    """Most sentences of a caption, drawn anew every time."""
+    """Most sentences per caption, drawn again for every use."""
     max_phrases: int = 30
-    """Most phrases of these sentences; more than 0 wants the extra ``phrases``."""
+    """Most phrases of these sentences; above 0 needs the extra ``phrases``."""
     lambda_global: float = 1.0
     """Weight of the global contrastive loss."""
     lambda_aligned: float = 1.0
     """Weight of L_beta."""
     pool_lr: float = 1e-3
-    """Highest learning rate of the attention and its scale; the encoders take ``train.lr``."""
+    """Highest learning rate of the attention and its scale; the encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
         check_weights(self, "beta", "lambda_global", "lambda_aligned")
@@ -123,7 +122,6 @@ class BetaClip(Objective):
         return [*chosen, *list(found)[: self.max_phrases]]
 
     def module(self, encoder: ClipEncoder) -> BetaClipModule:
-        """See :class:`glit.training.objective.Objective`."""
         if self.max_phrases:
             require("phrases", needed_for="train.max_phrases above 0")
         return BetaClipModule(encoder.width)

@@ -1,4 +1,4 @@
-"""``f-cast``: chunks of a caption against segments, the caption against the image; own encoders.
+"""``f-cast``: caption chunks against image segments, and caption against image.
 
 v_i,jk = AttnPool(t_jk, v_i^fine, v_i^fine)                                              (Eq. 6)
 L_part = -1/M sum_i sum_jk log sigmoid(y_ij (s_part cos(v_i,jk, t_jk) + b_part))         (Eq. 7)
@@ -14,8 +14,8 @@ not used, and stay in the checkpoint as they were. What the paper leaves open or
 - AttnPool is FLAIR's: 8 heads, layer norms of query, key and value, a key of zeros besides. As
   there, an image meets its own K chunks and one of every other image, and the sum is divided by
   the number M = N + K - 1 of texts that an image meets. Which one of another is decided by its
-  caption's hash, since a loss draws nothing; the chunks are drawn anew every time.
-- K = 8 (Eq. 4 and 5): four chunks of the caption, and four of the same caption drawn anew, where
+  caption's hash, since a loss draws nothing; the chunks are drawn again every time.
+- K = 8 (Eq. 4 and 5): four chunks of the caption, and four of the same caption drawn again, where
   the paper's data have several captions an image.
 
 Gathered over processes, every one computes all N x (N + K) pooled vectors: 4 GB at N = 1,024.
@@ -69,7 +69,6 @@ class FCastModule(ObjectiveModule):
         self.bias = nn.Parameter(torch.full((2,), -10.0))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         batch = encoded.batch
         fine_BFD, coarse_BD = self.encoders.images(batch.pixels_V3SS, batch.superpixels_GHW)
         chunk_TW = self.encoders.text.chunks(batch.texts)[batch.num_global :]
@@ -114,18 +113,18 @@ class FCast(Objective):
     """Part and whole sigmoid losses over encoders of F-CAST's own."""
 
     encoders_start: Start = "scratch"
-    """``scratch`` as in the paper, or ``clip``: what fits of ``train.model``'s weights. Its widths
-    and heads, its window and its tokenizer are taken either way."""
+    """``scratch`` as in the paper, or ``clip``: the weights of ``train.model`` that fit. Both take
+    its widths and heads, its window and its tokenizer."""
     depths: tuple[int, ...] = (3, 3, 3, 2)
-    """Vision layers before each grouping, and after the last."""
+    """Number of vision layers before each grouping and after the last."""
     text_depths: tuple[int, ...] = (8, 4)
-    """Text layers of a chunk, and over the chunks."""
+    """Number of text layers within a chunk and over the chunks."""
     num_segments: tuple[int, ...] = (196, 64, 32, 16)
-    """Superpixels, and segments after each grouping."""
+    """Number of superpixels, and of segments after each grouping."""
     num_chunks: int = 4
     """N, chunks of a caption."""
     num_parts: int = 8
-    """K, chunks that images are compared with; those beyond N are drawn anew."""
+    """K, chunks that an image is compared with; chunks beyond N are drawn again."""
     lambda_part: float = 1.0
     """Weight of the part loss; 0 is Table 5's variant."""
 
@@ -167,7 +166,6 @@ class FCast(Objective):
         return [caption[start:end] for start, end in found]
 
     def module(self, encoder: ClipEncoder) -> FCastModule:
-        """See :class:`glit.training.objective.Objective`."""
         require("superpixels", needed_for="train.objective = 'f-cast'")
         first, second = self.text_depths
         encoders = FCastEncoder(

@@ -47,7 +47,6 @@ class FineLipModule(ObjectiveModule):
         self.tokens = tokens
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         features, tokens, encoder = encoded.features, encoded.tokens, encoded.encoder
         assert tokens is not None
         images, valid_images = self.tokens.of_images(encoder, tokens.patch_BPH, features.image_ND)
@@ -65,17 +64,18 @@ class FineLip(Objective):
     """The triplet loss over FineLIP's score."""
 
     margin: float = 0.2
-    """How much better than any other the right pair is to be (Eq. 2's alpha)."""
+    """The triplet margin, Eq. 2's alpha."""
     negatives: Negatives = "hardest"
-    """``hardest`` compares with the best wrong one of the batch, ``sum`` with each."""
+    """``hardest`` compares with the best wrong sample of the batch, ``sum`` with all wrong
+    samples."""
     aggregation_ratio: float = 0.2
-    """Tokens after refinement over tokens before (Table 3C)."""
+    """Ratio of the numbers of tokens after and before refinement (Table 3C)."""
     refine: Refine = "both"
-    """Whose tokens are condensed: ``both``, ``image``, ``text`` or ``none`` (Table 3B)."""
+    """The tokens to condense: ``both``, ``image``, ``text`` or ``none`` (Table 3B)."""
     global_tokens: bool = True
     """Whether the class token and the end token are compared with the others (Table 3D)."""
     refinement_lr: float = 2e-4
-    """Highest learning rate of the refinements; the encoders take ``train.lr``."""
+    """Highest learning rate of the refinements; the encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
         finite = math.isfinite(self.margin) and self.margin > 0
@@ -101,7 +101,6 @@ class FineLip(Objective):
         return self.refinement_lr
 
     def module(self, encoder: ClipEncoder) -> FineLipModule:
-        """See :class:`glit.training.objective.Objective`."""
         return FineLipModule(
             FineLipTokens(
                 encoder,

@@ -27,7 +27,7 @@ class HardNegatives(Objective):
     """Contrastive loss inside every image; nothing is compared across images."""
 
     max_local: int = 8
-    """Most local pairs of one image that are compared."""
+    """Most local pairs compared per image."""
 
     def __post_init__(self) -> None:
         if self.max_local < 2:

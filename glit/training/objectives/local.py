@@ -1,4 +1,4 @@
-"""``local``: the best region of an image against its sentence, nothing else.
+"""``local``: the best region of an image against its sentence.
 
 L = L_local (FAST-GOAL Eq. 13; the row "Local fine-tuning" of Table VI).
 """

@@ -40,9 +40,9 @@ class LongClip(Objective):
     lambda_short: float = 1.0
     """Weight of the short captions' loss."""
     num_components: int = 32
-    """Principal components that the short caption is compared with."""
+    """Principal components of the image that the short caption is compared with."""
     label_smoothing: float = 0.1
-    """Share of the target that all other pairs of the batch get, 0 to 1."""
+    """Label smoothing: share of the target for all other pairs of the batch, 0 to 1."""
 
     def __post_init__(self) -> None:
         check_weights(self, "lambda_short")

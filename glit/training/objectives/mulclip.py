@@ -67,7 +67,6 @@ class MulClipModule(ScaleAndBias):
             self.text = TokenRefinement(width, max(1, int(ratio * self.num_words)))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         numbers = super().forward(encoded).numbers
         if not self.objective.local:
             return ModuleOutput(numbers=numbers)
@@ -129,17 +128,18 @@ class MulClip(Objective):
     lambda_sub: float = 1.0
     """Weight of the sentences' and patches' term (Eq. 11); 0 is "w/o SAP" of Table 5."""
     calibrate: bool = True
-    """Whether patches and words are condensed first; false is "w/o LC" of Table 5."""
+    """Whether to condense patches and words first; false is "w/o LC" of Table 5."""
     calibration_ratio: float = 0.5
-    """Tokens after condensing over tokens before."""
+    """Ratio of the numbers of tokens after and before condensing."""
     word_loss: WordLoss = "reconstruction"
-    """``reconstruction`` both ways; ``image`` or ``text``, one of them; ``contrast``, the mean
-    patch and the mean word over the batch (Table 10); ``clim``, FineLIP's triplet over the
-    condensed tokens (Table 6, Eq. 16); ``clim-global``, class and end token among them (Eq. 15)."""
+    """``reconstruction`` works both ways; ``image`` or ``text`` reconstructs one side; ``contrast``
+    compares the mean patch and the mean word over the batch (Table 10); ``clim`` is FineLIP's
+    triplet over the condensed tokens (Table 6, Eq. 16); ``clim-global`` includes class and end
+    token (Eq. 15)."""
     max_sentences: int = 20
-    """Most sentences of a caption that are compared (Table 13)."""
+    """Most sentences compared per caption (Table 13)."""
     refinement_lr: float = 2e-4
-    """Highest learning rate of refinements, scale and bias; the encoders take ``train.lr``."""
+    """Highest learning rate of refinements, scale and bias; the encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
         check_weights(self, "lambda_global", "lambda_short", "lambda_word", "lambda_sub")
@@ -179,7 +179,6 @@ class MulClip(Objective):
         return [caption[start:end] for start, end in sentences[: self.needs.num_texts]]
 
     def module(self, encoder: ClipEncoder) -> MulClipModule:
-        """See :class:`glit.training.objective.Objective`."""
         return MulClipModule(encoder, self)
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:

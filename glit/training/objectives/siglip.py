@@ -1,4 +1,4 @@
-"""``siglip``: every image against every caption by itself, with a scale and a bias of its own.
+"""``siglip``: a sigmoid loss for every image and caption, with a learned scale and bias.
 
 L = -1/N sum_i sum_j log sigmoid(z_ij (exp(t') x_i . y_j + b)),  z_ii = 1, else -1
 
@@ -36,7 +36,6 @@ class ScaleAndBias(ObjectiveModule):
         self.bias = nn.Parameter(torch.tensor(-10.0))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         return ModuleOutput(numbers={"scale": self.log_scale.exp(), "bias": self.bias})
 
 
@@ -44,7 +43,6 @@ class ModelsOwn(ObjectiveModule):
     """The two numbers that a SigLIP model brings; they learn at ``train.lr``, as the model does."""
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        """See :class:`glit.training.model.ObjectiveModule`."""
         encoder = encoded.encoder
         assert isinstance(encoder, SiglipEncoder)
         return ModuleOutput(numbers={"scale": encoder.logit_scale, "bias": encoder.logit_bias})
@@ -55,8 +53,8 @@ class Siglip(Objective):
     """The pairwise sigmoid loss over whole images and whole captions."""
 
     siglip_lr: float = 1e-3
-    """Highest learning rate of the scale and the bias; the encoders take ``train.lr``, and so do
-    the two that a SigLIP model brings."""
+    """Highest learning rate of the scale and the bias. The encoders use ``train.lr``, and so do the
+    scale and the bias of a SigLIP start."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.siglip_lr) and self.siglip_lr > 0):
@@ -71,7 +69,6 @@ class Siglip(Objective):
         return self.siglip_lr
 
     def module(self, encoder: ClipEncoder) -> ObjectiveModule:
-        """See :class:`glit.training.objective.Objective`."""
         if isinstance(encoder, SiglipEncoder):
             encoder.clip.get_parameter("logit_bias").requires_grad_(True)
             return ModelsOwn()

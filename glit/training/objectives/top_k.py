@@ -94,5 +94,4 @@ class Top3Weighted(Top3Uniform):
     """The same, every pair weighted by its similarity."""
 
     def weight(self, similarity_M: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-        """See :class:`Top3Uniform`."""
         return similarity_M
