@@ -211,6 +211,11 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
         return "'additions'"
     if not isinstance(manifest.get("columns", {}), dict):
         return "'columns'"
+    retries = manifest.get("retries", [])
+    if not isinstance(retries, list) or not all(
+        isinstance(each, dict) and _all_of(each.get("settings", {}), dict) for each in retries
+    ):
+        return "'retries'"
     tokenizer = manifest["tokenizer"]
     if type(tokenizer.get("context")) is not int or not _all_of(
         {key: tokenizer.get(key) for key in ("name", "sha256")}, str

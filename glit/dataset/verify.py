@@ -251,7 +251,7 @@ def _check_rows(
     pairing: Pairing,
 ) -> Iterator[str]:
     own_bytes = not manifest["recipe"].get("pack", {}).get("max_side")  # else encoded anew
-    limit = _max_pixels(manifest["recipe"])
+    limit = _max_pixels(manifest)
     with ThreadPoolExecutor(2) as pool:
         sizes = list(pool.map(partial(_image_size, max_pixels=limit), found))
     for row, size in zip(found, sizes, strict=True):
@@ -270,10 +270,12 @@ def _is_own(row: dict[str, Any]) -> bool:
     return hashlib.sha256(row["image"]["bytes"]).hexdigest() == row["sample_id"]
 
 
-def _max_pixels(recipe: dict[str, Any]) -> int:
-    """The limit that the build had, if it is lower than this reader's."""
-    own = recipe.get("ingest", {}).get("max_pixels")
-    return min(pixel_limit(), own) if type(own) is int and own > 0 else pixel_limit()
+def _max_pixels(manifest: dict[str, Any]) -> int:
+    """The build's limit, or that of a retry which raised it, if it is lower than this reader's."""
+    retried = [each.get("settings", {}) for each in manifest.get("retries", ())]
+    tables = [manifest["recipe"].get("ingest", {}), *(each.get("ingest", {}) for each in retried)]
+    found = [value for table in tables if type(value := table.get("max_pixels")) is int]
+    return min(pixel_limit(), max(found, default=pixel_limit()))
 
 
 def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | str | None:

@@ -81,6 +81,8 @@ def read_state(work: Store) -> dict[str, Any]:
         ) from error
     if not isinstance(state, dict) or not state.keys() >= _STATE_KEYS:
         raise UserError(other_version(work))
+    if isinstance(state["recipe"], dict) and "name" not in state["recipe"]:
+        raise UserError(other_version(work))
     if faults := [name for name, good in _looked_at(state).items() if not good]:
         raise UserError(
             f"{work.root}/{STATE}: {faults[0]} = {json.dumps(state[faults[0]])[:60]} is nothing "
