@@ -30,7 +30,9 @@ def test_an_address_to_write_to_is_refused_and_becomes_no_folder(
     name, address, scenes, built, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(glit.GlitError, match=f"^{address}: an address, but this is written to loc"):
+    with pytest.raises(
+        glit.GlitError, match=f"^{address}: an address, but this command writes to loc"
+    ):
         CALLS[name](scenes / "images", built, address)
     assert [*tmp_path.iterdir()] == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ class _SigtermRaises:
 
     def __init__(self) -> None:
         self.came = False
-        self._late = threading.Timer(_GRACE_S, _end_now)
+        self._left = threading.Event()
         self._before = self._wanted = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is not threading.main_thread():
             self._before = self._wanted = None
@@ -73,9 +74,16 @@ class _SigtermRaises:
     def _raise(self, signum: int, frame: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends it again
         self.came = True
-        self._late.daemon = True
-        self._late.start()
         raise KeyboardInterrupt
+
+    def _watch(self, told: socket.socket) -> None:
+        """End the process where the block is not left in time. Python runs the handler only when
+        the main thread comes back to it, which in Ray's client may take a minute; the system tells
+        of the signal at once."""
+        with told:
+            while number := told.recv(1):
+                if number[0] == signal.SIGTERM and not self._left.wait(_GRACE_S):
+                    _end_now()
 
     def renew(self) -> None:
         """Once more, when Ray has started: its handlers print the stacks of native threads."""
@@ -84,6 +92,11 @@ class _SigtermRaises:
 
     def __enter__(self) -> Self:
         self.renew()
+        if self._wanted == self._raise:
+            told, self._tell = socket.socketpair()
+            self._tell.setblocking(False)
+            self._told_before = signal.set_wakeup_fd(self._tell.fileno(), warn_on_full_buffer=False)
+            threading.Thread(target=self._watch, args=(told,), daemon=True, name="sigterm").start()
         return self
 
     def __exit__(
@@ -92,9 +105,12 @@ class _SigtermRaises:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._late.cancel()
+        self._left.set()
         if self._before is not None:
             signal.signal(signal.SIGTERM, self._before)
+        if self._wanted == self._raise:
+            signal.set_wakeup_fd(self._told_before)
+            self._tell.close()
 
 
 def _end_now() -> None:

@@ -20,7 +20,7 @@ from glit.stages.base import Stage
 from glit.storage.checksummed_parquet import SealError, read_sealed
 from glit.storage.store import Store
 
-META_ROWS = b"glit.data.rows"
+META_ROWS = b"glit.rows"
 META_DROPS = b"glit.drops"
 _READERS = 8
 

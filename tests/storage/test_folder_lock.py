@@ -75,7 +75,7 @@ def test_what_a_killed_holder_left_is_taken_over(tmp_path) -> None:
 
 def test_a_lock_whose_holder_removes_it_meanwhile_is_made_anew(tmp_path, monkeypatch) -> None:
     """Or two would hold files of one name."""
-    from glit.storage.store import folder_lock as module
+    from glit.storage import folder_lock as module
 
     plain, removed = module._lock, []
 

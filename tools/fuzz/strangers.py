@@ -226,12 +226,14 @@ class Strangers:
             shutil.rmtree(each, ignore_errors=True)
         self._write(dataset, data)
         out.mkdir()
-        before = self._listing(out)
+        before, here = self._listing(out), Path.cwd()
         said = []
-        for name, command in self._commands(dataset, out).items():
-            os.chdir(out)  # relative names lead to where they are seen
-            said.append(f"{name} {_outcome(command)}")
-        os.chdir(self._root)
+        try:
+            for name, command in self._commands(dataset, out).items():
+                os.chdir(out)  # relative names lead to where they are seen
+                said.append(f"{name} {_outcome(command)}")
+        finally:
+            os.chdir(here)
         after = self._listing(out)
         assert after == before, f"outside of the output: {sorted(after ^ before)[:3]}"
         assert not Path("/tmp/glit-escaped").exists(), "an absolute name was written to"

@@ -239,7 +239,7 @@ def _write_ingest(work: Work, chunk: Chunk, ids: list[str]) -> None:
             name: known.get(name, pa.nulls(number, empty.schema.field(name).type))
             for name in empty.schema.names
         },
-        schema=empty.schema.with_metadata({"glit.data.rows": str(number), "glit.drops": ""}),
+        schema=empty.schema.with_metadata({"glit.rows": str(number), "glit.drops": ""}),
     )
     write_sealed(ingest, Path(work.store.full(work.table("ingest", chunk))))
     dropped = [i % 100 == 99 for i in range(number)]
