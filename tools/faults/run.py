@@ -119,7 +119,7 @@ def know(world: World, case: Case) -> Undisturbed:
     if case in world.known:
         return world.known[case]
     torch.set_num_threads(1)
-    out, tally = world.folder / case.name, world.folder / "tally.json"
+    out, tally = world.folder / case.name / "out", world.folder / "tally.json"
     if case.adds:
         first = _before_additions(world, case)
         shutil.rmtree(first, ignore_errors=True)
@@ -152,7 +152,7 @@ def disturbed(world: World, seed: int) -> Outcome:
     A third of the seeds adds to a dataset instead.
     """
     rng = random.Random(seed)
-    out = world.folder / f"run-{seed}"
+    out = world.folder / f"run-{seed}" / "out"  # a dataset is named by its folder
     first = KINDS[seed % len(KINDS)]
     kinds = [first, *rng.choices(KINDS, k=rng.randrange(3))]
     of_captions = any(INSIDE[kind][0] == "caption" for kind in kinds if kind in INSIDE)
