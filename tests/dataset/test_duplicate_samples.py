@@ -44,5 +44,7 @@ def test_no_room_is_one_line(monkeypatch) -> None:
 
     with contextlib.closing(Repeats()) as seen:
         monkeypatch.setattr(seen, "_connection", Full())
-        with pytest.raises(RunError, match=r"repeated samples there \(failed to offload .*\); set TMPDIR"):
+        with pytest.raises(
+            RunError, match=r"repeated samples there \(failed to offload .*\); set TMPDIR"
+        ):
             list(seen.found())
