@@ -52,7 +52,7 @@ def test_a_build_that_starts_while_its_folder_is_removed_is_alone_and_loses_noth
         work.write("state.json", b"{}")
         with pytest.raises(UserError, match="another glit is building here"), only_one_build(work):
             pass
-    assert work.names() == {".lock", "state.json"}
+    assert work.names() == {"state.json"}
 
 
 def test_the_lock_goes_last(built_copy, monkeypatch):

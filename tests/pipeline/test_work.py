@@ -29,9 +29,13 @@ SIDECARS = {
 
 @pytest.mark.parametrize(
     ("suffix", "redone"),
-    [(".json", {"propose", "score", "pair"}), (".txt", {"caption", "split", "score", "pair"})],
+    [
+        (".json", {"propose", "score", "pair"}),
+        (".txt", {"caption", "split", "propose", "score", "pair"}),
+    ],
 )
 def test_a_file_beside_an_image_redoes_what_reads_it(with_sidecars, tmp_path, suffix, redone):
+    """Propose leaves out images without a caption, so it looks again, and keeps its rows."""
     run_build(with_sidecars, tmp_path / "out", **SIDECARS)
     changed = with_sidecars / f"000001{suffix}"
     changed.write_text(changed.read_text() + " ")

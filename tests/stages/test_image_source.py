@@ -39,12 +39,12 @@ def test_decoded_pixels_in_memory_are_bounded_by_their_bytes(tmp_path, monkeypat
     decoded, at_once, taken = 0, 0, 0
     lock = threading.Lock()
 
-    def counted(data):
+    def counted(data, **options):
         nonlocal decoded, at_once
         with lock:
             decoded += 1
             at_once = max(at_once, decoded - taken)
-        return decode(data)
+        return decode(data, **options)
 
     monkeypatch.setattr(image_source, "decode", counted)
     monkeypatch.setattr(image_source, "MOST_BYTES", 3 * 3 * 64 * 64)
