@@ -50,6 +50,11 @@ class Resolved:
     """Hash over the weight files; what the fingerprints of the stages build on."""
     licence: str = ""
 
+    @property
+    def is_mini(self) -> bool:
+        """Whether it is one of glit's own models, which know the procedural scenes alone."""
+        return self.path.parent == mini_model("")
+
     def identity(self) -> dict[str, str]:
         """The identity for fingerprints, manifests and locks; of a path only its last part."""
         kept = asdict(self)

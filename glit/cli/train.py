@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import Annotated
 
 import typer
@@ -85,7 +86,7 @@ def train_command(
         console.print(
             f"stopped after step {result.step} of {result.total_steps}; continue with --resume"
         )
-        raise typer.Exit(130)
+        raise typer.Exit(128 + (result.signum or signal.SIGINT))
     taken = model_of_run(run).checkpoint
     console.print(
         f"trained {result.step} steps, {trained_parameters(run)}; glit eval takes "

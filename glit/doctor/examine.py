@@ -84,7 +84,7 @@ def examine(
         tell("looking at the images")
         try:
             seen, found = look_at_images(images, chosen)
-            report.findings += [*found, *_only_scenes(report.models, chosen)]
+            report.findings += [*found, *_only_scenes(seen, report.models, chosen)]
             report.num_images = seen.number
         except InputError as error:
             report.findings.append(Finding(about="images", state="fails", found=str(error)))
@@ -96,16 +96,18 @@ def examine(
     return report
 
 
-def _only_scenes(found: list[Model], recipe: Recipe) -> list[Finding]:
-    """A remark on the mini models, with which a build of photographs runs and is worth nothing."""
+def _only_scenes(seen: Images, found: list[Model], recipe: Recipe) -> list[Finding]:
+    """A build of photographs with the mini models runs, and is worth nothing."""
     mini = [each.name for each in found if recipe.name in each.recipes and "mini" in each.name]
-    if not mini:
+    if not mini or not seen.decoded:
         return []
+    wrong = seen.scenes < len(seen.decoded) / 2
     return [
         Finding(
             about="models",
-            state="note",
-            found=f"{', '.join(mini)}: trained on glit's procedural scenes alone",
+            state="fails" if wrong else "note",
+            found=f"{', '.join(mini)}: trained on glit's procedural scenes alone"
+            + (f"; {seen.scenes} of {len(seen.decoded)} images look like these" if wrong else ""),
             todo="for photographs choose -r laptop or -r flism",
         )
     ]

@@ -16,6 +16,7 @@ from glit.errors import GlitError
 from glit.images import ImageError, decode
 from glit.pipeline.source import Source, entries, find_source
 from glit.runtime.progress import size
+from glit.scenes.recognise import looks_like_scene
 from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
@@ -39,6 +40,8 @@ class Images:
     num_bytes: int
     decoded: tuple[Entry, ...]
     """Those of the sample that a build would take."""
+    scenes: int = 0
+    """How many of these look like glit's procedural scenes."""
 
 
 def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
@@ -55,7 +58,7 @@ def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
             todo="give a folder, a glob or a list of JPEG, PNG, WebP, TIFF, BMP, GIF or AVIF files",
         )  # fmt: skip
         return Images(source=source, number=0, num_bytes=0, decoded=()), [missing]
-    good, bad = _decoded(sample, ImageFiles(source.root), recipe.of(IngestConfig))
+    good, bad, scenes = _decoded(sample, ImageFiles(source.root), recipe.of(IngestConfig))
     found = f"{number} files, {size(num_bytes)}; {len(good)} of {len(sample)} looked at decode"
     if not bad:
         said = Finding(about="images", state="ok", found=found)
@@ -67,7 +70,9 @@ def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
             found=f"{found}; not: {named}",
             todo="such files become rows of drops.parquet" if good else "see if they are images",
         )
-    seen = Images(source=source, number=number, num_bytes=num_bytes, decoded=tuple(good))
+    seen = Images(
+        source=source, number=number, num_bytes=num_bytes, decoded=tuple(good), scenes=scenes
+    )
     return seen, [said]
 
 
@@ -90,8 +95,8 @@ def _first(kept: list[tuple[int, Entry]]) -> list[tuple[int, Entry]]:
 
 def _decoded(
     sample: list[Entry], store: Store, config: IngestConfig
-) -> tuple[list[Entry], list[str]]:
-    good, bad = [], []
+) -> tuple[list[Entry], list[str], int]:
+    good, bad, scenes = [], [], 0
     for entry in sample:
         try:
             pixels = decode(store.read(entry.path), max_pixels=config.max_pixels)
@@ -104,7 +109,8 @@ def _decoded(
                 bad.append(f"{_printable(entry.path)} (too_small)")
             else:
                 good.append(entry)
-    return good, bad
+                scenes += looks_like_scene(pixels)
+    return good, bad, scenes
 
 
 def _printable(path: str) -> str:

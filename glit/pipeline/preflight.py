@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from glit.errors import InputError, UserError
+from glit.images import ImageError, decode
 from glit.pipeline.listing import NOT_THERE, Chunk
 from glit.pipeline.plan import read_beside, sidecars
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress, size
+from glit.scenes.recognise import looks_like_scene
 from glit.shards.files import MOST_BYTES
+from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
+from glit.storage.store import Entry
 
 _ROWS = 65_536
+_LOOKED_AT = 16
 
 
 def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
@@ -41,6 +48,34 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
     for (step, suffix), without in zip(kinds, missing, strict=True):
         _check_beside(work, step, suffix, without, images, progress)
     _check_room(work, num_bytes, progress)
+    _check_scenes(work, chunks, progress)
+
+
+def _check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
+    """The mini models run on any images, and are right on the procedural scenes alone."""
+    models = {role: found.name for role, found in work.plan.models.items() if found.is_mini}
+    models.pop("tokenizer", None)
+    picked = [work.entries(chunk)[:_LOOKED_AT] for chunk in chunks[:: len(chunks) // 4 + 1]]
+    looks = [
+        looks_like_scene(pixels)
+        for entry in [entry for entries in zip_longest(*picked) for entry in entries][:_LOOKED_AT]
+        if models and entry is not None and (pixels := _pixels(work, entry)) is not None
+    ]
+    if looks and sum(looks) < len(looks) / 2:
+        progress.note(
+            f"{', '.join(models.values())}: trained on glit's procedural scenes alone, and these "
+            "images look otherwise; regions and pairs will be wrong. For photographs choose "
+            "-r laptop or -r flism"
+        )
+
+
+def _pixels(work: Work, entry: Entry) -> np.ndarray | None:
+    """An image's pixels; None where ingest will drop it."""
+    try:
+        data = work.images.read(entry.path)
+        return decode(data, max_pixels=work.plan.config(IngestConfig).max_pixels)
+    except (ImageError, OSError, ValueError):
+        return None
 
 
 def _in_listing(

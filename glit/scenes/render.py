@@ -9,7 +9,7 @@ import numpy as np
 
 from glit.scenes.layout import Scene, SceneObject
 from glit.scenes.shapes import coverage
-from glit.scenes.vocabulary import COLOURS, LIGHTS
+from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, LIGHTS
 
 _TEXTURE_SEED = 20_240_607
 _MIN_VISIBLE = 0.5
@@ -38,6 +38,19 @@ def render(scene: Scene, *, size_px: int = 128) -> Rendering:
     pixels = (canvas * gain).astype(np.uint8)
     boxes = tuple(_tight_box(object_ids == k + 1) for k in range(len(scene.objects)))
     return Rendering(pixels=pixels, object_ids=object_ids, boxes_xyxy=boxes)
+
+
+def object_colours() -> np.ndarray:
+    """The colours of objects and of their patterns, before light: float64 ``[C, 3]``, 0 to 255."""
+    main = [np.array(colour, dtype=np.float64) for colour in COLOURS.values()]
+    return np.stack([*main, *map(_second_colour, main)])
+
+
+def background_colours() -> np.ndarray:
+    """The base colour of every background, before light: float64 ``[B, 3]``, 0 to 255."""
+    nowhere = np.zeros(1)
+    tones = [_texture_tone(kind, nowhere, nowhere, nowhere)[0] for kind in BACKGROUNDS]
+    return np.array(tones, dtype=np.float64)
 
 
 def _paint(canvas: np.ndarray, object_ids: np.ndarray, item: SceneObject, number: int) -> None:

@@ -14,14 +14,25 @@ import torch.distributed as dist
 from glit.training.gather import num_ranks
 
 
+class Interrupt:
+    """Whether a signal asked this process to stop."""
+
+    signum: int = 0
+    """The first signal's number; 0: none came."""
+
+    def is_set(self) -> bool:
+        """Whether one came."""
+        return self.signum != 0
+
+
 @contextlib.contextmanager
-def interrupt_flag() -> Iterator[threading.Event]:
+def interrupt_flag() -> Iterator[Interrupt]:
     """Set a flag on Ctrl-C and SIGTERM, so that a run stops between steps.
 
     A second Ctrl-C stops at once. SIGTERM, which batch systems send before they take a machine away
     and send again to every process, may come as often as it likes.
     """
-    flag = threading.Event()
+    flag = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
@@ -29,7 +40,7 @@ def interrupt_flag() -> Iterator[threading.Event]:
     def handle(signum: int, frame: Any) -> None:
         if flag.is_set() and signum == signal.SIGINT:
             raise KeyboardInterrupt
-        flag.set()
+        flag.signum = flag.signum or signum
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,7 +24,7 @@ from glit.training.checkpoint import (
 from glit.training.config import TrainConfig
 from glit.training.deferred_scalars import Unseen
 from glit.training.gather import num_ranks
-from glit.training.interrupt import Vote, interrupt_flag
+from glit.training.interrupt import Interrupt, Vote, interrupt_flag
 from glit.training.log import METRICS, VALIDATION, JsonLines, flat_config, numbers
 from glit.training.optimizer import make_optimizer
 from glit.training.position import Position, read_position
@@ -186,7 +185,7 @@ class _Run:
         self.unseen = Unseen(run, len(self.loader))
         self.clock, self.samples, self.steps = time.perf_counter(), 0, 0
 
-    def train(self, interrupted: threading.Event) -> TrainResult:
+    def train(self, interrupted: Interrupt) -> TrainResult:
         """Train until the schedule ends or the user interrupts."""
         self.model.train()
         stopped, vote = False, Vote()
@@ -217,6 +216,7 @@ class _Run:
             loss=self.unseen.last_loss,
             checkpoint=self.checkpoints.folder / f"step-{self.position.step:08d}",
             interrupted=stopped,
+            signum=interrupted.signum if stopped else 0,
         )
 
     def _steps_of_epoch(self) -> Iterator[tuple[list[Any], int]]:

@@ -20,3 +20,5 @@ class TrainResult:
     """The last checkpoint."""
     interrupted: bool
     """Whether the user stopped it; ``resume`` goes on."""
+    signum: int = 0
+    """Number of the signal that stopped it; 0: none, or another process got it."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
+
+import pytest
+
+from glit.training.loop import _Run
 
 
 def settings(tiny_clip: Path) -> list[str]:
@@ -53,6 +59,25 @@ def test_the_objective_option_and_resume(tiny_clip, make_dataset, tmp_path, run_
     assert again.code == 2
     assert again.errors.startswith(f"glit: {out}: holds a run already")
     assert again.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_training_exits_as_its_signal_says(
+    tiny_clip, make_dataset, tmp_path, run_glit, monkeypatch, sent
+) -> None:
+    """Slurm and Kubernetes tell a preempted job, 143, from one that failed."""
+    step = _Run._step
+
+    def stop(run, group) -> None:
+        step(run, group)
+        os.kill(os.getpid(), sent)
+
+    monkeypatch.setattr(_Run, "_step", stop)
+    stopped = run_glit(
+        "train", make_dataset(16), "-o", tmp_path / "run", "-r", "clip", *settings(tiny_clip)
+    )
+    assert stopped.code == 128 + sent
+    assert stopped.output.splitlines()[-1] == "stopped after step 1 of 2; continue with --resume"
 
 
 def test_a_mistyped_objective_names_the_nearest(tmp_path, run_glit) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from building import png
 from typer.testing import CliRunner
 
 from glit.cli.main import app
@@ -242,7 +243,14 @@ def test_a_trial_that_ships_nothing_is_told_in_words(scenes, tmp_path):
     assert not re.search(r"Error|/tmp|glit-doctor", found.why_not), found.why_not
 
 
-def test_mini_models_are_remarked_on(scenes, tmp_path, monkeypatch):
+@pytest.mark.parametrize("photographs", [False, True])
+def test_a_build_of_photographs_with_mini_models_is_not_approved(
+    scenes, tmp_path, monkeypatch, photographs
+):
     monkeypatch.setattr("glit.doctor.examine._time", lambda *_: None)
-    report = examine("mini", images=str(scenes / "images"), output=str(tmp_path))
-    assert any("procedural scenes alone" in each.found for each in report.findings)
+    images = tmp_path if photographs else scenes / "images"
+    for seed in range(3):
+        (tmp_path / f"{seed}.png").write_bytes(png(seed=seed, size=(64, 64)))
+    report = examine("mini", images=str(images), output=str(tmp_path))
+    [said] = [each for each in report.findings if "procedural scenes alone" in each.found]
+    assert ("0 of 3 images look like these" in said.found) == photographs == report.fails

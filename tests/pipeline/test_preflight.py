@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from building import Counting, run_build, with_captions_beside
+from building import Counting, png, run_build, with_captions_beside
 from rich.console import Console
 
 from glit.backends.captioners.endpoint import reach
@@ -155,3 +155,18 @@ def test_a_disk_that_may_be_too_small_is_told(images, tmp_path, monkeypatch):
 def test_an_empty_prompt(images, tmp_path):
     (prompt := tmp_path / "prompt.txt").write_text(" \n")
     refused(images, tmp_path, RecipeError, "is empty", f"caption.prompt={prompt}")
+
+
+@pytest.mark.parametrize("photographs", [False, True])
+def test_mini_models_are_not_let_loose_on_photographs_in_silence(
+    scenes, tmp_path, capsys, photographs
+):
+    images = with_captions_beside(scenes, tmp_path / "images", 2)
+    for path in images.glob("*.png") if photographs else ():
+        path.write_bytes(png(seed=len(path.name)))
+    with pytest.raises(Begun):
+        run_build(
+            images, tmp_path / "out", overrides=["caption.backend=sidecar"], executor=Stops(),
+            progress=StageProgress(Console(width=400)),
+        )  # fmt: skip
+    assert ("For photographs choose -r laptop" in capsys.readouterr().out) == photographs

@@ -21,6 +21,7 @@ from glit.scenes import (
     write_caption,
     write_scenes,
 )
+from glit.scenes.recognise import looks_like_scene
 from glit.scenes.shapes import coverage
 from glit.scenes.vocabulary import (
     BACKGROUNDS,
@@ -291,3 +292,23 @@ def test_scenes_never_mix_with_others(tmp_path):
     write_scenes(tmp_path, num=3, seed=4)
     with pytest.raises(UserError, match=r"holds 1 images of other scenes \(first: 000002.png\)"):
         write_scenes(tmp_path, num=2, seed=4)
+
+
+@pytest.mark.parametrize(("size", "image_format"), [(64, "jpeg"), (128, "png"), (512, "jpeg")])
+@pytest.mark.parametrize("level", LEVELS)
+def test_scenes_are_told_from_other_images(level: str, size: int, image_format: str) -> None:
+    """A build with the mini models says nothing of scenes, and warns of everything else."""
+    told = 0
+    for index in range(12):
+        buffer = io.BytesIO()
+        scene = render(draw_scene(0, index, level=level), size_px=size)
+        Image.fromarray(scene.pixels).save(buffer, image_format, quality=92)
+        told += looks_like_scene(np.asarray(Image.open(buffer)))
+    assert told >= (11 if size > 64 else 9)
+
+
+def test_other_images_are_no_scenes() -> None:
+    gradient = np.asarray(Image.radial_gradient("L").convert("RGB"))
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    drawing = np.full((64, 64, 3), (90, 200, 120), np.uint8)
+    assert not any(map(looks_like_scene, (gradient, noise, drawing)))
