@@ -12,7 +12,7 @@ _TOLERANCE = 10.0
 _BRIGHTNESS = (0.5, 1.5)
 """Range of a texture's brightness around its base colour."""
 _SHARE = 0.65
-"""Reached by 279 of 280 scenes (PNG and JPEG, 64 to 512 pixels, all levels) and by 4 of 76
+"""Reached by 279 of 280 scenes (PNG and JPEG, 64 to 512 pixels) and by 4 of 76
 photographs and drawings."""
 _GREY = 3.0
 """Mean difference of the channels below which a picture is greyscale; tiles in daylight have 8."""

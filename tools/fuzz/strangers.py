@@ -9,6 +9,7 @@ appears outside the command's own output, or memory beyond a limit.
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import json
 import os
@@ -25,6 +26,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from glit.api import evaluate, export, open_dataset, train
+from glit.backends import tokenizer
+from glit.clip import kinds
 from glit.dataset.manifest import describe_data_file, describe_file
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
@@ -200,6 +203,13 @@ def _memory(field: str) -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:"))
 
 
+def _read_model_once() -> None:
+    """The model is nobody's but ours: a case gets a copy of what the first one read."""
+    load = functools.cache(kinds.load_clip)
+    vars(kinds)["load_clip"] = lambda folder: copy.deepcopy(load(folder))
+    vars(tokenizer)["load_tokenizer"] = functools.cache(tokenizer.load_tokenizer)
+
+
 class Strangers:
     """What becomes of a stranger's dataset in every command that reads one.
 
@@ -212,6 +222,8 @@ class Strangers:
 
     def __init__(self, folder: Path, dataset: Path, model: Path | None) -> None:
         self._model = model
+        if model is not None:
+            _read_model_once()
         self._deep = folder / "a" / "b" / "c"
         shutil.rmtree(folder, ignore_errors=True)
         self._deep.mkdir(parents=True)
