@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import select
+import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -119,6 +121,12 @@ class _Proxy(BaseHTTPRequestHandler):
         if fault == "small pages":
             self.path += "&max-keys=2"
         body = self.rfile.read(length)
+        if fault == "reset":  # a packet that says so, where "cut" merely ends
+            how = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, how)
+            self.connection.close()
+            self.close_connection = True
+            return
         if fault in store.errors:
             self._answer(*store.errors[fault])
             return

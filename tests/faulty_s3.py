@@ -25,6 +25,7 @@ def _error(status: int, code: str, message: str) -> tuple[int, bytes]:
 
 ERRORS = {
     "broken": _error(500, "InternalError", "We encountered an internal error. Please try again."),
+    "busy": _error(503, "SlowDown", "Please reduce your request rate."),
     "expired": _error(400, "ExpiredToken", "The provided token has expired."),
     "denied": _error(403, "AccessDenied", "Access Denied"),
 }

@@ -7,6 +7,7 @@ import shutil
 import threading
 from pathlib import Path
 
+import boto3
 import pytest
 from building import Counting, data_bytes, quiet, run_build
 from faulty_proxy import times
@@ -122,6 +123,50 @@ def test_late_silent_broken_and_cut_answers_are_asked_again(here, there, impatie
     with s3.failing(now_and_then):
         run_build(there, output, overrides=OVERRIDES)
     assert set(s3.faults) == wanted
+    assert remote_bytes(output) == data_bytes(here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["busy", "reset"])
+def test_bursts_of_refusals_and_resets_are_sat_out(here, there, s3, monkeypatch, fault):
+    """Every 25th request is the first of two that are refused, whatever it asks for."""
+    monkeypatch.delitem(conf, "s3")  # with the retries that users have
+    output, asked = s3.url(f"bursts-{fault}"), []
+
+    def burst(method: str, path: str) -> str:
+        asked.append(path)
+        return fault if len(asked) % 25 < 2 else ""
+
+    with s3.failing(burst):
+        run_build(there, output, overrides=OVERRIDES)
+    assert s3.faults.count(fault) > 10
+    assert remote_bytes(output) == data_bytes(here)
+
+
+def test_a_bucket_that_is_deleted_in_the_middle_is_one_line_and_no_drop(here, few, s3):
+    """Afterwards everything is built anew, as nothing is left."""
+    client = boto3.client("s3", endpoint_url=s3.address)
+    client.create_bucket(Bucket="fleeting")
+    images, output = Store("s3://fleeting/images"), "s3://fleeting/out"
+    for file in few.iterdir():
+        images.write(file.name, file.read_bytes())
+
+    class Deletes(Counting):
+        def run_job(self, job):
+            if job.task.name == "propose":
+                for each in client.list_objects_v2(Bucket="fleeting")["Contents"]:
+                    client.delete_object(Bucket="fleeting", Key=each["Key"])
+                client.delete_bucket(Bucket="fleeting")
+            super().run_job(job)
+
+    with pytest.raises(GlitError) as caught:
+        run_build(images.root, output, overrides=OVERRIDES, executor=Deletes())
+    assert "\n" not in str(caught.value) and "fleeting" in str(caught.value)
+    client.create_bucket(Bucket="fleeting")
+    for file in few.iterdir():
+        images.write(file.name, file.read_bytes())
+    manifest = run_build(images.root, output, overrides=OVERRIDES)
+    assert manifest["counts"]["shipped"] == NUM
     assert remote_bytes(output) == data_bytes(here)
 
 
