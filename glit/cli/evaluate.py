@@ -80,7 +80,7 @@ def eval_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="The recipe of the table [evaluate]: built-in or a TOML file. Default: mini.",
+            help="The recipe whose table evaluate is used: built-in or a TOML file. Default: mini.",
         ),
     ] = None,
     overrides: SetOption = None,

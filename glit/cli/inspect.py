@@ -181,7 +181,9 @@ def pair_command(
     recipe: Annotated[
         str | None,
         typer.Option(
-            "-r", "--recipe", help="The recipe of the table [pair]. Default: the dataset's own."
+            "-r",
+            "--recipe",
+            help="The recipe whose table pair counts. Default: the dataset's own.",
         ),
     ] = None,
     overrides: SetOption = None,

@@ -65,14 +65,24 @@ def connect(dataset: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         DatasetError: the rows hold values that a statement of ours cannot work with.
     """
-    with open_connection(dataset) as connection:
-        try:
-            yield connection
-        except duckdb.Error as error:
-            raise DatasetError(
-                f"{dataset.path}: its rows cannot be counted ({first_line(error)}); run "
-                "'glit verify' and repair the dataset"
-            ) from error
+    with open_connection(dataset) as connection, _damage(dataset):
+        yield connection
+
+
+@contextlib.contextmanager
+def _damage(dataset: Dataset) -> Iterator[None]:
+    """Translate what DuckDB says of files and rows that a statement of ours cannot read.
+
+    Raises:
+        DatasetError: see above.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        raise DatasetError(
+            f"{dataset.path}: its rows cannot be counted ({first_line(error)}); run "
+            "'glit verify' and repair the dataset"
+        ) from error
 
 
 def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
@@ -104,8 +114,9 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
         "probability": "p.probability" if "probability" in of_pairs else "NULL::FLOAT",
         "support": "p.support" if "support" in of_pairs else "NULL::FLOAT",
     }
-    for name, sql in VIEWS.items():
-        connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
+    with _damage(dataset):
+        for name, sql in VIEWS.items():
+            connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
     for lock in _LOCKS:
         connection.execute(lock)
     return connection

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glit.dataset.query import VIEWS, query
+from glit.dataset.query import VIEWS, open_connection, query
 from glit.dataset.reader import Dataset
-from glit.errors import UserError
+from glit.errors import DatasetError, UserError
 
 VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
@@ -126,3 +126,10 @@ def test_nothing_else_is_in_reach(built_copy, tmp_path, sql):
         query(str(built_copy), words)
     assert HIDDEN not in str(caught.value)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_file_that_duckdb_cannot_read_is_one_line(built_copy):
+    """pyarrow may take a footer that DuckDB refuses; this one both refuse."""
+    (built_copy / "drops.parquet").write_bytes(b"PAR1" * 30)
+    with pytest.raises(DatasetError, match="its rows cannot be counted .*run 'glit verify'"):
+        open_connection(Dataset(built_copy))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.loop import train
+from glit.training.position import read_position
 
 SCRIPT = """
 import sys
@@ -22,8 +26,11 @@ from glit.training.config import TrainConfig
 from glit.training.loop import train
 
 torch.set_num_threads(1)
-config = TrainConfig(model=sys.argv[1], batch_size=8, epochs=2, lr=1e-3, num_workers=1, trackers=())
-train(config, sys.argv[2], Path(sys.argv[3]))
+config = TrainConfig(
+    model=sys.argv[1], batch_size=8, epochs=2, lr=1e-3, num_workers=1, trackers=(),
+    checkpoint_every=1,
+)
+train(config, sys.argv[2], Path(sys.argv[3]), resume=sys.argv[4:] == ["--resume"])
 """
 
 
@@ -33,6 +40,9 @@ def one_process(tiny_clip: Path, dataset: Path, run: Path) -> dict[str, torch.Te
     )
     train(config, str(dataset), run)
     return load_file(run / "last" / "model.safetensors")
+
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
 def assert_same(run: Path, wanted: dict[str, torch.Tensor]) -> None:
@@ -62,9 +72,8 @@ def test_torchrun(tiny_clip, make_dataset, tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     run = tmp_path / "two"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, str(script), str(tiny_clip), str(dataset), str(run)],
+        [*TORCHRUN, str(script), str(tiny_clip), str(dataset), str(run)],
         env=environment(),
         capture_output=True,
         text=True,
@@ -80,7 +89,7 @@ def test_ray_train(tiny_clip, make_dataset, tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         SCRIPT.replace(
-            "train(config, sys.argv[2], Path(sys.argv[3]))",
+            SCRIPT[SCRIPT.index("train(config") :],
             "from glit.training.launch import train_on_ray\n"
             "train_on_ray(config, sys.argv[2], Path(sys.argv[3]), num_workers=2)",
         )
@@ -93,4 +102,34 @@ def test_ray_train(tiny_clip, make_dataset, tmp_path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert_same(run, wanted)
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 1])
+def test_two_killed_processes_are_resumed_by_as_many_or_by_one(
+    tiny_clip, make_dataset, tmp_path, ranks
+) -> None:
+    """All are killed once two steps are saved; a batch is that of all processes together."""
+    dataset = make_dataset(40)
+    wanted = one_process(tiny_clip, dataset, tmp_path / "one")
+    script, run = tmp_path / "script.py", tmp_path / "killed"
+    script.write_text(SCRIPT)
+    words = [str(script), str(tiny_clip), str(dataset), str(run)]
+    with subprocess.Popen(
+        [*TORCHRUN, *words], env=environment(), start_new_session=True, stderr=subprocess.DEVNULL
+    ) as killed:
+        while not list(run.glob("checkpoints/step-*2")) and killed.poll() is None:
+            time.sleep(0.01)
+        for process in psutil.Process(killed.pid).children(recursive=True):
+            process.kill()  # they have sessions of their own
+        killed.kill()
+    last = read_position(Checkpoints(run).last()).step
+    assert last < 10, "killed too late"
+    launch = TORCHRUN if ranks == 2 else [sys.executable]
+    done = subprocess.run(
+        [*launch, *words, "--resume"], env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
     assert_same(run, wanted)
