@@ -20,6 +20,7 @@ from building import run_build
 from PIL import Image
 from test_images import bad_png_chunk, bomb
 
+from glit.api import export
 from glit.dataset.verify import verify
 
 
@@ -189,3 +190,23 @@ def test_a_disk_that_fills_up(scenes, tmp_path):
         assert list(verify(str(small / "out"))) == []
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.slow
+def test_ten_thousand_files_with_names_as_long_as_they_may_be(scenes, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number in range(10_000):
+        (images / f"{number:05d}{'ä' * 120}x.png").write_bytes(b"no image")
+    for number in range(2):
+        name = f"{number:05d}{'b' * 241}.png"
+        shutil.copy(scenes / "images" / f"{number:06d}.png", images / name)
+        (images / name).with_suffix(".txt").write_text("A red circle. A blue square.")
+    out = tmp_path / "out"
+    overrides = ["caption.backend=sidecar", "propose.backend=grid"]
+    manifest = run_build(images, out, overrides=overrides)
+    assert manifest["counts"]["drops"] == {"ingest/corrupt": 10_000}
+    assert manifest["counts"]["shipped"] == 2
+    assert list(verify(str(out))) == []
+    for to in ("coco", "webdataset", "goal"):
+        export(str(out), to=to, output=tmp_path / to)
