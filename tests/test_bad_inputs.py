@@ -205,7 +205,7 @@ def test_ten_thousand_files_with_names_as_long_as_they_may_be(scenes, tmp_path):
     out = tmp_path / "out"
     overrides = ["caption.backend=sidecar", "propose.backend=grid"]
     manifest = run_build(images, out, overrides=overrides)
-    assert manifest["counts"]["drops"] == {"ingest/corrupt": 10_000}
+    assert manifest["counts"]["drops"] == {"ingest/not_an_image": 10_000}
     assert manifest["counts"]["shipped"] == 2
     assert list(verify(str(out))) == []
     for to in ("coco", "webdataset", "goal"):
