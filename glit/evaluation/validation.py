@@ -79,6 +79,6 @@ def _embedder(config: TrainConfig, ingredients: Ingredients, settings: EvaluateC
         num_workers=num_threads(config.num_workers),
         device=encoder.clip.logit_scale.device,
     )
-    if ingredients.objective.needs.towers:
+    if not ingredients.objective.own_encoders:
         return plain
     return embedder_of_module(plain, ingredients.model.module, settings)

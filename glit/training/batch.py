@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from glit.clip.f_cast.superpixels import STRIDE
 from glit.clip.text_rows import TextRows, lay_out
 from glit.training.objective import InputSpec
 from glit.training.sample import PlannedSample
@@ -57,18 +56,20 @@ class Batch:
     """How much the pair counts; zero in empty slots."""
     caption_key_B2: Float[Tensor, "b 2"]
     """The :func:`text_key` of every caption."""
-    superpixels_GHW: UInt8[Tensor, "g rows columns"]
-    """The superpixel of every cell of an image; of no image where the objective needs none."""
+    prepared: Mapping[str, Tensor] = field(default_factory=dict)
+    """[G, ...] what the objective prepared of every sample, by its names."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with every tensor changed."""
         changed = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for each in fields(self):
+            value = getattr(self, each.name)
             if isinstance(value, Tensor):
-                changed[field.name] = change(value)
+                changed[each.name] = change(value)
+            elif isinstance(value, Mapping):
+                changed[each.name] = {name: change(tensor) for name, tensor in value.items()}
             elif isinstance(value, TextRows):
-                changed[field.name] = value.map(change)
+                changed[each.name] = value.map(change)
         return replace(self, **changed)
 
     def to(self, device: torch.device) -> Batch:
@@ -84,8 +85,8 @@ class PixelPlace:
     """None where whole images are not needed."""
     crops: UInt8[Tensor, "m 3 side side"]
     """One for each of its pairs."""
-    superpixels: UInt8[Tensor, "rows columns"] | None = None
-    """None where they are not needed."""
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
+    """For what the objective prepares."""
 
 
 def collate(
@@ -96,6 +97,7 @@ def collate(
     side: int,
     context: int,
     pad_id: int,
+    inputs: Mapping[str, Tensor] | None = None,
     pin_memory: bool = False,
 ) -> tuple[Batch, list[PixelPlace]]:
     """Make a batch without pixels, and the place of each sample's pixels in it.
@@ -109,12 +111,12 @@ def collate(
         side: of the model's input square, pixels.
         context: text window, tokens.
         pad_id: token id of empty slots.
+        inputs: of the objective; see :meth:`Objective.inputs`.
         pin_memory: use page-locked memory, for copies to a GPU that nobody waits for.
     """
     num_samples, num_slots, num_texts = len(samples), needs.num_local, needs.num_texts
     pairs = [pair for sample in samples for pair in sample.pairs]
-    # who reads texts of its own reads no caption: there the shortest text stands in its place
-    texts = [s.caption if needs.towers else "" for s in samples] if needs.whole else []
+    texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
     texts += [pair.sentence for pair in pairs]
     texts += [text for sample in samples for text in sample.texts]
     valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
@@ -147,15 +149,14 @@ def collate(
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
         weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
-        superpixels_GHW=torch.zeros(
-            (num_global if needs.num_superpixels else 0, side // STRIDE, side // STRIDE),
-            dtype=torch.uint8,
-            pin_memory=pin_memory,
-        ),
+        prepared={
+            name: torch.zeros((num_global, *one.shape), dtype=one.dtype, pin_memory=pin_memory)
+            for name, one in (inputs or {}).items()
+        },
         caption_key_B2=torch.tensor([text_key(s.caption) for s in samples]).float().view(-1, 2),
     )
     if pin_memory:
-        written = (pixels, batch.superpixels_GHW)
+        written = (pixels, *batch.prepared.values())
         batch = batch.map(
             lambda each: each if any(each is one for one in written) else each.pin_memory()
         )
@@ -164,7 +165,7 @@ def collate(
         PixelPlace(
             whole=pixels[index] if needs.whole else None,
             crops=pixels[start:end],
-            superpixels=batch.superpixels_GHW[index] if needs.num_superpixels else None,
+            inputs={name: tensor[index] for name, tensor in batch.prepared.items()},
         )
         for index, (start, end) in enumerate(pairwise(ends.tolist()))
     ]

@@ -205,6 +205,7 @@ class _Pass:
                 side=config.side,
                 context=config.context,
                 pad_id=config.pad_id,
+                inputs=loader.objective.inputs(config.side),
                 pin_memory=config.pin_memory,
             )
             parts.append(batch)
@@ -242,13 +243,9 @@ class _Pass:
     def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
         sample, place = job
         with self._named(sample.group, sample.row):
-            sample.write_pixels(
-                place.whole,
-                place.crops,
-                fit=self.loader.config.fit,
-                segments=place.superpixels,
-                num_segments=self.loader.objective.needs.num_superpixels,
-            )
+            sample.write_pixels(place.whole, place.crops, fit=self.loader.config.fit)
+        if place.inputs and place.whole is not None:
+            self.loader.objective.prepare(place.whole, sample.caption, place.inputs)
 
     @contextlib.contextmanager
     def _named(self, group: RowGroup, row: int) -> Iterator[None]:

@@ -20,7 +20,7 @@ from glit.clip.encoder import ClipEncoder
 from glit.clip.pooling import masked_mean, patch_mask, span_mask
 from glit.training.batch import Batch
 from glit.training.features import Features
-from glit.training.objective import InputSpec
+from glit.training.objective import Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +82,19 @@ class TrainedModel(nn.Module):
     """Turns a Batch into Features."""
 
     def __init__(
-        self, encoder: ClipEncoder, needs: InputSpec, module: ObjectiveModule | None = None
+        self, encoder: ClipEncoder, objective: Objective, module: ObjectiveModule | None = None
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.module = module
-        self.needs = needs
+        self.needs = objective.needs
+        self.own_encoders = objective.own_encoders
 
     def forward(self, batch: Batch) -> tuple[Features, Tensor]:
         """Features of the batch's samples (float32) and the logit scale as a factor."""
         encoder = self.encoder
-        if not self.needs.towers:
-            return self._without_towers(batch), encoder.logit_scale
+        if self.own_encoders:
+            return self._by_own_encoders(batch), encoder.logit_scale
         wants_tokens = self.needs.pooled or self.needs.tokens
         patch_BPH, image_VD = encoder.encode_images(
             batch.pixels_V3SS,
@@ -113,7 +114,7 @@ class TrainedModel(nn.Module):
             )
         return features, encoder.logit_scale
 
-    def _without_towers(self, batch: Batch) -> Features:
+    def _by_own_encoders(self, batch: Batch) -> Features:
         """Zeros instead of CLIP's embeddings, and the module's outputs for the batch."""
         width, device = self.encoder.width, batch.valid_B.device
         nothing_VD = torch.zeros(len(batch.pixels_V3SS), width, device=device)

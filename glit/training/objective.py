@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from glit.errors import RecipeError
@@ -31,6 +31,8 @@ class InputSpec:
 
     whole: bool = True
     """Whole images and whole captions."""
+    captions: bool = True
+    """Without them an empty text stands in every caption's place."""
     num_local: int = 0
     """Local pairs, best first."""
     distinct_regions: bool = False
@@ -42,11 +44,6 @@ class InputSpec:
     """All patch and caption tokens, for a module of the objective; needs ``whole``."""
     unmixed: bool = False
     """Patch tokens that attend to themselves alone in the last layer."""
-    towers: bool = True
-    """CLIP's own towers; without them nothing is encoded and they are not trained, and the
-    objective's module has encoders of its own."""
-    num_superpixels: int = 0
-    """Superpixels of every whole image, at most; needs ``whole``."""
     num_texts: int = 0
     """Texts beside the caption and the pairs' sentences, as :meth:`Objective.texts` picks them."""
 
@@ -60,6 +57,10 @@ class Objective(ABC):
     select the others: a selection waits for the GPU. What has parameters of its own, or looks at
     tokens, goes into a module.
     """
+
+    own_encoders: ClassVar[bool] = False
+    """Whether the objective's module encodes images and texts itself. Then CLIP's towers encode
+    nothing and are not trained."""
 
     @property
     @abstractmethod
@@ -87,6 +88,27 @@ class Objective(ABC):
             draw: random numbers, seeded by the run's seed, the epoch and the sample.
         """
         return ()
+
+    def inputs(self, side: int) -> Mapping[str, Tensor]:
+        """Inputs of the objective's own beside pixels and texts: by name an empty tensor of one
+        sample, which :meth:`prepare` fills. A batch holds them stacked, as ``batch.prepared``.
+
+        Args:
+            side: of the model's input square, pixels.
+        """
+        return {}
+
+    def prepare(
+        self, image: UInt8[Tensor, "3 side side"], caption: str, inputs: Mapping[str, Tensor]
+    ) -> None:
+        """Fill a sample's tensors of :meth:`inputs`, in a thread of the loader; needs ``whole``.
+
+        Args:
+            image: the whole image in the model's square.
+            caption: the sample's.
+            inputs: to write into, as zeros.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has inputs and does not fill them")
 
     def module(self, encoder: ClipEncoder) -> ObjectiveModule | None:
         """A module with parameters of the objective's own, freshly initialised; it is trained,

@@ -10,7 +10,6 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from glit.clip import ImageFit
-from glit.clip.f_cast.superpixels import superpixels
 from glit.clip.preprocess import crop, fit_boxes, write_fitted
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs
@@ -59,8 +58,6 @@ class PlannedSample:
         crops: UInt8[Tensor, "k 3 s s"],
         *,
         fit: ImageFit,
-        segments: UInt8[Tensor, "rows columns"] | None = None,
-        num_segments: int = 0,
     ) -> None:
         """Decode the image once; fit it and the crops of the pairs into the memory given.
 
@@ -68,8 +65,6 @@ class PlannedSample:
             whole: for the whole image, None where it is not needed.
             crops: for the crop of every pair.
             fit: how an image becomes the square.
-            segments: for the whole image's superpixels, None where they are not needed.
-            num_segments: how many superpixels, at most.
 
         Raises:
             ImageError: the image is damaged.
@@ -82,9 +77,6 @@ class PlannedSample:
             image = self.augmentation.image(image)
         if whole is not None:
             write_fitted(image, whole, fit=fit)
-            if segments is not None:
-                found = superpixels(whole.permute(1, 2, 0).numpy(), num_segments)
-                np.copyto(segments.numpy(), found)
         for pair, out in zip(self.pairs, crops, strict=True):
             write_fitted(crop(image, np.array(pair.box_xyxy)), out, fit=fit)
 

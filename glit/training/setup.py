@@ -31,7 +31,7 @@ from glit.training.loader import BatchLoader, LoaderConfig
 from glit.training.lora import add_adapters, read_adapters
 from glit.training.mixture import Mixture
 from glit.training.model import TrainedModel
-from glit.training.objective import InputSpec, Objective
+from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
 from glit.training.run_file import dataset_hash
 from glit.training.sample import ChosenPairs
@@ -84,7 +84,7 @@ def has_own_encoders(folder: Path) -> bool:
     if not (folder / OBJECTIVE / "config.json").is_file():
         return False
     found = OBJECTIVES.get(read_objective(folder)["objective"])
-    return found is not None and not found().needs.towers
+    return found is not None and found.own_encoders
 
 
 def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:
@@ -150,7 +150,7 @@ def prepare(
         num_ranks=num_ranks,
     )
     return Ingredients(
-        model=TrainedModel(encoder, objective.needs, module),
+        model=TrainedModel(encoder, objective, module),
         objective=objective,
         loader=loader,
         tokenizer=tokenizer,
@@ -175,7 +175,7 @@ def _encoder(
         add_adapters(model, config)
         if checkpoint is not None:
             read_adapters(checkpoint, model)
-    if not objective.needs.towers:
+    if objective.own_encoders:
         encoder.requires_grad_(False)
     return encoder, found, tokenizer
 
@@ -222,7 +222,7 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
 def _check_towers(config: TrainConfig, objective: Objective) -> None:
     keys = ("lock_image", "lock_text", "image_lr", "text_lr", "lora_rank")
     named = [name for name in keys if getattr(config, name)]
-    if named and not objective.needs.towers:
+    if named and objective.own_encoders:
         raise RecipeError(
             f"train.{named[0]}: train.objective = {config.objective!r} has encoders of its own and "
             "trains neither of CLIP's towers; leave it out"
@@ -231,8 +231,8 @@ def _check_towers(config: TrainConfig, objective: Objective) -> None:
 
 def _check_embeddings_suffice(config: TrainConfig, objective: Objective) -> None:
     """Refuse a SigLIP start for an objective that wants more of it than embeddings."""
-    if not embeddings_suffice(objective.needs):
-        fit = sorted(name for name, kind in OBJECTIVES.items() if embeddings_suffice(kind().needs))
+    if not embeddings_suffice(objective):
+        fit = sorted(name for name, kind in OBJECTIVES.items() if embeddings_suffice(kind()))
         raise RecipeError(
             f"train.objective = {config.objective!r}: looks at CLIP's patches, tokens or widths, "
             f"and {config.model} is a SigLIP model, of which embeddings alone are to be had; take "
@@ -240,9 +240,10 @@ def _check_embeddings_suffice(config: TrainConfig, objective: Objective) -> None
         )
 
 
-def embeddings_suffice(needs: InputSpec) -> bool:
+def embeddings_suffice(objective: Objective) -> bool:
     """Whether an objective uses only embeddings of whole images, regions and texts."""
-    return needs.towers and not (needs.pooled or needs.tokens or needs.unmixed)
+    needs = objective.needs
+    return not (objective.own_encoders or needs.pooled or needs.tokens or needs.unmixed)
 
 
 def _check_apart(config: TrainConfig, datasets: Mixture) -> None:

@@ -66,6 +66,34 @@ def test_workers_give_what_the_calling_thread_gives(make_dataset, tokenizer) -> 
         assert torch.equal(a[0].boxes_BK4, b[0].boxes_BK4)
 
 
+class Colours(GlobalLocal):
+    """Prepares the mean colour of every image, and how long its caption is."""
+
+    def inputs(self, side):
+        return {"colour": torch.empty(3), "length": torch.empty((), dtype=torch.int64)}
+
+    def prepare(self, image, caption, inputs):
+        inputs["colour"].copy_(image.float().mean(dim=(1, 2)))
+        inputs["length"].fill_(len(caption))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_objective_prepares_inputs_of_its_own(make_dataset, tokenizer, num_workers: int) -> None:
+    """In parts of a batch; a filler's are zeros."""
+    found = loader(make_dataset(7), tokenizer, num_workers=num_workers, num_ranks=2, rank=1,
+                   micro_batch_size=2)  # fmt: skip
+    found.objective = Colours()
+    [[first, second]] = list(found.epoch(0))
+    for batch in (first, second):
+        real = batch.valid_B
+        wanted = batch.pixels_V3SS[: batch.num_global].float().mean(dim=(2, 3))
+        torch.testing.assert_close(batch.prepared["colour"][real], wanted[real])
+        assert (batch.prepared["length"][real] > 20).all()
+        same = batch.map(torch.clone).prepared["length"]
+        assert torch.equal(same, batch.prepared["length"])
+    assert second.valid_B.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_every_sample_once_and_batches_do_not_depend_on_the_ranks(
     make_dataset, tokenizer, num_ranks: int

@@ -38,7 +38,7 @@ class Pooling(FastGoal):
 
 def trained(model: CLIPModel, *, num_local: int) -> TrainedModel:
     encoder = ClipEncoder(model, mean=MEAN, std=STD)
-    return TrainedModel(encoder, Pooling(num_local=num_local).needs)
+    return TrainedModel(encoder, Pooling(num_local=num_local))
 
 
 def first_samples(folder, tokenizer, *, num_local, context) -> tuple[list[PlannedSample], Batch]:

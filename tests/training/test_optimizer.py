@@ -24,7 +24,7 @@ def made(tiny_clip, objective="siglip", **changes):
     lock_towers(clip, config)
     encoder = ClipEncoder(clip, mean=CLIP_MEAN, std=CLIP_STD)
     chosen = OBJECTIVES[objective]()
-    model = TrainedModel(encoder, chosen.needs, chosen.module(encoder))
+    model = TrainedModel(encoder, chosen, chosen.module(encoder))
     optimizer = make_optimizer(model, chosen, config, fused=False)
     group_of = {p: group for group in optimizer.param_groups for p in group["params"]}
     assert sum(len(group["params"]) for group in optimizer.param_groups) == len(group_of)

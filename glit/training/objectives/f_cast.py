@@ -25,20 +25,20 @@ Adam's beta of 0.98 (Table 3) cannot be set.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
 from glit.clip.f_cast.chunks import random_chunks
 from glit.clip.f_cast.model import FCastEncoder, Start
-from glit.clip.f_cast.superpixels import MOST_SEGMENTS
+from glit.clip.f_cast.superpixels import MOST_SEGMENTS, STRIDE, superpixels
 from glit.clip.f_cast.vision import NUM_STAGES
 from glit.recipes.config import require_value
 from glit.recipes.extras import require
@@ -49,6 +49,7 @@ from glit.training.objective import InputSpec, Loss, Objective, check_weights
 from glit.training.objectives.siglip import sigmoid_loss
 
 _HEADS = 8
+_SUPERPIXELS = "superpixels"
 
 
 class FCastModule(ObjectiveModule):
@@ -70,7 +71,7 @@ class FCastModule(ObjectiveModule):
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
         batch = encoded.batch
-        fine_BFD, coarse_BD = self.encoders.images(batch.pixels_V3SS, batch.superpixels_GHW)
+        fine_BFD, coarse_BD = self.encoders.images(batch.pixels_V3SS, batch.prepared[_SUPERPIXELS])
         chunk_TW = self.encoders.text.chunks(batch.texts)[batch.num_global :]
         num_samples, num_slots = batch.valid_further_BS.shape
         slots = chunk_TW.new_zeros(num_samples * num_slots, chunk_TW.shape[-1])
@@ -112,6 +113,8 @@ class FCastModule(ObjectiveModule):
 class FCast(Objective):
     """Part and whole sigmoid losses over encoders of F-CAST's own."""
 
+    own_encoders: ClassVar[bool] = True
+
     encoders_start: Start = "scratch"
     """``scratch`` as in the paper, or ``clip``: the weights of ``train.model`` that fit. Both take
     its widths and heads, its window and its tokenizer."""
@@ -151,9 +154,17 @@ class FCast(Objective):
 
     @property
     def needs(self) -> InputSpec:
-        return InputSpec(
-            towers=False, num_superpixels=self.num_segments[0], num_texts=self.num_parts
-        )
+        return InputSpec(captions=False, num_texts=self.num_parts)
+
+    def inputs(self, side: int) -> Mapping[str, Tensor]:
+        """The superpixel of every cell of the image."""
+        return {_SUPERPIXELS: torch.zeros((side // STRIDE, side // STRIDE), dtype=torch.uint8)}
+
+    def prepare(
+        self, image: UInt8[Tensor, "3 side side"], caption: str, inputs: Mapping[str, Tensor]
+    ) -> None:
+        found = superpixels(image.permute(1, 2, 0).numpy(), self.num_segments[0])
+        np.copyto(inputs[_SUPERPIXELS].numpy(), found)
 
     def texts(
         self, caption: str, sentences: Sequence[Span], draw: np.random.Generator

@@ -115,7 +115,7 @@ def test_queries_keys_and_values_by_hand() -> None:
             project.weight.copy_((number + 1) * torch.eye(3))
             project.bias.zero_()
     batch = SimpleNamespace(
-        pixels_V3SS=None, superpixels_GHW=None, num_global=1, slot_E=torch.arange(3),
+        pixels_V3SS=None, prepared={"superpixels": None}, num_global=1, slot_E=torch.arange(3),
         texts=torch.tensor([[9.0, 9, 9], [1, 0, -2], [0, 0, 3], [5, 5, 5]]),
         valid_further_BS=torch.ones(1, 3, dtype=torch.bool),
     )  # fmt: skip
