@@ -10,7 +10,7 @@ from typing import Protocol
 from glit.dataset.local_pairs import COLUMNS, LocalPair, local_pairs
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError
-from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode_config import EncodeConfig
 from glit.evaluation.readers import AnnotatedImage, read_annotations
 from glit.images import Pixels, decode
 from glit.text.spans import Span
@@ -72,7 +72,7 @@ _COLUMNS = ("sample_id", "source_path", "caption", "width", "height", *COLUMNS)
 class DatasetCollection:
     """A glit dataset; captions and pairs in memory, images read as they are needed."""
 
-    def __init__(self, path: str, config: EvaluateConfig) -> None:
+    def __init__(self, path: str, config: EncodeConfig) -> None:
         dataset = Dataset(path, image_root=config.image_root)
         self.name = Path(path.rstrip("/")).name
         self.captions: list[tuple[str, ...]] = []
@@ -173,7 +173,7 @@ class JointCollection(AnnotatedCollection):
 
 def open_collection(
     dataset: str,
-    config: EvaluateConfig,
+    config: EncodeConfig,
     *,
     kind: str = "glit",
     images: Path | None = None,

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from glit.errors import RecipeError
+from glit.evaluation.encode_config import DeviceChoice, EncodeConfig, FitChoice, Splitter
 from glit.recipes.config import Choice
 
 if TYPE_CHECKING:
     from glit.evaluation.scorers.protocol import Scorer
 
-FitChoice = Literal["model", "resize", "centre-crop"]
 PairChoice = Literal["best", "all"]
-DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
-Splitter = Literal["sentencex", "punkt", "dot"]
 
 
 def _scorers() -> Mapping[str, type[Scorer]]:
@@ -25,15 +23,8 @@ def _scorers() -> Mapping[str, type[Scorer]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateConfig:
+class EvaluateConfig(EncodeConfig):
     """Evaluation of models. The defaults follow the papers."""
-
-    context: int = 248
-    """Text window in tokens; shorter windows are stretched to it (Long-CLIP's rule)."""
-
-    image_fit: FitChoice = "model"
-    """``model`` fits images as the model's preprocessor does; the alternatives are ``resize`` and
-    ``centre-crop``."""
 
     scorer: str = "cosine"
     """How ``retrieval`` and ``robustness`` compare an image with a text: ``cosine`` of both
@@ -45,10 +36,6 @@ class EvaluateConfig:
     """The scorer itself, with its keys; None takes their defaults."""
 
     choice: ClassVar[Choice] = Choice(key="scorer", options=_scorers)
-
-    splitter: Splitter = "sentencex"
-    """The sentence splitter for captions of annotation files; glit datasets contain their
-    sentences."""
 
     recall_at: tuple[int, ...] = (1, 5, 10, 15, 25, 50)
     """The values of K for Recall@K."""
@@ -73,26 +60,9 @@ class EvaluateConfig:
     """``classify``: a JSON file that maps folders to class names. Default: ``classes.json`` in the
     folder, else the folders' names."""
 
-    limit: int = 0
-    """Use only the first images; 0 is all."""
-
-    image_root: str = ""
-    """The folder that the dataset was built from; needed only if the dataset stores images by
-    path."""
-
-    batch_size: int = 64
-    """Images, or rows of texts, per encoder batch."""
-
     chunk_size: int = 4096
     """Side of the similarity blocks; memory grows with its square, and results do not depend on
     it."""
-
-    num_workers: int = -1
-    """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the
-    measuring thread."""
-
-    device: DeviceChoice = "auto"
-    """Where the model runs; ``auto`` uses a GPU if there is one."""
 
     seed: int = 0
     """Seed for drawing samples and false sentences."""

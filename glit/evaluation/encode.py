@@ -25,7 +25,7 @@ from glit.clip.text_window import stretch_model
 from glit.dataset.local_pairs import LocalPair
 from glit.errors import GlitError, InputError, RunError
 from glit.evaluation.collection import Collection
-from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode_config import EncodeConfig
 from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress, null_progress
@@ -186,7 +186,7 @@ class Embedder:
 
 def load_embedder(
     name: str,
-    config: EvaluateConfig,
+    config: EncodeConfig,
     *,
     checkpoint: Literal["best", "last"] = "best",
     progress: StageProgress | None = None,

@@ -9,7 +9,7 @@ from glit.errors import UserError
 from glit.evaluation.encode import Embedder
 from glit.recipes.config import build_dataclass
 from glit.training.checkpoint import OBJECTIVE, read_module, read_objective
-from glit.training.model import ObjectiveModule
+from glit.training.module import ObjectiveModule
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
 

@@ -46,4 +46,4 @@ def _share(pixels_P3: np.ndarray, objects_C3: np.ndarray, tone_3: np.ndarray) ->
 
 
 def _near(pixels_P3: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    return (np.abs(pixels_P3 - wanted) <= _TOLERANCE).all(axis=1)
+    return np.abs(pixels_P3 - wanted).max(axis=1) <= _TOLERANCE

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from glit.clip.text_rows import TextRows, lay_out
-from glit.training.objective import InputSpec
+from glit.training.input_spec import InputSpec
 from glit.training.sample import PlannedSample
 
 Tokenize = Callable[[list[str]], list[list[int]]]

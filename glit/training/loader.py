@@ -30,14 +30,8 @@ from glit.training.batch import Batch, PixelPlace, Tokenize, collate
 from glit.training.mixture import Mixture
 from glit.training.objective import Objective
 from glit.training.order import BatchPlan, grouped_within_batches
-from glit.training.sample import (
-    BEST_PAIRS,
-    READ_COLUMNS,
-    Augment,
-    ChosenPairs,
-    PlannedSample,
-    plan_sample,
-)
+from glit.training.planning import BEST_PAIRS, READ_COLUMNS, Augment, ChosenPairs, plan_sample
+from glit.training.sample import PlannedSample
 
 _IMAGE = 1
 """Tells draws that change an image from those that choose pairs and texts."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -15,37 +14,15 @@ from torch import Tensor
 from glit.errors import RecipeError
 from glit.text.spans import Span
 from glit.training.features import Features
+from glit.training.input_spec import InputSpec
 from glit.training.losses import contrastive
 
 if TYPE_CHECKING:
     from glit.clip.encoder import ClipEncoder
-    from glit.training.model import ObjectiveModule
+    from glit.training.module import ObjectiveModule
 
 Loss = tuple[Float[Tensor, ""], dict[str, Tensor]]
 """The loss to minimise, and detached scalars for the log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputSpec:
-    """The inputs that an objective needs of every sample; nothing else is decoded or encoded."""
-
-    whole: bool = True
-    """Whole images and whole captions."""
-    captions: bool = True
-    """Without them an empty text stands in every caption's place."""
-    num_local: int = 0
-    """Local pairs, best first."""
-    distinct_regions: bool = False
-    """Only the best sentence of every region."""
-    pooled: bool = False
-    """Patch tokens of every region and caption tokens of every sentence, pooled; needs ``whole``
-    and local pairs."""
-    tokens: bool = False
-    """All patch and caption tokens, for a module of the objective; needs ``whole``."""
-    unmixed: bool = False
-    """Patch tokens that attend to themselves alone in the last layer."""
-    num_texts: int = 0
-    """Texts beside the caption and the pairs' sentences, as :meth:`Objective.texts` picks them."""
 
 
 class Objective(ABC):

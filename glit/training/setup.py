@@ -33,8 +33,8 @@ from glit.training.mixture import Mixture
 from glit.training.model import TrainedModel
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
+from glit.training.planning import ChosenPairs
 from glit.training.run_file import dataset_hash
-from glit.training.sample import ChosenPairs
 from glit.training.towers import lock_towers
 
 

@@ -20,7 +20,8 @@ from glit.training.batch import Batch, collate
 from glit.training.model import TrainedModel
 from glit.training.objective import InputSpec
 from glit.training.objectives.fast_goal import FastGoal
-from glit.training.sample import PlannedSample, plan_sample
+from glit.training.planning import plan_sample
+from glit.training.sample import PlannedSample
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
 

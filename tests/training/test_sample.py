@@ -14,7 +14,7 @@ from glit.training.batch import collate
 from glit.training.config import TrainConfig
 from glit.training.objective import InputSpec
 from glit.training.objectives.clip import Clip
-from glit.training.sample import ChosenPairs, best_pairs, plan_sample
+from glit.training.planning import ChosenPairs, best_pairs, plan_sample
 from glit.training.setup import prepare
 
 

@@ -206,8 +206,10 @@ def _memory(field: str) -> int:
 def _read_model_once() -> None:
     """The model is nobody's but ours: a case gets a copy of what the first one read."""
     load = functools.cache(kinds.load_clip)
-    vars(kinds)["load_clip"] = lambda folder: copy.deepcopy(load(folder))
-    vars(tokenizer)["load_tokenizer"] = functools.cache(tokenizer.load_tokenizer)
+    setattr(kinds, "load_clip", lambda folder: copy.deepcopy(load(folder)))  # noqa: B010
+    setattr(  # noqa: B010
+        tokenizer, "load_tokenizer", functools.cache(tokenizer.load_tokenizer)
+    )
 
 
 class Strangers:

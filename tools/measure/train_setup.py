@@ -19,7 +19,8 @@ from glit.training.batch import Batch, PixelPlace, collate
 from glit.training.config import TrainConfig
 from glit.training.loader import BatchLoader
 from glit.training.optimizer import parameter_groups
-from glit.training.sample import PlannedSample, plan_sample
+from glit.training.planning import plan_sample
+from glit.training.sample import PlannedSample
 from glit.training.setup import Ingredients
 
 CLIP_VOCABULARY = 49_408

@@ -44,7 +44,7 @@ from glit.recipes.extras import require
 from glit.text.phrases import phrases
 from glit.text.spans import Span
 from glit.training.features import Features
-from glit.training.model import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, check_weights, global_loss
 
 Contrast = Literal["cross-entropy", "binary"]

@@ -44,7 +44,7 @@ from glit.recipes.config import require_value
 from glit.recipes.extras import require
 from glit.text.spans import Span
 from glit.training.features import Features
-from glit.training.model import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, check_weights
 from glit.training.objectives.siglip import sigmoid_loss
 

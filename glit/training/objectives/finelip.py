@@ -33,7 +33,7 @@ from glit.clip.finelip import FineLipTokens, Refine
 from glit.clip.late_interaction import late_interaction
 from glit.recipes.config import require_value
 from glit.training.features import Features
-from glit.training.model import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective
 
 Negatives = Literal["hardest", "sum"]

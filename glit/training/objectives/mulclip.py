@@ -42,7 +42,7 @@ from glit.clip.refinement import TokenRefinement, widened, words
 from glit.recipes.config import require_value
 from glit.text.spans import Span
 from glit.training.features import Features
-from glit.training.model import Encoded, ModuleOutput
+from glit.training.module import Encoded, ModuleOutput
 from glit.training.objective import InputSpec, Loss, Objective, check_weights
 from glit.training.objectives.finelip import triplet
 from glit.training.objectives.siglip import ScaleAndBias, sigmoid_loss

@@ -23,7 +23,7 @@ from glit.clip.encoder import ClipEncoder
 from glit.clip.siglip import SiglipEncoder
 from glit.errors import RecipeError
 from glit.training.features import Features
-from glit.training.model import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective
 
 

@@ -14,7 +14,7 @@ from plain_clip import plain_model
 from glit.clip.f_cast.grouping import Grouping
 from glit.clip.f_cast.text import TwoStageText
 from glit.clip.text_rows import lay_out
-from glit.training.model import Encoded
+from glit.training.module import Encoded
 from glit.training.objectives.f_cast import FCast, FCastModule, part_loss
 
 

@@ -14,7 +14,7 @@ from plain_clip import plain_encoder
 
 from glit.errors import RecipeError
 from glit.training.config import TrainConfig
-from glit.training.model import Encoded, Tokens
+from glit.training.module import Encoded, Tokens
 from glit.training.objectives.mulclip import (
     MulClip,
     attended,

@@ -1,0 +1,43 @@
+"""What opening a model and its inputs takes of the ``[evaluate]`` table. Loads no model library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FitChoice = Literal["model", "resize", "centre-crop"]
+DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
+Splitter = Literal["sentencex", "punkt", "dot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeConfig:
+    """How images and texts are read and encoded."""
+
+    context: int = 248
+    """Text window in tokens; shorter windows are stretched to it (Long-CLIP's rule)."""
+
+    image_fit: FitChoice = "model"
+    """``model`` fits images as the model's preprocessor does; the alternatives are ``resize`` and
+    ``centre-crop``."""
+
+    splitter: Splitter = "sentencex"
+    """The sentence splitter for captions of annotation files; glit datasets contain their
+    sentences."""
+
+    limit: int = 0
+    """Use only the first images; 0 is all."""
+
+    image_root: str = ""
+    """The folder that the dataset was built from; needed only if the dataset stores images by
+    path."""
+
+    batch_size: int = 64
+    """Images, or rows of texts, per encoder batch."""
+
+    num_workers: int = -1
+    """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the
+    measuring thread."""
+
+    device: DeviceChoice = "auto"
+    """Where the model runs; ``auto`` uses a GPU if there is one."""

@@ -1,0 +1,72 @@
+"""The module of an objective: parameters of its own, between the encoders and the loss.
+
+Shapes: B samples, K local slots, S further texts, P patches, L caption tokens, H tower width.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from glit.clip.encoder import ClipEncoder
+from glit.training.batch import Batch
+from glit.training.features import Features
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Token features of the whole images and captions, as wide as each tower (H)."""
+
+    patch_BPH: Float[Tensor, "b p h"]
+    """Patch tokens, before the vision tower's post-layernorm."""
+    token_BLH: Float[Tensor, "b l t"]
+    """Caption tokens, before the text tower's final layer norm; where ``valid_token_BL`` is
+    false they belong to other texts."""
+    valid_token_BL: Bool[Tensor, "b l"]
+    """The caption's own tokens, start and end token included."""
+    patches_BKP: Bool[Tensor, "b k p"]
+    """The patches that each region touches."""
+    further_BSD: Float[Tensor, "b s d"]
+    """The further texts in the shared space, not normalised; zeros in empty slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """The input of an objective's module: the samples of this process, not gathered."""
+
+    features: Features
+    """Embeddings, pooled ones included where they are needed."""
+    encoder: ClipEncoder
+    """Projects tokens into the shared space."""
+    batch: Batch
+    """What was encoded."""
+    tokens: Tokens | None = None
+    """Where ``needs.tokens`` or ``needs.pooled`` asks for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleOutput:
+    """What a module returns, under names that it chooses."""
+
+    rows: Mapping[str, Tensor] = field(default_factory=dict)
+    """[B, ...] a row a sample; gathered over processes with gradients, as ``features.made``."""
+    valid: Mapping[str, Tensor] = field(default_factory=dict)
+    """Bool [B, ...]; gathered as ``features.valid_made``."""
+    numbers: Mapping[str, Tensor] = field(default_factory=dict)
+    """Learned values for the loss that belong to no sample; the same in every process."""
+
+
+class ObjectiveModule(nn.Module):
+    """The own parameters of an objective."""
+
+    @abstractmethod
+    def forward(self, encoded: Encoded) -> ModuleOutput:
+        """Turn a part of a batch into what the loss needs; sample by sample, so that parts and
+        processes do not matter."""
+
+    def after_step(self, max_logit_scale: float) -> None:
+        """Called after every optimiser step, without gradients, to keep parameters in range."""

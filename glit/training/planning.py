@@ -1,0 +1,131 @@
+"""Plan one sample of a batch: choose its pairs and texts, and move its boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glit.clip import ImageFit
+from glit.clip.preprocess import fit_boxes
+from glit.dataset.columns import RowGroup
+from glit.dataset.local_pairs import LocalPair, local_pairs
+from glit.training.augment import Augmentation
+from glit.training.config import PairChoice
+from glit.training.objective import Objective
+from glit.training.sample import PlannedSample
+
+Augment = Callable[[int, int, str], Augmentation]
+"""What is done to an image of this width, height and caption."""
+
+READ_COLUMNS = (
+    "sample_id",
+    "image",
+    "source_path",
+    "width",
+    "height",
+    "caption",
+    "sentences",
+    "regions",
+    "pairs",
+)
+"""All columns but the similarities, which no objective reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenPairs:
+    """Choose the local pairs of an image to learn from; see ``train.pairs``."""
+
+    how: PairChoice = "best"
+    min_probability: float = 0.0
+
+    def of(self, pairs: tuple[LocalPair, ...], draw: np.random.Generator) -> tuple[LocalPair, ...]:
+        """The pairs in the order in which they are taken.
+
+        ``sample`` orders them as drawing one after the other by probability does, without putting
+        back (Gumbel's trick: sorted by log p + Gumbel noise; Kool et al. 2019, section 2.3).
+        """
+        if self.min_probability:
+            pairs = tuple(p for p in pairs if (p.probability or 0.0) >= self.min_probability)
+        if self.how == "best" or not pairs:
+            return pairs
+        if self.how == "weighted":
+            return tuple(replace(pair, weight=pair.probability or 0.0) for pair in pairs)
+        likely = np.array([pair.probability or 0.0 for pair in pairs])
+        with np.errstate(divide="ignore"):  # probability 0 comes last
+            keys = np.log(likely) + draw.gumbel(size=len(pairs))
+        return tuple(pairs[index] for index in np.argsort(-keys, kind="stable"))
+
+
+BEST_PAIRS = ChosenPairs()
+
+
+def plan_sample(
+    group: RowGroup,
+    row: int,
+    objective: Objective,
+    *,
+    side: int,
+    fit: ImageFit,
+    chosen: ChosenPairs = BEST_PAIRS,
+    draw: np.random.Generator,
+    augment: Augment | None = None,
+) -> PlannedSample:
+    """Choose a sample's pairs and texts, and move its boxes into the model's square.
+
+    Args:
+        group: with the columns of READ_COLUMNS.
+        row: number in the group.
+        objective: says what is needed.
+        side: of the model's input square, pixels.
+        fit: how an image becomes that square.
+        chosen: which of its pairs.
+        draw: randomness of this sample.
+        augment: crops and mirrors its image.
+    """
+    needs, caption = objective.needs, group.value("caption", row)
+    width, height = group.value("width", row), group.value("height", row)
+    ordered = chosen.of(local_pairs(group, row), draw) if needs.num_local else ()
+    augmentation = augment(width, height, caption) if augment is not None else None
+    if augmentation is not None:
+        ordered, (width, height) = augmentation.pairs(ordered), augmentation.size
+    pairs = best_pairs(ordered, most=needs.num_local, distinct_regions=needs.distinct_regions)
+    boxes = np.array([pair.box_xyxy for pair in pairs], dtype=np.float64).reshape(-1, 4)
+    return PlannedSample(
+        group=group,
+        row=row,
+        caption=caption,
+        pairs=pairs,
+        boxes_K4=fit_boxes(boxes, side=side, fit=fit, width=width, height=height),
+        texts=_texts(group, row, caption, objective, draw) if needs.num_texts else (),
+        augmentation=augmentation,
+    )
+
+
+def _texts(
+    group: RowGroup, row: int, caption: str, objective: Objective, draw: np.random.Generator
+) -> tuple[str, ...]:
+    sentences = group.sentences
+    spans = [
+        (int(sentences["char_start"][at]), int(sentences["char_end"][at]))
+        for at in sentences.span(row)
+    ]
+    found = tuple(objective.texts(caption, spans, draw))
+    assert len(found) <= objective.needs.num_texts, f"{len(found)} texts of {type(objective)}"
+    return found
+
+
+def best_pairs(
+    pairs: tuple[LocalPair, ...], *, most: int, distinct_regions: bool
+) -> tuple[LocalPair, ...]:
+    """The first ``most`` pairs; with ``distinct_regions`` only the best sentence of each region."""
+    if not distinct_regions:
+        return pairs[:most]
+    seen: set[tuple[float, ...]] = set()
+    kept = []
+    for pair in pairs:
+        if pair.box_xyxy not in seen:
+            seen.add(pair.box_xyxy)
+            kept.append(pair)
+    return tuple(kept[:most])
