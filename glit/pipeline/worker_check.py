@@ -6,7 +6,7 @@ import socket
 
 from glit.backends.model_files import weights_hash
 from glit.errors import RunError, WeightsError
-from glit.pipeline.status import STATE
+from glit.pipeline.state import STATE
 from glit.pipeline.work import Work
 
 
