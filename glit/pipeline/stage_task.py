@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import socket
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -12,14 +13,14 @@ from typing import Any
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.device import gpu_memory
-from glit.backends.model_files import weight_files
+from glit.backends.model_files import weight_files, weights_hash
 from glit.data.records import Drop
-from glit.errors import DamagedTableError, GlitError, RunError
+from glit.errors import DamagedTableError, GlitError, RunError, WeightsError
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
 from glit.pipeline.listing import Chunk
+from glit.pipeline.state import STATE
 from glit.pipeline.tables import drops_by_reason, read_table
 from glit.pipeline.work import Work
-from glit.pipeline.worker_check import see_the_same
 from glit.stages.base import Step, TableStep
 from glit.stages.image_source import ImageSource
 
@@ -95,9 +96,37 @@ class StageTask:
         Raises:
             GlitError: this machine does not see what the build began with.
         """
-        see_the_same(self.work, self.name)
+        _see_the_same(self.work, self.name)
         stage = self.work.plan.flow.stages[self.name].open(self.work.plan)
         return StageWorker(self.name, self.work, stage, threads=threads)
+
+
+def _see_the_same(work: Work, stage: str) -> None:
+    """See that the work folder and the stage's models are here, and are those of the build.
+
+    Hashes of weights are remembered on each machine, so large ones are read once.
+
+    Raises:
+        RunError: the work folder is not the build's.
+        WeightsError: a model is not here, or is another one.
+    """
+    host = socket.gethostname()
+    if not work.store.exists(STATE):
+        raise RunError(
+            f"{host}: does not see {work.store.root} as the build does; put the dataset on a disk "
+            "that all machines share under one path, or at an address"
+        )
+    for role in work.plan.flow.step(stage).models(work.plan.recipe):
+        model = work.plan.models[role]
+        if not model.path.exists():
+            raise WeightsError(
+                f"{host}: model {model.name!r} is not at {model.path}; every machine needs it there"
+            )
+        if (found := weights_hash(model.path)) != model.sha256:
+            raise WeightsError(
+                f"{host}: {model.path}: other weights than the build began with (SHA-256 {found}, "
+                f"want {model.sha256}); put the same there, and run the same command again"
+            )
 
 
 class StageWorker:
