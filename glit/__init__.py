@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 add = api.add
 build = api.build
+clean = api.clean
 evaluate = api.evaluate
 export = api.export
 open_dataset = api.open_dataset
 pair = api.pair
+retry = api.retry
+status = api.status
 train = api.train
 verify = api.verify
 
@@ -56,11 +59,14 @@ __all__ = [
     "Sentence",
     "add",
     "build",
+    "clean",
     "evaluate",
     "export",
     "load_recipe",
     "open_dataset",
     "pair",
+    "retry",
+    "status",
     "train",
     "verify",
 ]

@@ -5,15 +5,21 @@ Every function takes and returns plain things; models and engines are imported w
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from glit.backends.weights import Resolved
     from glit.dataset.reader import Dataset
     from glit.evaluation.report import Result
     from glit.executors import ExecutorName
+    from glit.executors.protocols import Executor
+    from glit.label.calibrate import Report as CalibrationReport
+    from glit.pipeline.add import Added
+    from glit.pipeline.timeline import Timeline
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.training.result import TrainResult
@@ -33,6 +39,8 @@ def build(
     replace: bool = False,
     locked: bool = False,
     quiet: bool = False,
+    ray_address: str | None = None,
+    progress: StageProgress | None = None,
 ) -> Dataset:
     """Build a dataset from images. Call it again to resume.
 
@@ -48,17 +56,16 @@ def build(
         replace: rebuild a finished dataset of another recipe or other images.
         locked: take the models that ``glit lock`` wrote down for the recipe, or none.
         quiet: no progress on standard error.
+        ray_address: of a Ray cluster, ``HOST:PORT``; without it, RAY_ADDRESS or this machine.
+        progress: shown while it works, in place of a bar of its own.
 
     Raises:
         GlitError: see the one line it carries; what is done stays done.
     """
     from glit.errors import UserError
-    from glit.executors import open_executor
     from glit.pipeline.lock import lock_path, read_lock
     from glit.pipeline.run import BuildRequest
     from glit.pipeline.run import build as run
-    from glit.runtime.progress import StageProgress
-    from glit.runtime.terminal import Console
     from glit.stages.recipe import load_recipe
 
     name = recipe if isinstance(recipe, str) else recipe.name
@@ -79,9 +86,8 @@ def build(
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,
     )
-    console = Console(stderr=True, highlight=False)
-    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
-        run(request, runner, progress)
+    with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
+        run(request, runner, shown)
     return open_dataset(output)
 
 
@@ -91,6 +97,9 @@ def add(
     executor: ExecutorName = "ray",
     limit: int | None = None,
     quiet: bool = False,
+    ray_address: str | None = None,
+    progress: StageProgress | None = None,
+    report: Callable[[Added], None] | None = None,
 ) -> Dataset:
     """Add the images that are new in the folder since the build; existing files do not change.
 
@@ -99,19 +108,124 @@ def add(
         executor: ``ray``, or ``local`` for everything in this process.
         limit: only the first new images by their paths.
         quiet: no progress on standard error.
+        ray_address: of a Ray cluster, ``HOST:PORT``; without it, RAY_ADDRESS or this machine.
+        progress: shown while it works, in place of a bar of its own.
+        report: called with what was added.
 
     Raises:
         GlitError: see the one line it carries; the dataset is as it was, and what is done stays.
     """
-    from glit.executors import open_executor
     from glit.pipeline.add import add as run
+
+    with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
+        added = run(os.fspath(dataset), runner, shown, limit=limit)
+    if report is not None:
+        report(added)
+    return open_dataset(dataset)
+
+
+def retry(
+    dataset: PathLike,
+    *,
+    stage: str | None = None,
+    reason: str | None = None,
+    settings: Sequence[str] = (),
+    executor: ExecutorName = "ray",
+    quiet: bool = False,
+    ray_address: str | None = None,
+    progress: StageProgress | None = None,
+) -> Dataset:
+    """Process the dropped samples again and merge the ones that succeed.
+
+    Args:
+        dataset: folder or address of a dataset whose work folder is still there.
+        stage: only drops of this stage.
+        reason: only drops for this reason.
+        settings: ``table.key=value``, for these samples alone.
+        executor: ``ray``, or ``local`` for everything in this process.
+        quiet: no progress on standard error.
+        ray_address: of a Ray cluster, ``HOST:PORT``; without it, RAY_ADDRESS or this machine.
+        progress: shown while it works, in place of a bar of its own.
+
+    Raises:
+        GlitError: see the one line it carries; what is done stays done.
+    """
+    from glit.pipeline.retry import retry as run
+
+    with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
+        run(os.fspath(dataset), runner, shown, stage=stage, reason=reason, settings=settings)
+    return open_dataset(dataset)
+
+
+@contextlib.contextmanager
+def _at_work(
+    executor: ExecutorName, address: str | None, progress: StageProgress | None, *, quiet: bool
+) -> Iterator[tuple[Executor, StageProgress]]:
+    """An executor, and the progress that was given or a bar on standard error."""
+    from glit.executors import open_executor
     from glit.runtime.progress import StageProgress
     from glit.runtime.terminal import Console
 
     console = Console(stderr=True, highlight=False)
-    with open_executor(executor) as runner, StageProgress(console, quiet=quiet) as progress:
-        run(os.fspath(dataset), runner, progress, limit=limit)
-    return open_dataset(dataset)
+    with (
+        open_executor(executor, address=address) as runner,
+        progress or StageProgress(console, quiet=quiet) as shown,
+    ):
+        yield runner, shown
+
+
+def status(dataset: PathLike) -> dict[str, Any]:
+    """What is done, pending and dropped, per stage.
+
+    Raises:
+        UserError: neither a dataset nor a build in progress, or one of another version of glit.
+    """
+    from glit.pipeline.status import status as look
+
+    return look(os.fspath(dataset))
+
+
+def timelines(dataset: PathLike) -> list[Timeline]:
+    """When each stage was at work, by run; the last run last."""
+    from glit.pipeline.timeline import read_timelines
+    from glit.storage.store import Store
+
+    return read_timelines(Store(dataset).below("work"))
+
+
+def clean(dataset: PathLike) -> int:
+    """Remove the work folder of a finished dataset; return the bytes freed.
+
+    Raises:
+        UserError: the dataset is not finished, or something is at work in it.
+    """
+    from glit.pipeline.clean import clean as remove
+
+    return remove(os.fspath(dataset))
+
+
+def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[str, Resolved]]:
+    """Record the models of a recipe on this machine, for ``build(..., locked=True)``.
+
+    Returns:
+        The file that was written, and the models by their roles.
+
+    Raises:
+        UserError: the file cannot be written.
+        GlitError: no such recipe, or a model is missing.
+    """
+    from glit.errors import UserError
+    from glit.pipeline.lock import lock_path, lock_text
+    from glit.pipeline.plan import find_models
+    from glit.stages.recipe import load_recipe
+
+    loaded = load_recipe(recipe, overrides=settings)
+    models, path = find_models(loaded), lock_path(recipe)
+    try:
+        path.write_text(lock_text(loaded.name, models), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot write there ({error.strerror or error})") from error
+    return path, models
 
 
 def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
@@ -175,6 +289,8 @@ def pair(
     *,
     recipe: str | None = None,
     settings: Sequence[str] = (),
+    processes: int = 1,
+    progress: StageProgress | None = None,
 ) -> Dataset:
     """Write a finished dataset with the pairs of another rule, without models or pixels.
 
@@ -183,16 +299,54 @@ def pair(
         output: a folder that does not exist yet.
         recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
         settings: ``pair.key=value``.
+        processes: how many write files; more than one want a main module that can be imported.
+        progress: told of the images.
 
     Raises:
         GlitError: see the one line it carries.
     """
     from glit.pipeline.pair_again import pair_again
+    from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
-    folder = local_folder(output)
-    pair_again(open_dataset(dataset), folder, recipe=recipe, settings=settings)
+    folder, opened, shown = local_folder(output), open_dataset(dataset), progress or null_progress()
+    shown.begin("pair", total=len(opened), done=0, drops=False)
+    pair_again(
+        opened, folder, recipe=recipe, settings=settings, processes=processes,
+        report=shown.advance,
+    )  # fmt: skip
     return open_dataset(folder)
+
+
+def calibrate(
+    dataset: PathLike,
+    verdicts: Path,
+    *,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+) -> CalibrationReport:
+    """Fit pair probabilities to verdicts on a dataset's pairs.
+
+    Args:
+        dataset: whose pairs were judged.
+        verdicts: the file of ``glit pairs label``.
+        recipe: whose rule is calibrated; without it, the dataset's own.
+        settings: ``pair.key=value``.
+
+    Raises:
+        GlitError: there are no verdicts, or too few of a kind.
+    """
+    from glit.errors import InputError
+    from glit.label.calibrate import calibrate as fit
+    from glit.label.verdicts import read_verdicts
+    from glit.pipeline.pair_again import pair_config
+
+    opened = open_dataset(dataset)
+    if not verdicts.is_file():
+        raise InputError(f"--verdicts {verdicts}: no such file; glit pairs label writes it")
+    bare = ["pair.calibration=", "pair.min_probability=0", "pair.min_support=0"]
+    config = pair_config(opened.manifest, recipe, [*settings, *bare])
+    return fit(opened, read_verdicts(verdicts), config)
 
 
 def train(

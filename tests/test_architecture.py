@@ -131,3 +131,21 @@ def test_no_function_is_long():
     }
     assert len(lengths) > 2000
     assert {name for name, length in lengths.items() if length > MOST_LINES} == set()
+
+
+def test_the_command_line_builds_through_the_api():
+    """What it imports of the pipeline is for type checkers alone."""
+    found = set()
+    for module, path in MODULES.items():
+        if folder_of(module) != "glit.cli":
+            continue
+        tree = ast.parse(path.read_text())
+        for_types = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+        nodes = [node for node in ast.walk(tree) if node not in for_types]
+        found |= {folder_of(name) for node in nodes for name in imported(node)}
+    assert "glit.api" in found and "glit.pipeline" not in found

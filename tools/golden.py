@@ -84,7 +84,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
             height=row["height"],
             num_bytes=len(store.read(row["source_path"])),
         )
-        for stage in make_flow(all_steps()).stages.values():
+        for stage in make_flow(all_steps()).later_stages.values():
             sample = stage.with_row(sample, row)
         samples.append(sample)
     schema = dataset_schema(tokenizer={"name": "golden", "sha256": "", "context": 248})

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glit import api
 from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
-from glit.errors import UserError
-from glit.executors import ExecutorName, open_executor
+from glit.executors import ExecutorName
 from glit.importers import IMPORTERS
+from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, output_folder
 
 if TYPE_CHECKING:
-    from glit.executors.protocols import Executor
-    from glit.runtime.progress import StageProgress
+    from glit.pipeline.add import Added
 
 ExecutorOption = Annotated[
     ExecutorName,
@@ -70,10 +68,6 @@ def build_command(
     as_json: JsonOption = False,
 ) -> None:
     """Build a dataset from images. Run the same command again to resume."""
-    from glit.pipeline.lock import lock_path, read_lock
-    from glit.pipeline.run import BuildRequest, build
-    from glit.stages.recipe import load_recipe
-
     folder = output_folder(output)
     console = Console(stderr=as_json, highlight=False)
     name = recipe or default_recipe(captions is not None)
@@ -82,21 +76,21 @@ def build_command(
             "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
             "glit's procedural scenes; for photographs choose -r laptop or -r flism."
         )
-    settings = list(overrides or [])
-    if captions is not None:
-        settings = ["caption.backend=provided", *settings]
-    request = BuildRequest(
-        images=images,
-        output=folder,
-        recipe=load_recipe(name, overrides=settings),
+    own_process(executor)
+    dataset = api.build(
+        images,
+        folder,
+        recipe=name,
+        settings=overrides or (),
         captions=captions,
+        executor=executor,
+        ray_address=ray_address,
         limit=limit,
         replace=replace,
-        lock=read_lock(lock_path(name)) if locked else None,
+        locked=locked,
+        progress=StageProgress(console, quiet=quiet),
     )
-    with _at_work(executor, ray_address, console, quiet=quiet) as (runner, progress):
-        manifest = build(request, runner, progress)
-    _report(manifest, folder, console, as_json=as_json)
+    _report(dataset.manifest, folder, console, as_json=as_json)
 
 
 def add_command(
@@ -110,21 +104,28 @@ def add_command(
     as_json: JsonOption = False,
 ) -> None:
     """Add the images that are new in the folder since the build. Run again to resume."""
-    from glit.pipeline.add import add
-
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
-    with _at_work(executor, ray_address, console, quiet=quiet) as (runner, progress):
-        added = add(folder, runner, progress, limit=limit)
-    counts, new = added.manifest["counts"], added.balance
-    if as_json:
-        print(json.dumps({"dataset": folder, "counts": counts, "added": new}))
-        return
-    if new is None:
-        console.print(f"{folder}: no new images in {added.images}", soft_wrap=True)
-        return
-    _report(added.manifest, folder, console, as_json=False)
-    console.print(f"added: {_balance(new)}", soft_wrap=True)
+
+    def report(added: Added) -> None:
+        counts, new = added.manifest["counts"], added.balance
+        if as_json:
+            print(json.dumps({"dataset": folder, "counts": counts, "added": new}))
+        elif new is None:
+            console.print(f"{folder}: no new images in {added.images}", soft_wrap=True)
+        else:
+            _report(added.manifest, folder, console, as_json=False)
+            console.print(f"added: {_balance(new)}", soft_wrap=True)
+
+    own_process(executor)
+    api.add(
+        folder,
+        limit=limit,
+        executor=executor,
+        ray_address=ray_address,
+        progress=StageProgress(console, quiet=quiet),
+        report=report,
+    )
 
 
 def retry_command(
@@ -142,30 +143,19 @@ def retry_command(
     as_json: JsonOption = False,
 ) -> None:
     """Process the dropped samples again and merge the ones that succeed."""
-    from glit.pipeline.retry import retry
-
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
-    with _at_work(executor, ray_address, console, quiet=quiet) as (runner, progress):
-        manifest = retry(
-            folder, runner, progress, stage=stage, reason=reason, settings=overrides or ()
-        )
-    _report(manifest, folder, console, as_json=as_json)
-
-
-@contextlib.contextmanager
-def _at_work(
-    executor: ExecutorName, ray_address: str | None, console: Console, *, quiet: bool
-) -> Iterator[tuple[Executor, StageProgress]]:
-    """Open the executor and the progress bar of a command."""
-    from glit.runtime.progress import StageProgress
-
     own_process(executor)
-    with (
-        open_executor(executor, address=ray_address) as runner,
-        StageProgress(console, quiet=quiet) as progress,
-    ):
-        yield runner, progress
+    retried = api.retry(
+        folder,
+        stage=stage,
+        reason=reason,
+        settings=overrides or (),
+        executor=executor,
+        ray_address=ray_address,
+        progress=StageProgress(console, quiet=quiet),
+    )
+    _report(retried.manifest, folder, console, as_json=as_json)
 
 
 def own_process(executor: ExecutorName) -> None:
@@ -184,17 +174,7 @@ def lock_command(
 
     Writes RECIPE.lock.json beside the recipe, or into this folder for a built-in recipe.
     """
-    from glit.pipeline.lock import lock_path, lock_text
-    from glit.pipeline.plan import find_models
-    from glit.stages.recipe import load_recipe
-
-    loaded = load_recipe(recipe, overrides=overrides or [])
-    models = find_models(loaded)
-    path = lock_path(recipe)
-    try:
-        path.write_text(lock_text(loaded.name, models), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot write there ({error.strerror or error})") from error
+    path, models = api.lock(recipe, settings=overrides or ())
     for role, model in sorted(models.items()):
         print(f"{role}: {model.identity()['name']} at {model.revision}, sha256 {model.sha256}")
     print(f"wrote {path}")
@@ -247,7 +227,6 @@ def import_command(
 ) -> None:
     """Convert published captions to a file for glit build --captions. Lists missing images."""
     from glit.importers import import_captions
-    from glit.runtime.progress import StageProgress
 
     path = local_file(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:

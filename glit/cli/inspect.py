@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
+from glit import api
 from glit.cli.options import (
     DatasetArgument,
     ImageRootOption,
@@ -41,11 +42,8 @@ def status_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is done, pending and dropped, per stage."""
-    from glit.pipeline.status import status
-    from glit.pipeline.timeline import read_timelines
-
-    found = status(dataset)
-    runs = read_timelines(Store(dataset).below("work")) if timeline else []
+    found = api.status(dataset)
+    runs = api.timelines(dataset) if timeline else []
     if as_json:
         told = {"timeline": [asdict(run) for run in runs]} if timeline else {}
         print(json.dumps({**found, **told}))
@@ -54,6 +52,8 @@ def status_command(
     how = "complete" if found["complete"] else "not finished; run glit build again to resume"
     if found["adding"]:
         how = "complete; an addition is not finished, run glit add again to resume"
+    elif found["complete"] and found["retrying"]:
+        how = "complete; a retry is not finished, run glit retry again to resume"
     console.print(f"{dataset}: {how}", soft_wrap=True)
     if found["stages"]:
         table = Table("stage", "chunks", "rows", "dropped")
@@ -190,24 +190,19 @@ def pair_command(
     quiet: QuietOption = False,
 ) -> None:
     """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
-    from glit.dataset.reader import Dataset
-    from glit.pipeline.pair_again import pair_again
     from glit.runtime.cores import usable_cores
     from glit.runtime.progress import StageProgress
 
-    folder, opened = local_folder(output), Dataset(dataset)
+    folder = local_folder(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        progress.begin("pair", total=len(opened), done=0, drops=False)
-        pair_again(
-            opened, folder, recipe=recipe, settings=overrides or (),
-            processes=usable_cores(), report=progress.advance,
+        paired = api.pair(
+            dataset, folder, recipe=recipe, settings=overrides or (),
+            processes=usable_cores(), progress=progress,
         )  # fmt: skip
-    print(f"{len(opened)} images: {folder}")
+    print(f"{len(paired)} images: {folder}")
 
 
 def clean_command(dataset: DatasetArgument) -> None:
     """Remove the resumable state (work/). A finished dataset stays."""
-    from glit.pipeline.clean import clean
-
-    freed = clean(dataset)
+    freed = api.clean(dataset)
     print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

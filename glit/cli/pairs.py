@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from glit import api
 from glit.cli.options import DatasetArgument, JsonOption, SetOption
 from glit.runtime.terminal import Console
 
@@ -63,18 +64,9 @@ def calibrate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Fit pair probabilities to your verdicts, for the dataset's rule or another one."""
-    from glit.dataset.reader import Dataset
     from glit.errors import InputError
-    from glit.label.calibrate import calibrate
-    from glit.label.verdicts import read_verdicts
-    from glit.pipeline.pair_again import pair_config
 
-    opened = Dataset(dataset)
-    if not verdicts.is_file():
-        raise InputError(f"--verdicts {verdicts}: no such file; glit pairs label writes it")
-    bare = ["pair.calibration=", "pair.min_probability=0", "pair.min_support=0"]
-    config = pair_config(opened.manifest, recipe, [*(settings or ()), *bare])
-    report = calibrate(opened, read_verdicts(verdicts), config)
+    report = api.calibrate(dataset, verdicts, recipe=recipe, settings=settings or ())
     kept = json.dumps(report.calibration.as_dict(), indent=2, sort_keys=True)
     try:
         output.write_text(kept + "\n", encoding="utf-8")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from glit.pipeline.timeline import Timeline
 from glit.runtime.progress import duration
+
+if TYPE_CHECKING:
+    from glit.pipeline.timeline import Timeline
 
 _COLUMNS = 60
 _BLOCKS = " ▁▂▃▄▅▆▇█"

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from glit.dataset.manifest import MANIFEST, read_manifest
-from glit.errors import InputError, UserError
+from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.pipeline.build_lock import only_one_build
-from glit.pipeline.listing import Chunk, gathered, series_of
-from glit.pipeline.listing_diff import Difference, difference, write_grown
+from glit.pipeline.listing import Chunk, Difference, difference, gathered, series_of, write_grown
+from glit.pipeline.open_build import is_whole
 from glit.pipeline.open_work import (
     complete,
     finished_work,
@@ -31,21 +31,18 @@ from glit.pipeline.open_work import (
 )
 from glit.pipeline.plan import sidecars
 from glit.pipeline.preflight import check_early
-from glit.pipeline.previous_build import is_whole
 from glit.pipeline.publish import publish
-from glit.pipeline.published import published
-from glit.pipeline.retries import retries
-from glit.pipeline.run import run_stages, with_table_repair
 from glit.pipeline.source import Source, entries, skipped_note
+from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.stage_task import disk_error
-from glit.pipeline.status import STATE, other_version, read_state
+from glit.pipeline.state import other_version, read_state, update_state
 from glit.pipeline.timeline import Timed
 from glit.pipeline.user_captions import brought_table
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import IngestConfig
 from glit.storage.outputs import output_folder
-from glit.storage.store import Store, to_json
+from glit.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +82,15 @@ def add(
     executor = Timed(executor, store)
     with only_one_build(store) as still_held:
         work = finished_work(store, executor.device)
+        if read_state(store).retry is not None:
+            raise RunError(
+                f"{dataset.root}: a retry was stopped here; run glit retry, which goes on where it "
+                "stopped, then glit add again"
+            )
         source = _source(store)
         listed = read_listing(store, wanted_by="add")
         before = in_dataset(dataset, store, listed)
         _check_finished(dataset, work, before)
-        retries(work)  # damaged notes are told before the work, not after it
         skipped: Counter[str] = Counter()
         found, chunks = _list(work, source, before, len(listed), limit, skipped)
         _tell(found, progress)
@@ -97,18 +98,18 @@ def add(
             progress.note(skipped_note(skipped))
         if len(chunks) == len(before) == len(listed) and _is_untouched(dataset):
             return Added(manifest=read_manifest(dataset), images=source.root, balance=None)
-        _write_state(store, chunks)
+        update_state(store, num_chunks=len(chunks), additions=len(series_of(chunks)) - 1)
         dataset.sweep_folders("", "data")
         if len(chunks) > len(before):
             check_early(work, chunks[len(before) :], progress)
 
-        def added() -> dict[str, Any]:
-            whole, duplicates = run_stages(work, chunks, executor, progress, still_held)
-            return publish(
-                dataset, work, whole, duplicates, executor, progress, still_held, appending=True
-            )
+        runner = StageRunner(work=work, executor=executor, progress=progress, still_held=still_held)
 
-        manifest = with_table_repair(work, progress, added)
+        def added() -> dict[str, Any]:
+            whole, duplicates = runner.run(chunks)
+            return publish(dataset, runner, whole, duplicates, appending=True)
+
+        manifest = runner.repairing(added)
         balance = manifest["additions"][-1] if len(chunks) > len(before) else None
         return Added(manifest=manifest, images=source.root, balance=balance)
 
@@ -121,10 +122,9 @@ def _source(store: Store) -> Source:
         InputError: the folder is gone.
     """
     state = read_state(store)
-    told = state.get("source")
-    if not isinstance(told, dict) or told.keys() != {"pattern", "list_file"}:
-        raise UserError(other_version(store))
-    source = Source(root=state["images"], **told)
+    if state.source.keys() != {"pattern", "list_file"}:
+        raise other_version(store)
+    source = Source(root=state.images, **state.source)
     if "://" not in source.root and not os.path.isdir(source.root):
         raise InputError(
             f"{source.root}: no such folder; the dataset was built from it, so put it there again"
@@ -141,10 +141,10 @@ def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
     if not dataset.exists(MANIFEST):  # every table may be there, as after a stopped retry
         complete(work, before, wanted_by="add")
         return
-    if published(work.store) is None:
+    if read_state(work.store).published is None:
         raise UserError(
-            f"{work.store.root}: does not tell what the dataset was made of (published.sha256 is "
-            "gone or damaged); run glit retry, which writes it anew, then add"
+            f"{work.store.root}: does not tell what the dataset was made of; run glit retry, which "
+            "notes it anew, then add"
         )
     if not is_made_of(read_manifest(dataset), work, before):
         raise not_finished(work.store, wanted_by="add")
@@ -204,9 +204,3 @@ def _is_untouched(dataset: Store) -> bool:
     manifest = read_manifest(dataset)
     named = {name.removeprefix("data/") for name in manifest["files"]}
     return is_whole(dataset, manifest) and dataset.names("data") <= named
-
-
-def _write_state(store: Store, chunks: Sequence[Chunk]) -> None:
-    additions = len(series_of(chunks)) - 1
-    state = read_state(store) | {"num_chunks": len(chunks), "additions": additions}
-    store.write(STATE, to_json(state))

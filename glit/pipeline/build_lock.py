@@ -24,7 +24,6 @@ from typing import Any
 import psutil
 
 from glit.errors import RunError, StorageError, UserError, first_line
-from glit.pipeline.work import RETRY_MARK
 from glit.storage.folder_lock import locked, this_process
 from glit.storage.store import Store, to_json
 
@@ -46,19 +45,16 @@ LockCheck = Callable[[], None]
 
 
 @contextlib.contextmanager
-def only_one_build(work: Store, *, keep_retry: bool = False) -> Iterator[LockCheck]:
+def only_one_build(work: Store) -> Iterator[LockCheck]:
     """Hold a work folder, and be able to tell whether it is held still.
 
     Args:
         work: the folder.
-        keep_retry: whether what an interrupted retry left in it stays.
 
     Raises:
         UserError: another build holds it, or it cannot be written to.
     """
     with (_held_locally if work.is_local else _held_remotely)(work) as still_held:
-        if not keep_retry and work.is_local:
-            work.sweep(RETRY_MARK)
         yield still_held
 
 

@@ -1,11 +1,15 @@
-"""Which images repeat others: found over all ingest tables once, and kept in the work folder."""
+"""Which images repeat others: the one step between the first stage and all others.
+
+It needs the first stage's tables of all chunks at once. They are searched once, and what was
+found is kept in the work folder.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pyarrow as pa
 
@@ -14,13 +18,14 @@ from glit.errors import DamagedTableError
 from glit.pipeline.listing import Chunk
 from glit.pipeline.stage_task import disk_error
 from glit.pipeline.tables import read_table
-from glit.pipeline.work import Work, with_skips
+from glit.pipeline.work import BEFORE, Work
 from glit.runtime.prefetch import map_ahead
 from glit.stages.dedup import Duplicate, find_duplicates
-from glit.stages.ingest import IngestConfig
+from glit.stages.ingest import Ingest, IngestConfig
 from glit.storage.checksummed_parquet import write_sealed
 
 _PREFIX = "duplicates-"
+_BEFORE = f"duplicates{BEFORE}"
 _SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
 _READERS = 8
 
@@ -43,10 +48,25 @@ def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], 
                 write_sealed(rows, path)
         except OSError as error:
             raise disk_error(error, work.store.root) from error
+    return _without(chunks, found), found
+
+
+def keep_duplicates_before(work: Work, chunks: list[Chunk]) -> None:
+    """Keep those of now for the retry that begins: it may find others."""
+    work.store.write(_BEFORE, work.store.read(_name(work, chunks)))
+
+
+def chunks_before(work: Work, chunks: list[Chunk]) -> list[Chunk]:
+    """The chunks with the duplicates of before the retry; as they are where nothing tells."""
+    found = _found_before(work, _BEFORE)
+    return chunks if found is None else _without(chunks, found)
+
+
+def _without(chunks: list[Chunk], found: list[Duplicate]) -> list[Chunk]:
     skips: dict[int, list[int]] = {}
     for duplicate in found:
         skips.setdefault(duplicate.chunk, []).append(duplicate.row)
-    return with_skips(chunks, skips), found
+    return [replace(each, skip=tuple(sorted(skips.get(each.index, ())))) for each in chunks]
 
 
 def forget_duplicates(work: Work) -> None:
@@ -60,7 +80,7 @@ def _name(work: Work, chunks: list[Chunk]) -> str:
     """By the names of the tables they are found in."""
     digest = hashlib.sha256()
     for chunk in chunks:
-        digest.update(work.table("ingest", chunk).encode())
+        digest.update(work.table(Ingest.name, chunk).encode())
     return f"{_PREFIX}{digest.hexdigest()[:12]}.parquet"
 
 
@@ -75,7 +95,7 @@ def _tables(work: Work, chunks: list[Chunk]) -> Iterator[tuple[int, pa.Table]]:
     with ThreadPoolExecutor(_READERS) as pool:
         read = map_ahead(
             pool,
-            lambda chunk: read_table(work.store, work.table("ingest", chunk)),
+            lambda chunk: read_table(work.store, work.table(Ingest.name, chunk)),
             chunks,
             most=4 * _READERS,
         )

@@ -81,13 +81,13 @@ class LedgerWorker:
 
     def _rows(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
         skip = set(chunk.skip)
-        stages = tuple(self._work.plan.flow.stages)
+        first, *stages = self._work.plan.flow.stages
         later = {stage: self._work.outcomes(stage, chunk) for stage in stages}
         for number, row in enumerate(self._work.ingest_rows(chunk)):
             if number in skip:
                 continue
             known = {key: row[key] for key in ("sample_id", "source_path", "num_bytes")}
-            stage, drop = "ingest", row["drop"]
+            stage, drop = first, row["drop"]
             for name in stages:
                 if drop is not None:
                     break

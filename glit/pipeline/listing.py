@@ -4,16 +4,18 @@ Images and the files beside them come in any order, as a store lists them. DuckD
 brings them together; it spills to disk, so memory does not grow with their number.
 
 What was built together is a series, sorted by path. A build writes the first; every addition
-appends one (:mod:`glit.pipeline.listing_diff`). The file's metadata says how many chunks each has.
+appends one. The file's metadata says how many chunks each has.
 """
 
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from glit.errors import RunError, first_line
 from glit.runtime.prefetch import batched
 from glit.shards import BAD_NAME, escaped, is_utf8, stem
 from glit.storage.duckdb_temp import spilling
-from glit.storage.store import Entry
+from glit.storage.store import Entry, Store
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
 """What reading a damaged listing raises."""
@@ -58,6 +60,24 @@ _TEXTS = """
         FROM read_parquet('{file}', hive_partitioning = false)
     ) GROUP BY path
 """
+_OLD = """
+    CREATE VIEW old AS SELECT path, size, stamp, beside
+    FROM read_parquet('{file}', hive_partitioning = false, file_row_number = true)
+    WHERE file_row_number < {rows}
+"""
+_LISTED = """
+    CREATE VIEW now AS SELECT path, size, stamp, beside
+    FROM read_parquet('{file}', hive_partitioning = false)
+"""
+_DIFFERENCE = """
+    SELECT count(*) FILTER (old.path IS NULL),
+           count(*) FILTER (old.path IS NOT NULL AND now.path IS NOT NULL AND (
+               (old.size, old.stamp, old.beside) IS DISTINCT FROM
+               (now.size, now.stamp, now.beside))),
+           count(*) FILTER (now.path IS NULL)
+    FROM old FULL OUTER JOIN now ON old.path = now.path
+"""
+_NEW = "SELECT * FROM now ANTI JOIN old ON old.path = now.path ORDER BY path LIMIT $most"
 _META_SERIES = "glit.series"
 """In the metadata of a listing: the number of chunks of every series, joined by commas."""
 NOT_THERE = "-1:"
@@ -302,3 +322,142 @@ def read_chunk(file: pq.ParquetFile, chunk: Chunk) -> list[Entry]:
         ) from error
     rows = table.to_pylist()
     return [Entry(path=row["path"], size=row["size"], stamp=row["stamp"]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Numbers of images."""
+
+    new: int
+    """Found, but not listed before."""
+    changed: int
+    """Of another size or modification time, or what is read besides them is another."""
+    gone: int
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.changed or self.gone)
+
+    def __str__(self) -> str:
+        return (
+            f"images that are new: {self.new}, that changed, or their captions or masks: "
+            f"{self.changed}, gone: {self.gone}"
+        )
+
+
+def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Difference:
+    """How what was found differs from a listing's first chunks."""
+    rows = num_images(listing, chunks)
+    found.connection.execute(_OLD.format(file=quoted(listing), rows=rows))
+    return _difference(found.connection)
+
+
+def difference_of_listings(now: Path, before: Path) -> Difference:
+    """How a listing differs from an earlier one."""
+    with spilling(now.parent) as connection:
+        connection.execute(_LISTED.format(file=quoted(now)))
+        rows = pq.read_metadata(before).num_rows
+        connection.execute(_OLD.format(file=quoted(before), rows=rows))
+        return _difference(connection)
+
+
+def _difference(connection: duckdb.DuckDBPyConnection) -> Difference:
+    ((new, changed, gone),) = connection.execute(_DIFFERENCE).fetchall()
+    return Difference(new=new, changed=changed, gone=gone)
+
+
+def write_grown(
+    found: Found,
+    listing: Path,
+    target: Path,
+    chunks: Sequence[Chunk],
+    *,
+    new: int,
+    chunk_size: int,
+) -> list[Chunk]:
+    """Write a listing's first chunks as they are, and the new images as a series after them.
+
+    To be called after :func:`difference` on the same.
+
+    Args:
+        found: what the folder holds now.
+        listing: that of before.
+        target: the file.
+        chunks: those of the listing that stay.
+        new: how many of the new images to take, the first by their paths.
+        chunk_size: images in a chunk; 0 decides by the number of the new ones.
+
+    Returns:
+        All chunks.
+    """
+    with pq.ParquetFile(listing) as before, listing_writer(target) as writer:
+        for chunk in chunks:
+            rows = before.read_row_group(chunk.index)
+            writer.write_table(rows, row_group_size=len(rows))
+        images = found.images(_NEW, most=new)
+        return write_chunks(images, writer, chunk_size=chunk_size, total=new, before=chunks)
+
+
+def num_images(listing: Path, chunks: Sequence[Chunk]) -> int:
+    """In a listing's first chunks."""
+    metadata = pq.read_metadata(listing)
+    return sum(metadata.row_group(chunk.index).num_rows for chunk in chunks)
+
+
+class EarlierListing:
+    """The listing in the work folder, beside one that is to take its place.
+
+    Args:
+        work: the work folder.
+        now: the new listing.
+    """
+
+    def __init__(self, work: Store, now: Path) -> None:
+        self._work, self._now = work, now
+        try:
+            self.num_series = len(series_lengths(work.for_arrow("listing.parquet")))
+            """0 where there is no listing, or its footer is damaged."""
+        except DAMAGED:
+            self.num_series = 0
+
+    @property
+    def is_added_to(self) -> bool:
+        """Whether it says in which order images came, which a new one cannot."""
+        return self.num_series > 1 and bool(self.chunks)
+
+    @cached_property
+    def chunks(self) -> list[Chunk]:
+        """None where it is damaged."""
+        try:
+            return read_chunks(self._work.for_arrow("listing.parquet"))
+        except DAMAGED:
+            return []
+
+    @cached_property
+    def difference(self) -> Difference:
+        """How the new one differs from it."""
+        with self._work.local_copy("listing.parquet") as path:
+            return difference_of_listings(self._now, path)
+
+    def how_it_differs(self, chunks: Sequence[Chunk]) -> str:
+        """What a user is to know before a build goes on with the new one; empty where nothing.
+
+        Args:
+            chunks: of the new one.
+        """
+        if not self.num_series or self._is_equal() or not (self.chunks and self.difference):
+            return ""
+        before = {chunk.key for chunk in self.chunks}
+        others = sum(chunk.key not in before for chunk in chunks)
+        return (
+            f"{self.difference}, since this folder was last built here; {others} of {len(chunks)} "
+            "chunks hold other images than before and are done anew"
+        )
+
+    def _is_equal(self) -> bool:
+        with self._work.local_copy("listing.parquet") as path:
+            return filecmp.cmp(path, self._now, shallow=False)
+
+    def keep(self) -> list[Chunk]:
+        """Put it into the new one's place; its chunks."""
+        self._now.write_bytes(self._work.read("listing.parquet"))
+        return self.chunks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from glit.dataset.manifest import manifest_before, num_series, read_manifest
@@ -9,14 +10,14 @@ from glit.errors import RecipeError, UserError, first_line
 from glit.pipeline.duplicates import leave_out_duplicates
 from glit.pipeline.listing import DAMAGED, Chunk, read_chunks
 from glit.pipeline.lock import Lock
-from glit.pipeline.plan import make_plan
-from glit.pipeline.published import identities, published
-from glit.pipeline.status import STATE, other_version, read_state
+from glit.pipeline.plan import make_plan, read_beside
+from glit.pipeline.series import identities
+from glit.pipeline.state import STATE, Retry, other_version, read_state
 from glit.pipeline.user_captions import prepare
 from glit.pipeline.work import Work
 from glit.shards.files import ImageFiles
 from glit.stages import flow
-from glit.stages.recipe import recipe_from_dict
+from glit.stages.recipe import overridden_tables, recipe_from_dict
 from glit.storage.store import Store
 
 
@@ -48,28 +49,72 @@ def finished_work(store: Store, device: str) -> Work:
     """
     state = read_state(store)
     try:
-        recipe = recipe_from_dict(state["recipe"])
+        recipe = recipe_from_dict(state.recipe)
     except (RecipeError, KeyError) as error:  # its recipe had other keys
         raise UserError(f"{other_version(store)} ({error})") from error
-    tables = flow(recipe.tables).tables
-    if set(state["folders"]) != set(tables):
-        raise UserError(other_version(store))
+    stages = flow(recipe.tables).stages
+    if set(state.folders) != set(stages):
+        raise other_version(store)
     brought = None
-    if state["captions"] is not None:
-        brought = prepare(state["captions"], image_root=state["images"], work=store)
+    if state.captions is not None:
+        brought = prepare(state.captions, image_root=state.images, work=store)
     plan = make_plan(recipe, device=device, brought=brought, lock=lock_of(store))
-    changed = [name for name in tables if plan.folder(name) != state["folders"][name]]
+    changed = [name for name in stages if plan.folder(name) != state.folders[name]]
     if changed:
         raise UserError(
             f"{store.root}: models, prompt or glit changed since the build (stage {changed[0]}); "
             "run glit build again instead"
         )
-    return Work(store=store, images=ImageFiles(state["images"], index=store.root), plan=plan)
+    return Work(store=store, images=ImageFiles(state.images, index=store.root), plan=plan)
+
+
+def with_retry(work: Work, retry: Retry, device: str) -> Work:
+    """The same tables in a retry, by its settings.
+
+    Raises:
+        UserError: they change more than how a dropped sample is tried.
+    """
+    if not retry.settings:
+        return dataclasses.replace(work, retry=retry)
+    settings = retry.settings
+    tables = overridden_tables(settings)
+    changeable = {step.name for step in work.plan.flow.steps if step.retryable}
+    if other := tables.keys() - changeable:
+        raise UserError(
+            f"--set {min(other)}.…: a retry changes only {', '.join(sorted(changeable))}; the "
+            "rest holds for the whole dataset, so build it anew with glit build --set"
+        )
+    if "near_duplicates" in tables.get("ingest", {}):
+        raise UserError(
+            "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
+            "build it anew with glit build --set"
+        )
+    values = work.plan.recipe.as_dict()
+    values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
+    plan = make_plan(
+        recipe_from_dict(values),
+        device=device,
+        brought=work.plan.brought,
+        lock=lock_of(work.store),
+    )
+    if read_beside(plan.recipe) != read_beside(work.plan.recipe):
+        raise UserError(
+            f"--set {' '.join(settings)}: reads other files beside the images, which the whole "
+            "dataset would have to be made with; build it anew with glit build --set"
+        )
+    before = {role: model.identity() for role, model in work.plan.models.items()}
+    if {role: model.identity() for role, model in plan.models.items()} != before:
+        raise UserError(
+            f"--set {' '.join(settings)}: another model, which the whole dataset would have to be "
+            "made with; build it anew with glit build --set"
+        )
+    plan = dataclasses.replace(plan, fingerprints=work.plan.fingerprints)
+    return dataclasses.replace(work, plan=plan, retry=retry)
 
 
 def lock_of(store: Store) -> Lock | None:
     """What the build was locked to."""
-    locked = read_state(store).get("lock")  # an earlier glit wrote none
+    locked = read_state(store).lock
     return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
 
 
@@ -96,7 +141,7 @@ def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:
     Where the manifest is gone, as after a retry that was stopped, they are those of the last one.
     """
     manifest = manifest_before(dataset)
-    noted = published(work)
+    noted = read_state(work).published
     if manifest is None and not noted:
         return listed
     number = num_series(manifest) if manifest is not None else len(noted or ())
@@ -109,7 +154,7 @@ def is_made_of(manifest: dict[str, Any], work: Work, listed: list[Chunk]) -> boo
     """
     if manifest["fingerprints"] != dict(work.plan.fingerprints):
         return False
-    noted = published(work.store)
+    noted = read_state(work.store).published
     told = [each.images for each in noted or ()][: num_series(manifest)]
     return noted is None or told == identities(listed)
 
@@ -120,9 +165,10 @@ def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
     Raises:
         UserError: some stage has not.
     """
-    if not work.missing("ingest", listed):
+    first, *others = work.plan.flow.stages
+    if not work.missing(first, listed):
         chunks, _ = leave_out_duplicates(work, listed)
-        if not any(work.missing(name, chunks) for name in work.plan.flow.tables):
+        if not any(work.missing(name, chunks) for name in others):
             return chunks
     raise not_finished(work.store, wanted_by=wanted_by)
 

@@ -25,18 +25,22 @@ from glit.dataset.manifest import (
     sum_without_pair,
 )
 from glit.errors import RunError
-from glit.executors.protocols import Executor, Job
-from glit.pipeline.build_lock import LockCheck
+from glit.executors.protocols import Job
 from glit.pipeline.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
 from glit.pipeline.listing import Chunk
 from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
-from glit.pipeline.published import note_published
-from glit.pipeline.retries import retries
-from glit.pipeline.series import count_series, cut_series, kept_files, same_series
+from glit.pipeline.series import (
+    count_series,
+    cut_series,
+    kept_files,
+    same_series,
+    series_made_of,
+)
+from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.stage_task import disk_error
+from glit.pipeline.state import read_state, told_retries, update_state
 from glit.pipeline.versions import earlier_versions, versions_of
-from glit.pipeline.work import Work
-from glit.runtime.progress import StageProgress
+from glit.pipeline.work import BEFORE, Work
 from glit.stages.dedup import Duplicate
 from glit.stages.pack import DataFile
 from glit.stages.plan import Plan
@@ -45,12 +49,9 @@ from glit.storage.store import Store, to_json
 
 def publish(
     dataset: Store,
-    work: Work,
+    runner: StageRunner,
     chunks: list[Chunk],
     duplicates: list[Duplicate],
-    executor: Executor,
-    progress: StageProgress,
-    still_held: LockCheck,
     *,
     appending: bool = False,
 ) -> dict[str, Any]:
@@ -61,22 +62,21 @@ def publish(
 
     Args:
         dataset: where it goes.
-        work: the build.
+        runner: of the build whose stages are all done.
         chunks: all of them, their duplicates known.
         duplicates: these.
-        executor: where to run.
-        progress: what to tell.
-        still_held: raises where another build has taken over.
         appending: refuse to change what the dataset has.
 
     Raises:
         RunError: nothing was left to ship, the disk is full, or what the dataset has would change
             when it must not.
     """
-    ledger = _ledger(work, chunks, executor, progress)
+    work, state = runner.work, read_state(runner.work.store)
+    ledger = _ledger(runner, chunks)
     series = count_series(work, chunks, ledger, duplicates)
     counts = _sum(series, ledger)
     if not counts.shipped:
+        _end_retry(work)
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
         raise RunError(
             f"{work.images.root}: no sample was left to ship ({reasons}); when that is mended, "
@@ -96,8 +96,8 @@ def publish(
     todo = [file for file in files if file.name not in kept]
     shipped = hashlib.sha256(" ".join(ledger.contents).encode()).hexdigest()[:12]
     folder = f"{work.plan.folder('pack')}-{shipped}"
-    described = _pack(work, folder, todo, chunks, tokenizer, executor, progress)
-    still_held()
+    described = _pack(runner, folder, todo, chunks, tokenizer)
+    runner.still_held()
     try:
         if before is None or _data_files(before) - kept.keys():
             dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
@@ -117,19 +117,26 @@ def publish(
             packages=versions_of(work.plan.recipe),
             packages_before=earlier_versions(work),
             additions=series[1:],
-            retries=retries(work),
+            retries=told_retries(work.plan, state),
             columns=work.plan.flow.dataset_columns,
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )
         dataset.write("README.md", dataset_card(manifest).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
-        still_held()
-        note_published(work.store, chunks, ledger.contents)
+        runner.still_held()
+        update_state(work.store, published=series_made_of(chunks, ledger.contents))
         dataset.write(MANIFEST, to_json(manifest))
         work.store.remove(folder)
+        _end_retry(work)
     except OSError as error:
         raise disk_error(error, dataset.root) from error
     return json.loads(json.dumps(manifest))
+
+
+def _end_retry(work: Work) -> None:
+    if work.retry is not None:
+        update_state(work.store, retry=None)
+        work.store.sweep(BEFORE)
 
 
 def _sum(series: list[SeriesCounts], ledger: Ledger) -> Counts:
@@ -147,8 +154,9 @@ def _data_files(manifest: dict[str, Any]) -> set[str]:
     return {name.removeprefix("data/") for name in names}
 
 
-def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: StageProgress) -> Ledger:
+def _ledger(runner: StageRunner, chunks: list[Chunk]) -> Ledger:
     """What became of every image; written by the workers for the chunks where it is not yet."""
+    work, progress = runner.work, runner.progress
     missing = missing_ledgers(work, chunks)
     done = len(chunks) - len(missing)
     job = Job(
@@ -157,7 +165,7 @@ def _ledger(work: Work, chunks: list[Chunk], executor: Executor, progress: Stage
         on_done=lambda *_: progress.advance(1),
         begin=lambda: progress.begin("ledger", total=len(chunks), done=done, drops=False),
     )
-    executor.run([job])
+    runner.executor.run([job])
     return read_ledgers(work, chunks)
 
 
@@ -181,14 +189,13 @@ def _tokenizer(plan: Plan) -> dict[str, Any]:
 
 
 def _pack(
-    work: Work,
+    runner: StageRunner,
     folder: str,
     files: list[DataFile],
     chunks: list[Chunk],
     tokenizer: dict[str, Any],
-    executor: Executor,
-    progress: StageProgress,
 ) -> dict[str, dict[str, Any]]:
+    work, progress = runner.work, runner.progress
     units = [
         PackUnit(index=index, file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
         for index, file in enumerate(files)
@@ -201,7 +208,7 @@ def _pack(
         begin=lambda: progress.begin("pack", total=total, done=0, drops=False),
         watch=progress,
     )
-    executor.run([job])
+    runner.executor.run([job])
     return descriptions(work, folder, files)
 
 

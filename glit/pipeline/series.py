@@ -4,15 +4,18 @@ files, and which of these can stay as they are.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from glit.dataset.manifest import SeriesCounts, num_series
 from glit.pipeline.ledger import Ledger
 from glit.pipeline.listing import Chunk, series_of
-from glit.pipeline.published import published
+from glit.pipeline.state import Published, read_state
 from glit.pipeline.work import Work
 from glit.stages.dedup import Duplicate
+from glit.stages.ingest import Ingest
 from glit.stages.pack import DataFile, PackConfig, cut_files
 from glit.storage.store import Store
 
@@ -24,7 +27,7 @@ def count_series(
     repeats = Counter(duplicate.chunk for duplicate in duplicates)
     return [
         SeriesCounts(
-            ingested=work.counts("ingest", series)[0],
+            ingested=work.counts(Ingest.name, series)[0],
             shipped=sum(len(ledger.sizes[chunk.index]) for chunk in series),
             dropped=sum(ledger.num_dropped[chunk.index] for chunk in series),
             duplicates=sum(repeats[chunk.index] for chunk in series),
@@ -52,7 +55,7 @@ def same_series(work: Work, ledger: Ledger, before: dict[str, Any] | None) -> se
     """The series of which the dataset holds just what would be shipped now."""
     if before is None or before["fingerprints"] != dict(work.plan.fingerprints):
         return set()
-    noted = [each.content for each in published(work.store) or ()][: num_series(before)]
+    noted = [each.content for each in read_state(work.store).published or ()][: num_series(before)]
     both = zip(noted, ledger.contents, strict=False)  # there may be more of either
     return {number for number, (then, now) in enumerate(both) if then == now}
 
@@ -69,3 +72,21 @@ def kept_files(
         and (name := f"data/{file.name}") in known
         and dataset.entry(name).size == known[name]["bytes"]
     }
+
+
+def series_made_of(chunks: Sequence[Chunk], contents: Sequence[str]) -> tuple[Published, ...]:
+    """What the state keeps of a dataset, by series."""
+    both = zip(identities(chunks), contents, strict=True)
+    return tuple(Published(images=images, content=content) for images, content in both)
+
+
+def identities(chunks: Sequence[Chunk]) -> list[str]:
+    """What images every series is made of: a hash over the keys of its chunks."""
+    return [
+        _hash([key for chunk in series for key in (chunk.key, *chunk.beside)])
+        for series in series_of(chunks)
+    ]
+
+
+def _hash(keys: Sequence[str]) -> str:
+    return hashlib.sha256(" ".join(keys).encode()).hexdigest()

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import socket
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.device import gpu_memory
-from glit.backends.model_files import weight_files
-from glit.data.records import Drop, Sample
-from glit.data.rows import drop_row
-from glit.errors import DamagedTableError, GlitError, RunError
+from glit.backends.model_files import weight_files, weights_hash
+from glit.data.records import Drop
+from glit.errors import DamagedTableError, GlitError, RunError, WeightsError
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
 from glit.pipeline.listing import Chunk
-from glit.pipeline.tables import drops_by_reason, read_table, stage_row
+from glit.pipeline.state import STATE
+from glit.pipeline.tables import drops_by_reason, read_table
 from glit.pipeline.work import Work
-from glit.pipeline.worker_check import see_the_same
-from glit.stages.base import Outcome, Stage, Step
+from glit.stages.base import Step, TableStep
 from glit.stages.image_source import ImageSource
-from glit.stages.ingest import IngestConfig, ingest
-from glit.storage.store import Entry
-
-T = TypeVar("T")
 
 _ALL_FAILED = 8
 _BEAT_EVERY_S = 0.5
@@ -94,24 +90,49 @@ class StageTask:
     def _with_model(self) -> bool:
         return self._backend is not None and self._backend.needs_model
 
-    def open(self, threads: int) -> StageWorker | IngestWorker:
+    def open(self, threads: int) -> StageWorker:
         """Load the stage's model.
 
         Raises:
             GlitError: this machine does not see what the build began with.
         """
-        see_the_same(self.work, self.name)
-        step = self._step
-        if not issubclass(step, Stage):
-            return IngestWorker(self.work)
-        stage = step.open(self.work.plan)
+        _see_the_same(self.work, self.name)
+        stage = self.work.plan.flow.stages[self.name].open(self.work.plan)
         return StageWorker(self.name, self.work, stage, threads=threads)
+
+
+def _see_the_same(work: Work, stage: str) -> None:
+    """See that the work folder and the stage's models are here, and are those of the build.
+
+    Hashes of weights are remembered on each machine, so large ones are read once.
+
+    Raises:
+        RunError: the work folder is not the build's.
+        WeightsError: a model is not here, or is another one.
+    """
+    host = socket.gethostname()
+    if not work.store.exists(STATE):
+        raise RunError(
+            f"{host}: does not see {work.store.root} as the build does; put the dataset on a disk "
+            "that all machines share under one path, or at an address"
+        )
+    for role in work.plan.flow.step(stage).models(work.plan.recipe):
+        model = work.plan.models[role]
+        if not model.path.exists():
+            raise WeightsError(
+                f"{host}: model {model.name!r} is not at {model.path}; every machine needs it there"
+            )
+        if (found := weights_hash(model.path)) != model.sha256:
+            raise WeightsError(
+                f"{host}: {model.path}: other weights than the build began with (SHA-256 {found}, "
+                f"want {model.sha256}); put the same there, and run the same command again"
+            )
 
 
 class StageWorker:
     """An opened stage; see :class:`glit.executors.protocols.Worker`."""
 
-    def __init__(self, name: str, work: Work, stage: Stage, *, threads: int) -> None:
+    def __init__(self, name: str, work: Work, stage: TableStep, *, threads: int) -> None:
         self._name = name
         self._work = work
         self._stage = stage
@@ -119,53 +140,67 @@ class StageWorker:
         self._partial = work.partial_tables(name)
 
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
-        """Process a chunk and publish its table.
+        """Process a chunk, but for the rows that earlier tables have of it, and publish its table.
 
         Raises:
             RunError: the disk is full, or a model failed on every sample of the chunk.
         """
-        samples = self._work.samples(self._name, unit)
-        kept = self._kept(unit)
-        todo = [sample for sample in samples if sample.sample_id not in kept]
+        items, (kept, retried) = self._work.items(self._name, unit), self._earlier(unit)
+        todo = [item for item in items if self._key(item) not in kept]
         fresh = yield from with_heartbeats(self.rows(todo, excluded))
         self._refuse_total_failure(fresh)
-        made = kept | {row["sample_id"]: row for row in fresh}
-        rows = [made[sample.sample_id] for sample in samples]
-        return write_table(self._work, self._name, unit, rows)
+        for row, key in zip(fresh, map(self._key, todo), strict=True):
+            if row.get("drop") and key in retried:
+                row["drop"]["attempt"] = retried[key] + 1
+            kept[key] = row
+        rows = [kept[self._key(item)] for item in items]
+        try:
+            self._work.write(self._name, unit, rows)
+        except OSError as error:
+            raise disk_error(error, self._work.store.root) from error
+        return Tally(rows=len(rows), drops=drops_by_reason(rows))
 
-    def _kept(self, unit: Chunk) -> dict[str, dict[str, Any]]:
-        """Rows by sample of earlier tables of this chunk, from when other samples were alive."""
-        if not self._partial:
-            return {}
-        name = self._work.table(self._name, unit).rpartition("/")[2]
-        shared = name.removesuffix(".parquet").partition("_")[0]
-        folder, kept = self._work.plan.folder(self._name), {}
-        for other in sorted(self._partial.get(shared, ())):
-            with contextlib.suppress(DamagedTableError):
-                rows = read_table(self._work.store, f"{folder}/{other}").to_pylist()
-                kept |= {row["sample_id"]: row for row in rows}
-        return kept
+    def _key(self, item: Any) -> str:
+        return self._stage.blank(item)[self._stage.key]
 
-    def _todo(self, unit: Chunk) -> list[Sample]:
-        kept = self._kept(unit)
-        samples = self._work.samples(self._name, unit)
-        return [sample for sample in samples if sample.sample_id not in kept]
+    def _earlier(self, unit: Chunk) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
+        """Rows of earlier tables of this chunk that stay, and the attempts on items whose drop is
+        tried again.
 
-    def rows(self, samples: list[Sample], excluded: Mapping[int, str]) -> Iterator[dict[str, Any]]:
-        """A table row per sample, in order."""
-        alive = [sample for index, sample in enumerate(samples) if index not in excluded]
-        outcomes = self._outcomes(alive)
-        for index, sample in enumerate(samples):
-            outcome = _lost(excluded[index]) if index in excluded else next(outcomes)
-            yield stage_row(type(self._stage), sample.sample_id, outcome)
-        assert next(outcomes, None) is None, f"{self._name}: more outcomes than samples"
+        Raises:
+            DamagedTableError: the table from before a retry is damaged.
+        """
+        work, name, kept = self._work, self._name, {}
+        if self._partial:
+            shared = work.table(name, unit).rpartition("/")[2].removesuffix(".parquet")
+            for other in sorted(self._partial.get(shared.partition("_")[0], ())):
+                with contextlib.suppress(DamagedTableError):
+                    kept |= self._rows_of(f"{work.plan.folder(name)}/{other}")
+        if work.retry is None or not work.was_moved_aside(name, unit):
+            return kept, {}
+        rows = self._rows_of(work.table_before(name, unit))
+        wanted = {key: row["drop"] for key, row in rows.items() if work.retry.wants(name, row)}
+        kept = {key: row for key, row in {**kept, **rows}.items() if key not in wanted}
+        return kept, {key: drop["attempt"] for key, drop in wanted.items()}
 
-    def _outcomes(self, samples: list[Sample]) -> Iterator[Outcome]:
-        number = 0
-        for outcome in self._stage.process(samples, self._images):
-            number += 1
-            yield outcome
-        assert number == len(samples), f"{self._name}: {number} of {len(samples)}"
+    def _rows_of(self, table: str) -> dict[str, dict[str, Any]]:
+        rows = read_table(self._work.store, table).to_pylist()
+        return {row[self._stage.key]: row for row in rows}
+
+    def _todo(self, unit: Chunk) -> list[Any]:
+        kept, _ = self._earlier(unit)
+        items = self._work.items(self._name, unit)
+        return [item for item in items if self._key(item) not in kept]
+
+    def rows(self, items: Sequence[Any], excluded: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+        """A table row per item, in order."""
+        alive = [item for index, item in enumerate(items) if index not in excluded]
+        made = self._stage.rows(alive, self._images)
+        for index, item in enumerate(items):
+            yield (
+                self._stage.drop(item, _lost(excluded[index])) if index in excluded else next(made)
+            )
+        assert next(made, None) is None, f"{self._name}: more rows than items"
 
     def _refuse_total_failure(self, rows: list[dict[str, Any]]) -> None:
         failed = [row["drop"] for row in rows if (row.get("drop") or {}).get("reason") in _FAILURES]
@@ -177,33 +212,13 @@ class StageWorker:
 
     def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         """See :class:`glit.executors.protocols.Worker`."""
-        deque(self._outcomes(part_of(self._todo(unit), start, stop, excluded)), maxlen=0)
+        todo = self._todo(unit)
+        part = [todo[index] for index in range(start, stop) if index not in excluded]
+        deque(self.rows(part, {}), maxlen=0)
 
     def size(self, unit: Chunk) -> int:
         """See :class:`glit.executors.protocols.Worker`."""
         return len(self._todo(unit))
-
-
-class IngestWorker:
-    """Ingest over the listing's rows; see :class:`glit.executors.protocols.Worker`."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-
-    def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
-        """Ingest a chunk and publish its table."""
-        rows = yield from with_heartbeats(
-            each_ingested(self._work, self._work.entries(unit), excluded)
-        )
-        return write_table(self._work, "ingest", unit, rows)
-
-    def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        """See :class:`glit.executors.protocols.Worker`."""
-        ingest_rows(self._work, part_of(self._work.entries(unit), start, stop, excluded), {})
-
-    def size(self, unit: Chunk) -> int:
-        """See :class:`glit.executors.protocols.Worker`."""
-        return len(self._work.entries(unit))
 
 
 def with_heartbeats(
@@ -228,52 +243,8 @@ def with_heartbeats(
     return done
 
 
-def part_of(items: Sequence[T], start: int, stop: int, excluded: Mapping[int, str]) -> list[T]:
-    """Those from start to stop, but for the excluded."""
-    return [items[index] for index in range(start, stop) if index not in excluded]
-
-
-def ingest_rows(
-    work: Work, entries: list[Entry], excluded: Mapping[int, str]
-) -> list[dict[str, Any]]:
-    """All of :func:`each_ingested`."""
-    return list(each_ingested(work, entries, excluded))
-
-
-def each_ingested(
-    work: Work, entries: list[Entry], excluded: Mapping[int, str]
-) -> Iterator[dict[str, Any]]:
-    """A row of the ingest table per entry; those at the excluded positions are not touched."""
-    alive = [entry for index, entry in enumerate(entries) if index not in excluded]
-    done = ingest(alive, work.images, work.plan.config(IngestConfig))
-    for index, entry in enumerate(entries):
-        yield (
-            {
-                "sample_id": "",
-                "source_path": entry.path,
-                "num_bytes": entry.size,
-                "drop": drop_row(_lost(excluded[index])),
-            }
-            if index in excluded
-            else next(done)
-        )
-
-
 def _lost(reason: str) -> Drop:
     return Drop(reason=reason, message=_LOST[reason])
-
-
-def write_table(work: Work, stage: str, unit: Chunk, rows: list[dict[str, Any]]) -> Tally:
-    """Write a table.
-
-    Raises:
-        RunError: the disk is full or cannot be written to.
-    """
-    try:
-        work.write(stage, unit, rows)
-    except OSError as error:
-        raise disk_error(error, work.store.root) from error
-    return Tally(rows=len(rows), drops=drops_by_reason(rows))
 
 
 def disk_error(error: OSError, where: str) -> GlitError:

@@ -11,25 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.data.records import Drop, Sample
-from glit.data.rows import drop_row
 from glit.data.schema import Columns, stage_schema
 from glit.errors import DamagedTableError, RunError, first_line
 from glit.runtime.prefetch import batched
-from glit.stages.base import Stage
 from glit.storage.checksummed_parquet import SealError, read_sealed
 from glit.storage.store import Store
 
 META_ROWS = b"glit.rows"
 META_DROPS = b"glit.drops"
 _READERS = 8
-
-
-def stage_row(stage: type[Stage], sample_id: str, outcome: Sample | Drop) -> dict[str, Any]:
-    """One row of a stage's table."""
-    if isinstance(outcome, Drop):
-        return {"sample_id": sample_id, "drop": drop_row(outcome)}
-    return {"sample_id": sample_id, **stage.row(outcome)}
 
 
 def stage_table(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:

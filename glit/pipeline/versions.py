@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import platform
 
-import pyarrow as pa
-
 from glit.dataset.manifest import installed_packages
-from glit.errors import DamagedTableError
-from glit.pipeline.stage_task import disk_error
-from glit.pipeline.tables import read_table
+from glit.pipeline.state import read_state, update_state
 from glit.pipeline.work import Work
 from glit.recipes.extras import DISTRIBUTIONS
 from glit.stages import flow
 from glit.stages.plan import Recipe
 from glit.stages.split import SplitConfig
-from glit.storage.checksummed_parquet import write_sealed
 from glit.version import __version__
 
-_FILE = "versions.parquet"
-_SCHEMA = pa.schema([("package", pa.string()), ("version", pa.string())])
 _ALWAYS = ("duckdb", "numpy", "pillow", "pyarrow", "simplejpeg")
 
 
@@ -39,22 +32,11 @@ def versions_of(recipe: Recipe) -> dict[str, str]:
 
 
 def note_versions(work: Work) -> None:
-    """Keep in the work folder that these versions write tables into it.
-
-    Raises:
-        RunError: the disk is full or cannot be written to.
-    """
-    noted = _noted(work)
-    merged = sorted({*noted, *_now(work).items()})
-    if merged == noted:
-        return
-    columns = list(zip(*merged, strict=True))
-    table = pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), schema=_SCHEMA)
-    try:
-        with work.store.atomic(_FILE) as path:
-            write_sealed(table, path)
-    except OSError as error:
-        raise disk_error(error, work.store.root) from error
+    """Keep in the state that these versions write tables."""
+    noted = read_state(work.store).versions
+    merged = tuple(sorted({*noted, *_now(work).items()}))
+    if merged != noted:
+        update_state(work.store, versions=merged)
 
 
 def earlier_versions(work: Work) -> dict[str, list[str]]:
@@ -65,7 +47,7 @@ def earlier_versions(work: Work) -> dict[str, list[str]]:
     """
     now = _now(work)
     other: dict[str, list[str]] = {}
-    for name, version in _noted(work):
+    for name, version in read_state(work.store).versions:
         if name in now and version != now[name]:
             other.setdefault(name, []).append(version)
     return other
@@ -73,12 +55,3 @@ def earlier_versions(work: Work) -> dict[str, list[str]]:
 
 def _now(work: Work) -> dict[str, str]:
     return {"glit": __version__, **versions_of(work.plan.recipe)}
-
-
-def _noted(work: Work) -> list[tuple[str, str]]:
-    """Packages and versions, sorted; none where the note was lost: no build stops for that."""
-    try:
-        rows = read_table(work.store, _FILE).to_pylist()
-    except DamagedTableError:  # or not there yet
-        return []
-    return [(row["package"], row["version"]) for row in rows]

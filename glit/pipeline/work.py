@@ -5,13 +5,15 @@
     work/ledger-<fingerprint>/000012-<key>.parquet     see :mod:`glit.pipeline.ledger`
 
 A table that exists is complete; nothing else says what is done.
+
+A retry moves the tables of the chunks that it concerns aside, to ``000012-<key>.before``. They are
+missing then, so they are made again like any other, but for the rows of those that can stay.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +23,15 @@ from glit.data.records import Sample
 from glit.errors import DamagedTableError
 from glit.pipeline.listing import Chunk, open_listing, read_chunk
 from glit.pipeline.plan import read_beside
+from glit.pipeline.state import Retry
 from glit.pipeline.tables import read_table, stage_table, sum_counts
+from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Entry, Store
 
-RETRY_MARK = ".retry"
+BEFORE = ".before"
+"""How the names of tables end that a retry moved aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,30 +43,40 @@ class Work:
     images: Store
     """The ingest root."""
     plan: Plan
-    overlay: bool = False
-    """A retry in progress: tables are written beside the finished ones and read before them."""
+    retry: Retry | None = None
+    """The retry that is going on."""
 
     def table(self, stage: str, chunk: Chunk) -> str:
         """Path of a stage's table for a chunk."""
         whole, partial = self._names(stage, chunk)
         is_whole = not partial or self.store.exists(f"{self.plan.folder(stage)}/{whole}")
-        name = f"{self.plan.folder(stage)}/{whole if is_whole else partial}"
-        if self.overlay and self.store.exists(name + RETRY_MARK):
-            return name + RETRY_MARK
-        return name
+        return f"{self.plan.folder(stage)}/{whole if is_whole else partial}"
 
     def _names(self, stage: str, chunk: Chunk) -> tuple[str, str]:
         """File name of a table, and that of one without the samples that other stages dropped;
         empty where there are no such stages."""
-        if stage == "ingest":
-            return f"{chunk.index:06d}-{chunk.key}.parquet", ""
-        name = f"{chunk.index:06d}-{_key(chunk, self._beside(stage, chunk))}"
+        skip = chunk.skip if self.plan.flow.upstream[stage] else ()  # the first step knows of none
+        name = f"{chunk.index:06d}-{_key(chunk, skip, self._beside(stage, chunk))}"
         reading = dict(zip(read_beside(self.plan.recipe), chunk.beside, strict=True))
         skipped = [reading.get(other, "") for other in self.skips_drops_of(stage)]
         if not skipped:
             return f"{name}.parquet", ""
         digest = hashlib.sha256(" ".join(skipped).encode()).hexdigest()[:12]
         return f"{name}.parquet", f"{name}_{digest}.parquet"
+
+    def table_before(self, stage: str, chunk: Chunk) -> str:
+        """Where a retry moves a table; the name is the same whichever images are duplicates."""
+        key = _key(chunk, (), self._beside(stage, chunk))
+        return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}{BEFORE}"
+
+    def move_aside(self, stage: str, chunk: Chunk) -> None:
+        """Move a table to where the retry finds the rows of before, if it is still in its place."""
+        if self.store.exists(name := self.table(stage, chunk)):
+            self.store.move(name, self.table_before(stage, chunk))
+
+    def was_moved_aside(self, stage: str, chunk: Chunk) -> bool:
+        """Whether the retry that is going on has rows of a chunk from before."""
+        return self.retry is not None and self.store.exists(self.table_before(stage, chunk))
 
     def partial_tables(self, stage: str) -> dict[str, list[str]]:
         """Names of tables that hold only some of a chunk's samples, by the beginning that they
@@ -77,7 +92,7 @@ class Work:
         """Stages before this one that it does not depend on, and whose drops it does not process:
         they know them before any model runs."""
         stages, upstream = self.plan.flow.stages, self.plan.flow.upstream[stage]
-        before = list(stages)[: list(stages).index(stage)] if stage in stages else []
+        before = list(stages)[: list(stages).index(stage)] if stage in stages else ()
         return tuple(
             name
             for name in before
@@ -86,8 +101,6 @@ class Work:
 
     def waits_for(self, stage: str) -> tuple[str, ...]:
         """The stages whose tables have to be there, in flow order."""
-        if stage == "ingest":
-            return ()
         wanted = {*self.plan.flow.upstream[stage], *self.skips_drops_of(stage)}
         return tuple(name for name in self.plan.flow.stages if name in wanted)
 
@@ -104,14 +117,22 @@ class Work:
 
     def forget_after(self, stage: str, chunks: list[Chunk]) -> None:
         """Remove what was made of these chunks' tables of a stage: one that is made anew may hold
-        other samples, as where a captioner had failed before."""
-        indices = {f"{chunk.index:06d}" for chunk in chunks}
+        other samples, as where a captioner had failed before. Where a retry has the rows of before,
+        it also has those of later stages, which stay."""
+        has_before = {f"{c.index:06d}": self.was_moved_aside(stage, c) for c in chunks}
         flow = self.plan.flow
-        later = [name for name in flow.stages if stage == "ingest" or stage in flow.upstream[name]]
+        later = [name for name in flow.stages if stage in flow.upstream[name]]
         for folder in [*map(self.plan.folder, later), self.ledger_folder]:
             for name in self.store.names(folder):
-                if name.partition("-")[0] in indices:
+                index = name.partition("-")[0]
+                if index in has_before and not (has_before[index] and name.endswith(BEFORE)):
                     self.store.remove(f"{folder}/{name}")
+
+    def forget_ledger(self, chunk: Chunk) -> None:
+        """Remove a chunk's ledger, as its tables change."""
+        for name in self.store.names(self.ledger_folder):
+            if name.partition("-")[0] == f"{chunk.index:06d}":
+                self.store.remove(f"{self.ledger_folder}/{name}")
 
     @property
     def ledger_folder(self) -> str:
@@ -125,19 +146,18 @@ class Work:
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
         """Publish a stage's table."""
         table = stage_table(self.plan.flow.step(stage).columns, rows)
-        name = self.table(stage, chunk)
-        if self.overlay and not name.endswith(RETRY_MARK):
-            name += RETRY_MARK
-        with self.store.atomic(name) as temporary:
+        with self.store.atomic(self.table(stage, chunk)) as temporary:
             write_sealed(table, temporary)
 
-    def entries(self, chunk: Chunk) -> list[Entry]:
-        """The listing's rows of a chunk."""
+    def items(self, stage: str, chunk: Chunk) -> Sequence[Entry | Sample]:
+        """What reaches a stage: entries of the listing the first one, samples the others."""
+        if self.plan.flow.upstream[stage]:
+            return self.samples(stage, chunk)
         return read_chunk(_listing(self.store), chunk)
 
     def ingest_rows(self, chunk: Chunk) -> list[dict[str, Any]]:
-        """The ingest table of a chunk, drops and duplicates included, in listing order."""
-        return read_table(self.store, self.table("ingest", chunk)).to_pylist()
+        """The first stage's table of a chunk, drops and duplicates included, in listing order."""
+        return read_table(self.store, self.table(Ingest.name, chunk)).to_pylist()
 
     def rows(self, stage: str, chunk: Chunk) -> dict[str, dict[str, Any]]:
         """A later stage's rows by sample."""
@@ -152,8 +172,9 @@ class Work:
     def samples(self, stage: str, chunk: Chunk) -> list[Sample]:
         """The samples that reach a stage, with everything the stages before it added."""
         samples = list(self.ingested(chunk))
-        for name in self.plan.flow.upstream[stage]:
-            rows, step = self.rows(name, chunk), self.plan.flow.stages[name]
+        later = self.plan.flow.later_stages
+        for name in filter(later.__contains__, self.plan.flow.upstream[stage]):
+            rows, step = self.rows(name, chunk), later[name]
             found = [(sample, self._row_of(sample, rows, name, chunk)) for sample in samples]
             samples = [step.with_row(sample, row) for sample, row in found if row["drop"] is None]
         for name in self.skips_drops_of(stage):
@@ -180,32 +201,18 @@ class Work:
         skip = set(chunk.skip)
         for number, row in enumerate(self.ingest_rows(chunk)):
             if row["drop"] is None and number not in skip:
-                yield Sample(
-                    sample_id=row["sample_id"],
-                    source_path=row["source_path"],
-                    width=row["width"],
-                    height=row["height"],
-                    num_bytes=row["num_bytes"],
-                )
+                yield Ingest.sample(row)
 
     def counts(self, stage: str, chunks: list[Chunk]) -> tuple[int, dict[str, int]]:
         """Rows and drops by reason over the finished tables of these chunks; footers only."""
         return sum_counts(self.store, [self.table(stage, chunk) for chunk in chunks])
 
 
-def _key(chunk: Chunk, beside: list[str]) -> str:
+def _key(chunk: Chunk, skip: tuple[int, ...], beside: list[str]) -> str:
     """The chunk's key after duplicates were found in it, and with files beside the images."""
-    if not chunk.skip and not beside:
+    if not skip and not beside:
         return chunk.key
-    return hashlib.sha256(f"{chunk.key}{chunk.skip}{beside}".encode()).hexdigest()[:12]
-
-
-def with_skips(chunks: list[Chunk], skips: Mapping[int, list[int]]) -> list[Chunk]:
-    """Chunks that know which of their rows are duplicates."""
-    return [
-        dataclasses.replace(chunk, skip=tuple(sorted(skips.get(chunk.index, ()))))
-        for chunk in chunks
-    ]
+    return hashlib.sha256(f"{chunk.key}{skip}{beside}".encode()).hexdigest()[:12]
 
 
 _open_listings: dict[tuple[str, str], pq.ParquetFile] = {}

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from glit.backends.base import Backend
 from glit.data.records import Drop, Sample
+from glit.data.rows import drop_row
 from glit.data.schema import Columns
 from glit.errors import GlitError
 from glit.runtime.gpu_errors import free_memory, is_out_of_memory, ruins_process
@@ -89,12 +90,14 @@ class Step(ABC):
         return {}
 
 
-class Stage(Step):
-    """A step that turns samples into samples: one in, one or its drop out, in order.
+class TableStep(Step):
+    """A step that keeps a table: one row for each of its items, a result or a drop.
 
-    ``open`` may give an instance of a subclass, by backend; its class attributes are the same.
+    The items of the first step are the entries of the listing, those of all others samples.
     """
 
+    key: ClassVar[str] = "sample_id"
+    """The column that tells its rows apart."""
     dataset_columns: ClassVar[Columns] = ()
     """Those of its columns that become columns of the dataset, after the standard ones."""
 
@@ -109,9 +112,41 @@ class Stage(Step):
     def open(cls, plan: Plan) -> Self:
         """Load the model; the expensive part of starting a worker."""
 
+    @classmethod
+    def blank(cls, item: Any) -> dict[str, Any]:
+        """What a row says of its item before anything is done with it."""
+        return {"sample_id": item.sample_id}
+
+    @classmethod
+    def drop(cls, item: Any, drop: Drop) -> dict[str, Any]:
+        """The row of an item that is dropped."""
+        return {**cls.blank(item), "drop": drop_row(drop)}
+
+    @abstractmethod
+    def rows(self, items: Sequence[Any], images: ImageSource) -> Iterator[dict[str, Any]]:
+        """Exactly one row per item, in order."""
+
+
+class Stage(TableStep):
+    """A step that turns samples into samples: one in, one or its drop out, in order.
+
+    ``open`` may give an instance of a subclass, by backend; its class attributes are the same.
+    """
+
     @abstractmethod
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         """Exactly one outcome per sample, in order."""
+
+    def rows(self, items: Sequence[Sample], images: ImageSource) -> Iterator[dict[str, Any]]:
+        for sample, outcome in zip(items, self.process(items, images), strict=True):
+            yield self.outcome_row(sample, outcome)
+
+    @classmethod
+    def outcome_row(cls, sample: Sample, outcome: Outcome) -> dict[str, Any]:
+        """The row of a sample that was processed."""
+        if isinstance(outcome, Drop):
+            return cls.drop(sample, outcome)
+        return {**cls.blank(sample), **cls.row(outcome)}
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from glit.data.schema import DATASET_SCHEMA, Columns
 from glit.errors import RecipeError
-from glit.stages.base import Stage, Step
+from glit.stages.base import Stage, Step, TableStep
 
 EVERYTHING = "*"
 """As what a step reads: whatever the steps before it make."""
@@ -27,17 +27,17 @@ class Flow:
     direct: Mapping[str, tuple[str, ...]]
     """By step: the steps it builds on directly; their fingerprints enter its own."""
     upstream: Mapping[str, tuple[str, ...]]
-    """By step: every stage that it depends on, in flow order, without ingest."""
+    """By step: every stage that it depends on, in flow order; of the first one none."""
 
     @property
-    def stages(self) -> dict[str, type[Stage]]:
-        """The steps that turn samples into samples, by name."""
+    def stages(self) -> dict[str, type[TableStep]]:
+        """The steps that keep a table a chunk, by name."""
+        return {step.name: step for step in self.steps if issubclass(step, TableStep)}
+
+    @property
+    def later_stages(self) -> dict[str, type[Stage]]:
+        """Those that turn samples into samples: all but the first."""
         return {step.name: step for step in self.steps if issubclass(step, Stage)}
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The steps that keep a table a chunk."""
-        return tuple(step.name for step in self.steps if step.columns or issubclass(step, Stage))
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def make_flow(steps: Sequence[type[Step]]) -> Flow:
             makers.setdefault(thing, []).append(step.name)
         if step.filters:
             filters.append(step.name)
-    stages = [step.name for step in steps if issubclass(step, Stage)]
+    stages = [step.name for step in steps if issubclass(step, TableStep)]
     made = Flow(steps=tuple(steps), direct=direct, upstream={})
     names = [*DATASET_SCHEMA.names, *(name for name, _ in made.dataset_columns)]
     if twice := {name for name in names if names.count(name) > 1}:

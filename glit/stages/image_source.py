@@ -28,14 +28,14 @@ class ImageSource:
     """
 
     def __init__(self, store: Store, *, threads: int = 2, ahead: int = 0) -> None:
-        self._store = store
+        self.store = store
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
         self._ahead = ahead or max(32, 4 * threads)
 
     def load(self, sample: Sample) -> Pixels | Drop:
         """Pixels of a sample, or its drop if the file is missing, changed or damaged."""
         try:
-            data = self._store.read(sample.source_path)
+            data = self.store.read(sample.source_path)
         except OSError as error:
             return Drop(reason="unreadable", message=str(error))
         if hashlib.sha256(data).hexdigest() != sample.sample_id:
@@ -59,7 +59,7 @@ class ImageSource:
     def text(self, path: str) -> str | None:
         """A small text file beside the images; None when there is none."""
         try:
-            return self._store.read(path).decode("utf-8-sig")
+            return self.store.read(path).decode("utf-8-sig")
         except FileNotFoundError:
             return None
 

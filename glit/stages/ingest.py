@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from glit.data.records import Drop
+from glit.data.records import Drop, Sample
 from glit.data.rows import drop_row
 from glit.images import MAX_PIXELS, ImageError, decode, perceptual_hash
 from glit.recipes.config import require_value, speed_only
@@ -18,7 +18,9 @@ from glit.runtime.prefetch import map_ahead
 from glit.shards import REFUSED
 from glit.shards.files import MOST_BYTES
 from glit.stages import dedup
-from glit.stages.base import Step
+from glit.stages.base import TableStep
+from glit.stages.image_source import ImageSource
+from glit.stages.plan import Plan
 from glit.storage.store import Entry, Store
 
 
@@ -48,8 +50,11 @@ class IngestConfig:
         )
 
 
-class Ingest(Step):
-    """The files of the listing as samples; duplicates are found over all of its tables."""
+class Ingest(TableStep):
+    """The entries of the listing as samples.
+
+    Duplicates are found over all of its tables together, before any other step begins.
+    """
 
     name = "ingest"
     version = 1 + dedup.VERSION
@@ -64,6 +69,27 @@ class Ingest(Step):
         ("num_bytes", pa.int64()),
         ("perceptual_hash", pa.int64()),
     )
+    key = "source_path"
+
+    def __init__(self, config: IngestConfig) -> None:
+        self._config = config
+
+    @classmethod
+    def open(cls, plan: Plan) -> Ingest:
+        return cls(plan.config(IngestConfig))
+
+    @classmethod
+    def blank(cls, item: Entry) -> dict[str, Any]:
+        return {"sample_id": "", "source_path": item.path, "num_bytes": item.size}
+
+    def rows(self, items: Sequence[Entry], images: ImageSource) -> Iterator[dict[str, Any]]:
+        return ingest(items, images.store, self._config)
+
+    @classmethod
+    def sample(cls, row: Mapping[str, Any]) -> Sample:
+        """The sample of a row that is no drop."""
+        known = ("sample_id", "source_path", "width", "height", "num_bytes")
+        return Sample(**{name: row[name] for name in known})
 
 
 def ingest(
@@ -76,7 +102,7 @@ def ingest(
 
 
 def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
-    row: dict[str, Any] = {"sample_id": "", "source_path": entry.path, "num_bytes": entry.size}
+    row = Ingest.blank(entry)
     if entry.size in REFUSED:
         return _dropped(row, *REFUSED[entry.size])
     if entry.size > MOST_BYTES:

@@ -153,10 +153,10 @@ def test_a_listing_that_is_gone(built_copy, run_glit):
     )
 
 
-@pytest.mark.parametrize("damage", ["{", "[3]", '[{"told": 1, "folders": 2}]'])
+@pytest.mark.parametrize("damage", [7, [3], [{"told": 1, "folders": 2}]])
 def test_notes_of_earlier_retries_that_are_damaged(built_copy, run_glit, damage):
-    (built_copy / "work" / "retries.json").write_text(damage)
+    edit(built_copy / "work" / "state.json", lambda state: state.update(retries=damage))
     done = run_glit("retry", built_copy, "--executor", "local")
     assert done.code == 2 and done.errors.count("\n") == 1
-    assert done.errors.startswith(f"glit: {built_copy}/work/retries.json: damaged (")
+    assert done.errors.startswith(f"glit: {built_copy}/work/state.json: retries = ")
     assert done.output == ""

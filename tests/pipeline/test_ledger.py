@@ -66,7 +66,6 @@ def test_the_driver_reads_ledgers_and_not_the_tables_of_stages(images, tmp_path,
     folders = [path.split("/")[0].split("-")[0] for path in read]
     assert set(folders) == {
         "listing.parquet",
-        "versions.parquet",
         "ingest",
         "ledger",
         "duplicates",

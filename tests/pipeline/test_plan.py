@@ -20,8 +20,8 @@ from glit.backends.proposers import yolos
 from glit.backends.weights import Resolved, manifest
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.executors.local import LocalExecutor
-from glit.pipeline import run
 from glit.pipeline.plan import make_plan
+from glit.pipeline.stage_runner import StageRunner
 from glit.recipes.resources import mini_model
 from glit.stages.recipe import load_recipe
 from tools import golden
@@ -162,7 +162,9 @@ def test_the_goldens_are_made_on_the_cpu(scenes, monkeypatch):
     with cpu_only.as_it_is():
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         plans = []
-        monkeypatch.setattr(run, "run_stages", lambda work, *_: plans.append(work.plan) or 1 / 0)
+        monkeypatch.setattr(
+            StageRunner, "run", lambda runner, _: plans.append(runner.work.plan) or 1 / 0
+        )
         with pytest.raises(ZeroDivisionError):
             golden.make_rows(scenes)
     decided = [plans[0].configs[name] for name in ("propose", "score")]

@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, counts, png, quiet, run_build, with_captions_beside
-from rich.console import Console
+from building import Counting, counts, data_bytes, png, quiet, run_build, with_captions_beside
 
 from glit.dataset.verify import verify
 from glit.errors import RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
-from glit.runtime.progress import StageProgress
+from glit.pipeline.stage_task import StageWorker
+from glit.pipeline.status import status
 from glit.storage.store import Store
 
 
-class Totals(StageProgress):
-    """How many samples every stage was to do, and did."""
+@pytest.fixture
+def processed(monkeypatch) -> Counter[str]:
+    """How many items every stage was given."""
+    found: Counter[str] = Counter()
+    rows = StageWorker.rows
 
-    def __init__(self):
-        super().__init__(Console(quiet=True), quiet=True)
-        self.totals, self.done = {}, {}
+    def counted(worker, items, excluded):
+        found[worker._name] += len(items)
+        return rows(worker, items, excluded)
 
-    def begin(self, stage, *, total, done, drops=True):
-        super().begin(stage, total=total, done=done, drops=drops)
-        self.totals[stage], self.done[stage] = total, done
-
-    def advance(self, samples, drops=0):
-        super().advance(samples, drops)
-        self.done[self._stage] += samples
+    monkeypatch.setattr(StageWorker, "rows", counted)
+    return found
 
 
-def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_path):
+def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_path, processed):
     images = tmp_path / "images"
     shutil.copytree(scenes / "images", images)
     hidden = images / "000003.png"
@@ -51,11 +50,11 @@ def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_pa
     again = retry(str(out), LocalExecutor(), quiet(), stage="caption")
     assert counts(again) == (24, 23, 1, 0)
     (tmp_path / "later.png").write_bytes(good)
-    executor, progress = Counting(), Totals()
-    after = retry(str(out), executor, progress)
+    executor = Counting()
+    processed.clear()
+    after = retry(str(out), executor, quiet())
     tables = ("ingest", "caption", "split", "propose", "score", "pair")
-    assert {name: progress.totals[name] for name in tables} == dict.fromkeys(tables, 1)
-    assert progress.totals == progress.done
+    assert processed == dict.fromkeys(tables, 1)  # the others keep their rows
     assert counts(after) == (24, 24, 0, 0)
     assert executor.done["score"] == 1  # only the chunk that changed
     assert list(verify(str(out))) == []
@@ -165,24 +164,45 @@ def test_a_retry_does_not_finish_a_build_that_was_to_replace_the_dataset(scenes,
     assert (built_copy / "manifest.json").read_bytes() == before
 
 
-def test_a_retry_that_ends_while_its_tables_are_put_in_place_has_noted_its_settings(
-    scenes, tmp_path, monkeypatch
-):
+def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(scenes, tmp_path):
     images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
     (images / "small.png").write_bytes(png(size=(20, 20)))
     (images / "small.txt").write_text("A red circle.")
     run_build(images, out, overrides=["caption.backend=sidecar", "ingest.min_side=32"])
-    move = Store.move
-
-    def last_move(store, source, target):
-        move(store, source, target)
-        if target.startswith("ingest"):
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Store, "move", last_move)
-        with pytest.raises(KeyboardInterrupt):
-            retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
+    with pytest.raises(KeyboardInterrupt):
+        retry(str(out), Counting(stop_after=1), quiet(), settings=["ingest.min_side=16"])
+    assert status(str(out))["retrying"] and (out / "manifest.json").is_file()
     told = retry(str(out), LocalExecutor(), quiet(), stage="pair")
     assert [each["settings"] for each in told["retries"]] == [{"ingest": {"min_side": 16}}]
     assert counts(told) == (3, 3, 0, 0)
+    assert not status(str(out))["retrying"]
+    assert not list((out / "work").rglob("*.before"))
+
+
+@pytest.mark.parametrize("stop_after", range(1, 12))
+@pytest.mark.parametrize("command", ["retry", "build"])
+def test_a_retry_that_is_stopped_anywhere_goes_on(scenes, tmp_path, stop_after, command):
+    """Whoever goes on, the dataset is that of a retry that was not stopped."""
+    images, out = with_captions_beside(scenes, tmp_path / "in", 6), tmp_path / "out"
+    overrides = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+    for name in ("000001.txt", "000004.txt"):
+        (images / name).rename(tmp_path / name)
+    (images / "000003.png").rename(tmp_path / "later.png")
+    (images / "000003.png").symlink_to(tmp_path / "hidden.png")
+    run_build(images, out, overrides=overrides)
+    (tmp_path / "later.png").rename(tmp_path / "hidden.png")
+    (tmp_path / "000001.txt").rename(images / "000001.txt")
+    shutil.copytree(out, tmp_path / "whole" / "out")
+    whole = retry(str(tmp_path / "whole" / "out"), LocalExecutor(), quiet())
+    assert counts(whole) == (6, 5, 1, 0)
+    with pytest.raises(KeyboardInterrupt):
+        retry(str(out), Counting(stop_after=stop_after), quiet())
+    if command == "build":
+        (out / "manifest.json").unlink(missing_ok=True)  # as where it was stopped in publish
+        run_build(images, out, overrides=overrides)
+    else:
+        retry(str(out), LocalExecutor(), quiet())
+    assert data_bytes(out) == data_bytes(tmp_path / "whole" / "out")
+    drops = [pq.read_table(o / "drops.parquet") for o in (out, tmp_path / "whole" / "out")]
+    assert drops[0].equals(drops[1])
+    assert not status(str(out))["retrying"]

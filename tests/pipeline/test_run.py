@@ -114,7 +114,7 @@ def test_limit(scenes, tmp_path):
 
 
 def test_one_build_at_a_time(scenes, tmp_path):
-    from glit.pipeline.run import only_one_build
+    from glit.pipeline.build_lock import only_one_build
     from glit.storage.store import Store
 
     with (

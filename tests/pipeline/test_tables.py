@@ -14,7 +14,6 @@ from glit.pipeline.tables import (
     drops_by_reason,
     read_counts,
     read_table,
-    stage_row,
     stage_table,
     sum_counts,
 )
@@ -36,7 +35,7 @@ def test_rows_and_counts_come_back(tmp_path):
         ("d", Drop(reason="model_error", message="broken")),
         ("c", Drop(reason="no_region", message="none")),
     ]
-    rows = [stage_row(ProposeStage, name, outcome) for name, outcome in outcomes]
+    rows = [ProposeStage.outcome_row(sample(name), outcome) for name, outcome in outcomes]
     assert drops_by_reason(rows) == {"no_region": 2, "model_error": 1}
     file = tmp_path / "x.parquet"
     write_sealed(stage_table(ProposeStage.columns, rows), file)

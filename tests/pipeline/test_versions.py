@@ -70,7 +70,8 @@ def test_versions_of_an_interrupted_build_are_remembered(images, tmp_path, monke
     assert list(verify(str(out))) == []
 
     # neither the note nor the list is needed to read, to verify or to build again
-    (out / "work" / "versions.parquet").write_bytes(b"no")
+    (out / "work" / "state.json").write_bytes(b"no")
+    (out / "work" / "state.copy.json").unlink()
     (out / "manifest.json").unlink()
     again = run_build(images, out, **SETTINGS)
     assert "packages_before" not in again

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import os
 import signal
 import time
@@ -15,10 +14,10 @@ from typing import Any
 
 from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.protocols import RawCaption
+from glit.pipeline.stage_task import StageWorker
 from glit.storage.store import Store
 
 HANG_S = 600.0
-_STAGE_TASK = importlib.import_module("glit.pipeline.stage_task")
 
 
 class Tripwire:
@@ -49,7 +48,7 @@ class Tripwire:
             setattr(Store, name, self._around(getattr(Store, name)))
         Store.atomic = self._atomic(Store.atomic)
         Store.read = self._before(Store.read, "read")
-        vars(_STAGE_TASK)["stage_row"] = self._before(_STAGE_TASK.stage_row, "sample")
+        StageWorker.rows = self._each(StageWorker.rows)
         TransformersCaptioner.caption = self._captions(TransformersCaptioner.caption)
 
     def _around(self, method: Callable) -> Callable:
@@ -65,6 +64,14 @@ class Tripwire:
         def wrapped(*arguments: Any) -> Any:
             self.passed(kind)
             return method(*arguments)
+
+        return wrapped
+
+    def _each(self, method: Callable) -> Callable:
+        def wrapped(*arguments: Any) -> Iterator[dict[str, Any]]:
+            for row in method(*arguments):
+                self.passed("sample")
+                yield row
 
         return wrapped
 

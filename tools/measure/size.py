@@ -42,11 +42,11 @@ from glit.pipeline.duplicates import forget_duplicates, leave_out_duplicates
 from glit.pipeline.ledger import ledger_name, read_ledgers
 from glit.pipeline.listing import Chunk, read_chunks, write_listing
 from glit.pipeline.plan import make_plan
-from glit.pipeline.published import note_published
 from glit.pipeline.run import BuildRequest, build
-from glit.pipeline.series import count_series, cut_series
+from glit.pipeline.series import count_series, cut_series, series_made_of
 from glit.pipeline.source import entries, find_source
-from glit.pipeline.status import STATE, status
+from glit.pipeline.state import BuildState, update_state, write_state
+from glit.pipeline.status import status
 from glit.pipeline.tables import stage_table
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
@@ -60,7 +60,7 @@ from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Store, to_json
 
 PARTS = ("status", "plan", "resume", "duplicates", "add", "nothing")
-TABLES = make_flow(all_steps()).tables
+TABLES = tuple(make_flow(all_steps()).stages)
 _NUM_ADDED = 20
 _IMAGE_BYTES = 200_000
 _LEDGER = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
@@ -159,15 +159,15 @@ def fill(folder: Path, num_samples: int) -> None:
     chunks = read_chunks(listing)
     _write_tables(work, chunks, num_samples)
     leave_out_duplicates(work, chunks)
-    state = {
-        "images": source.root,
-        "source": {"pattern": source.pattern, "list_file": source.list_file},
-        "captions": None,
-        "recipe": recipe.as_dict(),
-        "folders": {stage: work.plan.folder(stage) for stage in TABLES},
-        "num_chunks": len(chunks),
-    }
-    work.store.write(STATE, to_json(state))
+    state = BuildState(
+        images=source.root,
+        source={"pattern": source.pattern, "list_file": source.list_file},
+        captions=None,
+        recipe=recipe.as_dict(),
+        folders={stage: work.plan.folder(stage) for stage in TABLES},
+        num_chunks=len(chunks),
+    )
+    write_state(work.store, state)
 
 
 def finish(work: Work, folder: Path) -> None:
@@ -198,7 +198,7 @@ def finish(work: Work, folder: Path) -> None:
         files=files,
         packages={},
     )
-    note_published(work.store, chunks, ledger.contents)
+    update_state(work.store, published=series_made_of(chunks, ledger.contents))
     Store(folder / "out").write(MANIFEST, to_json(manifest))
     write_scenes(folder / "scenes", num=_NUM_ADDED, seed=0)
     with (folder / "list.txt").open("a") as names:
