@@ -45,7 +45,6 @@ class ClipMatcher:
         import torch
         from transformers import CLIPModel
 
-        from glit.backends.last_layer import keep_class_token
         from glit.backends.onednn import use_onednn
 
         self._torch = torch
@@ -61,7 +60,6 @@ class ClipMatcher:
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
-        keep_class_token(self.model.vision_model)
         use_onednn(self.model)
         self.tokenizer = TextTokenizer(model.path)
         self.spec = _crop_spec(str(model.path), self.model.config.vision_config.image_size)

@@ -35,7 +35,6 @@ class YolosDetector:
         import torch
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
-        from glit.backends.last_layer import keep_detection_tokens
         from glit.backends.onednn import use_onednn
 
         self._torch = torch
@@ -54,7 +53,6 @@ class YolosDetector:
                 f"model {model.name!r}: cannot be loaded as YOLOS ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
-        keep_detection_tokens(self.model)
         use_onednn(self.model)
         self._labels = self.model.config.id2label
         self._patch = self.model.config.patch_size
