@@ -144,7 +144,7 @@ def random_tiny():
     """A report of the benchmark with tiny random models."""
     from measuring import measured
 
-    from glit.bench.lism_flism.job import TINY as TINY_SIZES
+    from glit.bench.lism_flism.models import TINY as TINY_SIZES
 
     return measured(weights="random", sizes=TINY_SIZES)
 
