@@ -109,7 +109,7 @@ class ClipMatcher:
 
     def embed_ids(self, ids: list[list[int]]) -> Tensor:
         """Embeddings [N, D] of token ids, start and end token included, on the device."""
-        from glit.backends.transfer import upload
+        from glit.backends.gpu.copies import upload
 
         torch = self._torch
         shape = max(len(ids), _FEWEST_SENTENCES), self._padded(max(map(len, ids)))

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from glit.backends.gpu.halves import FAST_PATH
 from glit.backends.proposers.sam import SamDetector
 from glit.backends.sam.model import build_sam
-from glit.backends.split_products import FAST_PATH
 from glit.backends.weights import Resolved, resolve
 from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench, agreement, row
