@@ -87,9 +87,11 @@ def no_accelerators():
 @pytest.fixture
 def fresh_verdicts(monkeypatch):
     """Fast paths are checked again, and what is found here is forgotten."""
+    from glit.backends.gpu import probe
     from glit.runtime import verified_paths as fast_path
 
     monkeypatch.setattr(fast_path, "_verdicts", {})
+    monkeypatch.setattr(probe, "_verdicts", {})
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +146,7 @@ def random_tiny():
     """A report of the benchmark with tiny random models."""
     from measuring import measured
 
-    from glit.bench.lism_flism.job import TINY as TINY_SIZES
+    from glit.bench.lism_flism.models import TINY as TINY_SIZES
 
     return measured(weights="random", sizes=TINY_SIZES)
 

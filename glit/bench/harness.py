@@ -27,6 +27,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from glit.bench.tables import Page, markdown
 from glit.errors import GlitError, RunError
 
 Row = dict[str, Any]
@@ -41,6 +42,14 @@ def write_json(path: Path, value: Any) -> None:
     part = path.with_suffix(".part")
     part.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     os.replace(part, path)
+
+
+def write_report(folder: Path, name: str, values: Any, page: Page) -> list[Path]:
+    """Write ``NAME.json`` and ``NAME.md``; their paths."""
+    paths = [folder / f"{name}.json", folder / f"{name}.md"]
+    write_json(paths[0], values)
+    paths[1].write_text(markdown(page), encoding="utf-8")
+    return paths
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:

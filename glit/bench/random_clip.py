@@ -36,29 +36,15 @@ class ClipShape:
 
 
 VIT_B_16 = ClipShape(
-    image_size=224,
-    patch_size=16,
-    vision_width=768,
-    vision_layers=12,
-    vision_heads=12,
-    text_width=512,
-    text_layers=12,
-    text_heads=8,
-    projection=512,
-)
+    image_size=224, patch_size=16, vision_width=768, vision_layers=12, vision_heads=12,
+    text_width=512, text_layers=12, text_heads=8, projection=512,
+)  # fmt: skip
 """CLIP ViT-B/16, 149.6 M parameters with its own vocabulary of 49,408."""
 
 TINY = ClipShape(
-    image_size=32,
-    patch_size=8,
-    vision_width=32,
-    vision_layers=2,
-    vision_heads=2,
-    text_width=32,
-    text_layers=2,
-    text_heads=2,
-    projection=16,
-)
+    image_size=32, patch_size=8, vision_width=32, vision_layers=2, vision_heads=2,
+    text_width=32, text_layers=2, text_heads=2, projection=16,
+)  # fmt: skip
 """Small enough for a unit test: thousands of steps a minute on one core."""
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +33,12 @@ WORDS = [
     "tower", "stands", "lies", "hangs", "rests", "leans", "shines", "moves", "waits", "near",
     "beside", "above", "below", "behind", "under",
 ]  # fmt: skip
-
-
 WRITER: dict[str, Any] = {
-    "compression": "none",
-    "use_dictionary": False,
-    "write_page_index": True,
-    "write_batch_size": 8,
-}
+    "compression": "none", "use_dictionary": False, "write_page_index": True, "write_batch_size": 8,
+}  # fmt: skip
 """Images are stored as glit stores them: as they are."""
+
+Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,7 @@ def write_random_dataset(
     shape: DatasetShape,
     *,
     seed: int,
-    encode: Callable[[Sequence[str]], list[list[int]]],
+    encode: Encode,
     tokenizer: dict[str, Any],
     change: Callable[[int, dict[str, Any]], None] | None = None,
 ) -> Path:
@@ -84,20 +83,16 @@ def write_random_dataset(
     schema = dataset_schema(tokenizer=tokenizer)
     num_files = -(-shape.num_samples // shape.rows_per_file)
     files: dict[str, Any] = {}
-    rows = _rows(shape, seed=seed, encode=encode, context=int(tokenizer["context"]))
+    rows = enumerate(_rows(shape, seed, encode, context=int(tokenizer["context"])))
     for number in range(num_files):
         path = f"data/train-{number:05d}-of-{num_files:05d}.parquet"
-        first = number * shape.rows_per_file
-        count = min(shape.rows_per_file, shape.num_samples - first)
+        own, count = itertools.islice(rows, shape.rows_per_file), 0
         with pq.ParquetWriter(folder / path, schema, **WRITER) as writer:
-            for start in range(0, count, shape.rows_per_group):
-                group = []
-                for index in range(start, min(start + shape.rows_per_group, count)):
-                    row = next(rows)
-                    if change is not None:
-                        change(first + index, row)
-                    group.append(row)
-                writer.write_table(pa.Table.from_pylist(group, schema=schema))
+            while group := list(itertools.islice(own, shape.rows_per_group)):
+                if change is not None:
+                    deque(itertools.starmap(change, group), maxlen=0)
+                writer.write_table(pa.Table.from_pylist([row for _, row in group], schema=schema))
+                count += len(group)
         files[path] = describe_file(folder / path, count)
     manifest = make_manifest(
         recipe=load_recipe("mini").as_dict(),
@@ -122,26 +117,22 @@ def random_sentences(generator: np.random.Generator, num: int, words: int) -> li
 
 def random_jpeg(generator: np.random.Generator, width: int, height: int) -> bytes:
     """A JPEG of smooth coloured noise (about as many bytes a pixel as a photograph)."""
-    coarse = generator.integers(
-        0, 256, size=(max(2, height // 12), max(2, width // 12), 3), dtype=np.uint8
-    )
-    picture = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+    size = (max(2, height // 12), max(2, width // 12), 3)
+    coarse = Image.fromarray(generator.integers(0, 256, size=size, dtype=np.uint8))
+    picture = np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC))
     noise = generator.normal(0, 6, size=(height, width, 1))
-    pixels = np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8)
     buffer = io.BytesIO()
+    pixels = np.clip(picture + noise, 0, 255).astype(np.uint8)
     Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
     return buffer.getvalue()
 
 
 def _rows(
-    shape: DatasetShape,
-    *,
-    seed: int,
-    encode: Callable[[Sequence[str]], list[list[int]]],
-    context: int,
+    shape: DatasetShape, seed: int, encode: Encode, *, context: int
 ) -> Iterator[dict[str, Any]]:
     generator = np.random.default_rng(seed)
     pictures: list[bytes] = []
+    source = dict.fromkeys(("model", "revision", "prompt_sha256"), "")
     for index in range(shape.num_samples):
         if not shape.distinct_images or index < shape.distinct_images:
             picture = random_jpeg(generator, shape.width, shape.height)
@@ -158,13 +149,7 @@ def _rows(
             "width": shape.width,
             "height": shape.height,
             "caption": " ".join(texts),
-            "caption_source": {
-                "kind": "provided",
-                "model": "",
-                "revision": "",
-                "prompt_sha256": "",
-                "trimmed": False,
-            },
+            "caption_source": {"kind": "provided", **source, "trimmed": False},
             "sentences": _sentences(texts, encode, context),
             "regions": regions,
             "similarity": [0.0] * (len(texts) * len(regions)),
@@ -173,53 +158,35 @@ def _rows(
         }
 
 
-def _sentences(
-    texts: list[str], encode: Callable[[Sequence[str]], list[list[int]]], context: int
-) -> list[dict[str, Any]]:
-    caption = " ".join(texts)
-    characters = []
-    start = 0
-    for text in texts:
-        characters.append((start, start + len(text)))
-        start += len(text) + 1
+def _sentences(texts: list[str], encode: Encode, context: int) -> list[dict[str, Any]]:
+    ends = np.cumsum([len(text) + 1 for text in texts]).tolist()
+    characters = [(end - len(text) - 1, end - 1) for text, end in zip(texts, ends, strict=True)]
+    spans = token_spans(" ".join(texts), characters, encode)
     return [
         {
-            "text": text,
-            "char_start": chars[0],
-            "char_end": chars[1],
-            "token_start": tokens[0],
-            "token_end": tokens[1],
-            "in_window": tokens[1] <= context - 1,
+            "text": text, "char_start": char_start, "char_end": char_end,
+            "token_start": first, "token_end": last, "in_window": last <= context - 1,
             "truncated": False,
         }
-        for text, chars, tokens in zip(
-            texts, characters, token_spans(caption, characters, encode), strict=True
+        for text, (char_start, char_end), (first, last) in zip(
+            texts, characters, spans, strict=True
         )
-    ]
+    ]  # fmt: skip
 
 
 def _region(generator: np.random.Generator, shape: DatasetShape) -> dict[str, Any]:
-    x = np.sort(generator.choice(shape.width + 1, size=2, replace=False))
-    y = np.sort(generator.choice(shape.height + 1, size=2, replace=False))
-    return {
-        "x0": float(x[0]),
-        "y0": float(y[0]),
-        "x1": float(x[1]),
-        "y1": float(y[1]),
-        "score": 1.0,
-        "label": "",
-        "source": "yolos",
-    }
+    x0, x1 = np.sort(generator.choice(shape.width + 1, size=2, replace=False)).tolist()
+    y0, y1 = np.sort(generator.choice(shape.height + 1, size=2, replace=False)).tolist()
+    box = {"x0": float(x0), "y0": float(y0), "x1": float(x1), "y1": float(y1)}
+    return {**box, "score": 1.0, "label": "", "source": "yolos"}
 
 
 def _pairs(generator: np.random.Generator, sentences: int, regions: int) -> list[dict[str, Any]]:
-    similarity = np.sort(generator.uniform(0.1, 0.4, size=sentences))[::-1]
+    similarity = np.sort(generator.uniform(0.1, 0.4, size=sentences))[::-1].tolist()
     return [
         {
-            "sentence": int(sentence),
-            "region": int(generator.integers(regions)),
-            "similarity": float(similarity[rank]),
-            "global_wins": False,
+            "sentence": int(sentence), "region": int(generator.integers(regions)),
+            "similarity": value, "global_wins": False,
         }
-        for rank, sentence in enumerate(generator.permutation(sentences))
-    ]
+        for value, sentence in zip(similarity, generator.permutation(sentences), strict=True)
+    ]  # fmt: skip

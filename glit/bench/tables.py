@@ -1,33 +1,28 @@
-"""Figures as text: medians and spreads, and tables as Markdown and on the terminal."""
+"""Figures as text, and pages of text and tables, as Markdown and on a terminal."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 _SMALLEST = 0.0001
+_WIDE = 110  # columns of a terminal on which ranges fit beside medians
+
+Spread = Mapping[str, float]
+"""``median``, ``min`` and ``max`` of a figure over the repeats."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """A figure over the repeats."""
-
-    median: float
-    min: float
-    max: float
-
-
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, smallest and largest.
 
     >>> spread([3.0, 1.0, 2.0])
-    Spread(median=2.0, min=1.0, max=3.0)
+    {'median': 2.0, 'min': 1.0, 'max': 3.0}
     """
-    return Spread(median=statistics.median(values), min=min(values), max=max(values))
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def figure(value: float) -> str:
@@ -49,13 +44,11 @@ def figure(value: float) -> str:
 def with_range(values: Spread) -> str:
     """The median, and min–max where it differs.
 
-    >>> with_range(Spread(median=2.0, min=1.5, max=4.25))
+    >>> with_range(dict(median=2.0, min=1.5, max=4.25))
     '2.00 (1.50–4.25)'
     """
-    shown = figure(values.median)
-    if figure(values.min) == figure(values.max):
-        return shown
-    return f"{shown} ({figure(values.min)}–{figure(values.max)})"
+    median, low, high = (figure(values[name]) for name in ("median", "min", "max"))
+    return median if low == high else f"{median} ({low}–{high})"
 
 
 def percent(values: Sequence[float]) -> str:
@@ -83,42 +76,56 @@ def with_half_range(values: Sequence[float | None]) -> str:
     return f"{statistics.fmean(numbers):.3f} ({half:.3f})"
 
 
-def markdown_table(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    words: int = 1,
-    strong: Sequence[str] = (),
-) -> list[str]:
-    """Lines of a table; columns of figures stand to the right.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells below heads; columns of figures stand to the right."""
 
-    Args:
-        heads: of the columns.
-        rows: cells.
-        words: so many first columns hold words.
-        strong: first cells of the rows in bold.
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+    """So many first columns hold words."""
+    strong: Sequence[str] = ()
+    """First cells of the rows in bold."""
 
-    >>> markdown_table(["", "s"], [["a|b", "1"], ["all", "2"]], strong=["all"])
-    ['|  | s |', '| --- | ---: |', '| a/b | 1 |', '| **all** | **2** |']
-    """
-    lines = [heads, ["---"] * words + ["---:"] * (len(heads) - words)]
-    for row in rows:
-        mark = "**" if row[0] in strong else ""
-        lines.append([f"{mark}{cell.replace('|', '/')}{mark}" for cell in row])
-    return [f"| {' | '.join(line)} |" for line in lines]
+    def lines(self) -> list[str]:
+        """Markdown.
+
+        >>> Table(heads=["", "s"], rows=[["a|b", "1"], ["all", "2"]], strong=["all"]).lines()
+        ['|  | s |', '| --- | ---: |', '| a/b | 1 |', '| **all** | **2** |']
+        """
+        lines = [self.heads, ["---"] * self.words + ["---:"] * (len(self.heads) - self.words)]
+        for row in self.rows:
+            mark = "**" if row[0] in self.strong else ""
+            lines.append([f"{mark}{cell.replace('|', '/')}{mark}" for cell in row])
+        return [f"| {' | '.join(line)} |" for line in lines]
+
+    def show(self, console: Console) -> None:
+        """Print it; a narrow terminal shows medians without their ranges."""
+        table = RichTable()
+        for number, head in enumerate(self.heads):
+            table.add_column(head, justify="left" if number < self.words else "right")
+        for row in self.rows:
+            cells = row
+            if console.width < _WIDE:
+                cells = [row[0], *(cell.partition(" (")[0] for cell in row[1:])]
+            table.add_row(*cells, style="bold" if row[0] in self.strong else None)
+        console.print(table)
 
 
-def print_table(
-    console: Console,
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    strong: Sequence[str] = (),
-) -> None:
+Page = Sequence["str | Table"]
+"""Paragraphs (``# `` before a heading, ``- `` before each line of a list) and tables."""
+
+
+def markdown(page: Page) -> str:
+    """A page as text."""
+    blocks = [block if isinstance(block, str) else "\n".join(block.lines()) for block in page]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def show(page: Page, console: Console) -> None:
     """The same on the terminal."""
-    table = Table(heads[0])
-    for head in heads[1:]:
-        table.add_column(head, justify="right")
-    for row in rows:
-        table.add_row(*row, style="bold" if row[0] in strong else None)
-    console.print(table)
+    for block in page:
+        if isinstance(block, Table):
+            block.show(console)
+        elif block:
+            console.print(block, soft_wrap=True, markup=False)

@@ -53,8 +53,9 @@ def lism_flism_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Compare LISM and FLISM, as published and in glit: seconds per image and quality."""
-    from glit.bench.lism_flism.run import Request, run
-    from glit.bench.lism_flism.show import print_report, write_report
+    from glit.bench.lism_flism.report import page
+    from glit.bench.lism_flism.run import Request, run, write
+    from glit.bench.tables import show
 
     folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
@@ -68,11 +69,11 @@ def lism_flism_command(
     )
     with status_reporter(console, quiet=quiet) as progress:
         report = run(request, progress)
-    paths = write_report(report, folder)
+    paths = write(report, folder)
     if as_json:
-        print(json.dumps(report.as_dict()))
+        print(json.dumps(report))
         return
-    print_report(report, console)
+    show(page(report), console)
     for path in paths:
         console.print(f"wrote {path}", soft_wrap=True)
 
@@ -89,7 +90,8 @@ def pairs_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure how often each rule's pairs are correct, on scenes with known ground truth."""
-    from glit.bench.pairs.run import Request, run, table
+    from glit.bench.pairs.run import Request, page, run
+    from glit.bench.tables import markdown
     from glit.recipes.extras import require
 
     require("models", needed_for="glit bench pairs")
@@ -98,7 +100,7 @@ def pairs_command(
     console = Console(stderr=True, highlight=False)
     request = Request(output=folder, num_scenes=num_scenes, num_seeds=num_seeds)
     report = run(request, _lines(console, quiet=quiet))
-    print(json.dumps(report) if as_json else table(report))
+    print(json.dumps(report) if as_json else markdown(page(report)))
     console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
 
 
@@ -179,7 +181,8 @@ def gpu_command(
 ) -> None:
     """Measure how close glit comes to a GPU's limits, in at most nine minutes."""
     from glit.backends.device import pick_device
-    from glit.bench.gpu.run import markdown, print_report, run
+    from glit.bench.gpu.run import page, run
+    from glit.bench.tables import show
     from glit.errors import UserError
     from glit.recipes.extras import require
 
@@ -194,11 +197,10 @@ def gpu_command(
     scale = "tiny" if tiny else "full"
     with status_reporter(console, quiet=quiet) as progress:
         report = run(folder, device=where, scale=scale, progress=progress)
-    (folder / "gpu.md").write_text(markdown(report), encoding="utf-8")
     if as_json:
         print(json.dumps(report))
     else:
-        print_report(report, console)
+        show(page(report), console)
     console.print(f"wrote gpu.json and gpu.md in {folder}", soft_wrap=True)
     if any(part["failure"] for part in report["parts"]):
         raise typer.Exit(1)

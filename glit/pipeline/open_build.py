@@ -98,7 +98,8 @@ def open_build(
     store = dataset.below("work")
     images = ImageFiles(source.root, index=store.root)
     executor = Timed(executor, store)
-    with only_one_build(store) as still_held, _nothing_left(dataset):
+    is_first = not dataset.exists("work")
+    with only_one_build(store) as still_held, _nothing_left(dataset, is_first=is_first):
         plan = _plan(request, source, store, executor.device)
         before = known_state(store)
         work = _going_on(Work(store=store, images=images, plan=plan), before, executor.device)
@@ -124,13 +125,14 @@ def _folders(plan: Plan) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _nothing_left(dataset: Store) -> Iterator[None]:
+def _nothing_left(dataset: Store, *, is_first: bool) -> Iterator[None]:
     """Of a first build that is refused before its first image, not even its folders stay."""
     try:
         yield
     except GlitError:
         work = dataset.below("work")
-        if work.is_local and work.names() <= {".lock"}:
+        begun = any(name.startswith(f"{Ingest.name}-") for name in work.names())
+        if is_first and work.is_local and not begun:
             remove_held(work)
             with contextlib.suppress(OSError):  # something else is in there
                 os.rmdir(dataset.full(""))

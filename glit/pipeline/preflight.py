@@ -16,7 +16,7 @@ from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress, size
 from glit.scenes.recognise import looks_like_scene
 from glit.shards.files import MOST_BYTES
-from glit.stages.ingest import IngestConfig
+from glit.stages.ingest import Ingest, IngestConfig
 from glit.stages.pack import PackConfig
 from glit.storage.store import Entry
 
@@ -55,11 +55,13 @@ def _check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) 
     """The mini models run on any images, and are right on the procedural scenes alone."""
     models = {role: found.name for role, found in work.plan.models.items() if found.is_mini}
     models.pop("tokenizer", None)
-    picked = [work.entries(chunk)[:_LOOKED_AT] for chunk in chunks[:: len(chunks) // 4 + 1]]
+    picked = [
+        work.items(Ingest.name, chunk)[:_LOOKED_AT] for chunk in chunks[:: len(chunks) // 4 + 1]
+    ]
     looks = [
         looks_like_scene(pixels)
         for entry in [entry for entries in zip_longest(*picked) for entry in entries][:_LOOKED_AT]
-        if models and entry is not None and (pixels := _pixels(work, entry)) is not None
+        if models and isinstance(entry, Entry) and (pixels := _pixels(work, entry)) is not None
     ]
     if looks and sum(looks) < len(looks) / 2:
         progress.note(

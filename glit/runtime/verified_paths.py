@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glit.runtime.gpu_errors import ruins_process
 
@@ -26,9 +26,6 @@ _verdicts: dict[Hashable, bool] = {}
 
 _left_out: set[str] = set()
 """By name: see :func:`leave_out`."""
-
-Swap = tuple[nn.Module, str, nn.Module]
-"""A parent module, the name of a child, and what replaces it."""
 
 
 class FastPathWarning(RuntimeWarning):
@@ -102,24 +99,6 @@ def probe_input(*shape: int, like: Tensor, seed: int = 0) -> Tensor:
     """Normally distributed numbers from a seed; the global random state does not change."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator).to(like.device, like.dtype)
-
-
-def swap(swaps: Iterable[Swap]) -> None:
-    """Replace child modules permanently."""
-    for parent, name, module in swaps:
-        setattr(parent, name, module)
-
-
-@contextlib.contextmanager
-def swapped(swaps: Iterable[Swap]) -> Iterator[None]:
-    """Replace child modules for the block."""
-    swaps = list(swaps)
-    before = [(parent, name, getattr(parent, name)) for parent, name, _ in swaps]
-    try:
-        swap(swaps)
-        yield
-    finally:
-        swap(before)
 
 
 def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float | None) -> str:

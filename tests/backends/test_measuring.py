@@ -11,7 +11,7 @@ import pytest
 import torch
 from pretend_cuda import pretend_cuda
 
-from glit.backends.sam.checks import measuring_agrees
+from glit.backends.gpu.masks import measures_at_once
 from glit.runtime import verified_paths as fast_path
 from glit.runtime.verified_paths import FastPathWarning
 
@@ -30,4 +30,4 @@ def test_a_kernel_that_cannot_be_compiled_is_not_used(monkeypatch, fresh_verdict
     with pretend_cuda():
         monkeypatch.setattr(fast_path, "_left_out", set())
         with pytest.warns(FastPathWarning, match="measuring SAM's masks fails"):
-            assert not measuring_agrees(torch.device("cuda"))
+            assert not measures_at_once(torch.device("cuda"))

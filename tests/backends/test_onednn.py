@@ -11,8 +11,13 @@ import pytest
 import torch
 from torch import nn
 
+from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
+from glit.backends.proposers import PROPOSERS
+from glit.backends.weights import resolve
 from glit.runtime.verified_paths import FastPathWarning
+from glit.stages.propose import ProposeConfig
+from glit.stages.score import ScoreConfig
 
 
 @pytest.mark.parametrize("shape", [(7, 24), (2, 5, 24), (0, 3, 24), (2, 3, 4, 24)])
@@ -40,6 +45,13 @@ def test_a_models_layers_are_changed_where_they_stand():
         np.testing.assert_allclose(model(x), wanted, atol=1e-5)
     kinds = [type(layer) for layer in model.modules()]
     assert kinds.count(OneDnnLinear) == 3 and nn.Linear not in kinds
+
+
+def test_the_backends_use_it():
+    matcher = ClipMatcher(ScoreConfig(device="cpu"), resolve("mini-matcher"))
+    assert type(matcher.model.visual_projection) is OneDnnLinear
+    yolos = PROPOSERS["yolos"].make(ProposeConfig(device="cpu"), resolve("mini-proposer"))
+    assert type(yolos.model.bbox_predictor.layers[0]) is OneDnnLinear
 
 
 def test_other_precisions_stay_as_they_are():

@@ -9,10 +9,9 @@ import signal
 import pytest
 
 from glit.bench.harness import Worker
-from glit.bench.lism_flism.column import PRELOADED, column
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job, Order, column
 from glit.bench.lism_flism.inputs import scenes as draw_scenes
 from glit.bench.lism_flism.inputs import with_sentences
-from glit.bench.lism_flism.job import COLUMNS, Job, Order
 from glit.bench.lism_flism.models import find_models
 from glit.bench.lism_flism.run import Request, run
 from glit.errors import GlitError, RunError, StoppedError

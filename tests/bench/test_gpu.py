@@ -13,9 +13,10 @@ from rich.console import Console
 
 from glit.bench.gpu import captions, run
 from glit.bench.gpu.bench import SCALES, Bench, row
-from glit.bench.gpu.run import MOST_S, PARTS, Part, markdown, print_report, run_part
+from glit.bench.gpu.run import MOST_S, PARTS, Part, page, run_part
 from glit.bench.harness import Ended, note, record, recorded
 from glit.bench.lism_flism.models import made_by_glit
+from glit.bench.tables import markdown, show
 from glit.executors.process import borrowed_process
 
 TINY = SCALES["tiny"]
@@ -104,14 +105,14 @@ def test_a_part_that_fails_says_why_and_the_others_go_on(with_failures) -> None:
 @pytest.mark.slow
 def test_table_and_page_say_the_same(with_failures) -> None:
     report, _, folder, _ = with_failures
-    page = markdown(report)
+    text = markdown(page(report))
     out = io.StringIO()
-    print_report(report, Console(file=out, width=200))
+    show(page(report), Console(file=out, width=200))
     shown = out.getvalue()
     for each in report["parts"][2]["rows"]:
-        assert each["what"] in page and each["what"] in shown
-    for text in (page, shown):
-        assert "Tiny shapes" in text and "captions: ended after 0 s" in text
+        assert each["what"] in text and each["what"] in shown
+    for each in (text, shown):
+        assert "Tiny shapes" in each and "captions: ended after 0 s" in each
     assert json.loads((folder / "gpu.json").read_text())["scale"] == "tiny"
 
 

@@ -15,7 +15,7 @@ import glit.bench.objectives.run as module
 from glit.bench.objectives.job import COST, FAILED, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured, measure
 from glit.bench.objectives.run import Request, climbed, run
-from glit.bench.objectives.table import BASELINE, COLUMNS, Row, curves, difference, markdown, plot
+from glit.bench.objectives.table import BASELINE, COLUMNS, Row, curves, difference, page, plot
 from glit.bench.objectives.world import (
     GALLERY_SEED,
     KINDS,
@@ -26,6 +26,7 @@ from glit.bench.objectives.world import (
     twins,
     without_twins,
 )
+from glit.bench.tables import markdown
 from glit.errors import InputError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
 from glit.scenes.captions import write_caption
@@ -140,7 +141,7 @@ def test_the_table_says_what_was_found() -> None:
         row("other", [[True, True]] * 2, seconds_a_step=0.5, peak_memory_mb=900.0,
             parameters_added=1200),
     ]  # fmt: skip
-    lines = markdown("Two scenes", rows, ["A note."]).splitlines()
+    lines = markdown(page("Two scenes", rows, ["A note."])).splitlines()
     assert lines[0] == "## Two scenes" and lines[-1] == "A note."
     assert all(name in lines[2] for name in COLUMNS.values())
     assert lines[5].startswith("| other | 0.0001 | 100.0 ± 0.0 | 50.0 ± 0.0 |")
@@ -244,7 +245,7 @@ def test_learning_curves_leave_out_what_was_not_run(tmp_path) -> None:
         1200: [row(BASELINE, [many, many]), row("new", [many])],
         300: [row(BASELINE, [few, many])],
     }
-    lines = curves(rows).splitlines()
+    lines = markdown(curves(rows)).splitlines()
     assert lines[2:] == [
         "|  | 300 scenes | 1,200 scenes |",
         "| --- | ---: | ---: |",

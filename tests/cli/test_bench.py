@@ -7,7 +7,8 @@ import json
 import pytest
 
 import glit.bench.lism_flism.run as module
-from glit.bench.lism_flism.show import markdown
+from glit.bench.lism_flism.report import page
+from glit.bench.tables import markdown
 
 
 @pytest.fixture
@@ -28,10 +29,10 @@ def test_json_alone_is_printed_and_what_was_taken_is_said(random_tiny, asked, tm
     out = tmp_path / "out"
     done = run_glit("bench", "lism-flism", "-o", out, "--device", "cpu", "--json")
     assert done.code == 0
-    assert json.loads(done.output) == json.loads(json.dumps(random_tiny.as_dict()))
+    assert json.loads(done.output) == json.loads(json.dumps(random_tiny))
     assert "--weights mini" in done.errors and "a step" in done.errors
     assert (asked[0].weights, asked[0].repeats, asked[0].num_images) == ("mini", 3, None)
-    assert (out / "lism-flism.md").read_text() == markdown(random_tiny)
+    assert (out / "lism-flism.md").read_text() == markdown(page(random_tiny))
 
 
 def test_the_files_are_named(asked, tmp_path, run_glit):

@@ -44,6 +44,7 @@ def refused(images, tmp_path, kind, message, *overrides):
     with pytest.raises(kind, match=message) as said:
         run_build(images, tmp_path / "out", overrides=list(overrides), executor=Nothing())
     assert "\n" not in str(said.value)
+    assert not (tmp_path / "out").exists(), "of a build that did not begin nothing stays"
 
 
 class Keyed(BaseHTTPRequestHandler):

@@ -9,10 +9,11 @@ import pytest
 
 from glit.bench.gpu.training import step_operations
 from glit.bench.random_clip import TINY, VIT_B_16
+from glit.bench.tables import markdown
 from tools.measure import host
 from tools.measure import train as bench
 from tools.measure.objectives import table
-from tools.measure.train_loader import loader_part
+from tools.measure.parts import in_turn
 
 
 def arguments(**changes) -> argparse.Namespace:
@@ -21,23 +22,35 @@ def arguments(**changes) -> argparse.Namespace:
 
 
 def test_our_step_and_the_published_one_have_the_same_loss(tmp_path: Path) -> None:
-    steps = bench._steps(TINY, 6, tmp_path)
+    steps = bench.published_and_ours(TINY, 6, tmp_path)
     assert steps["glit"]() == pytest.approx(steps["published"](), abs=1e-4)
 
 
 @pytest.mark.slow
-def test_the_loader_part(tmp_path: Path) -> None:
-    result = loader_part(arguments(images=16), tmp_path)
-    sizes = ["1500x1000", "2048x1536", "2048x1536 with pack.max_side=512"]
-    assert set(result) == {*sizes, "threads", "images", "gain_of_max_side"}
-    large, packed = (result[name]["loader_cpu_ms_per_image"] for name in sizes[1:])
-    assert result["gain_of_max_side"] == pytest.approx(large / packed)
+def test_the_loader_part() -> None:
+    rows = list(bench.loader_part(arguments(images=16)))
+    assert [row["images"] for row in rows] == [
+        "1500x1000", "2048x1536", "2048x1536 with pack.max_side=512",
+    ]  # fmt: skip
+    for row in rows:
+        assert row["cpu_ms_per_image"]["loader"] == pytest.approx(
+            1000 * row["cpu_s"]["loader"] / 16
+        )
+    large, packed = (row["cpu_ms_per_image"]["loader"] for row in rows[1:])
+    assert packed < large
 
 
-def test_the_rate_from_memory(tmp_path: Path) -> None:
-    result = bench.gpu_part(arguments(), tmp_path)
-    share = result["floor_seconds_per_step"] / result["seconds_per_step"]
-    assert result["share_of_matrix_rate"] == pytest.approx(share)
+def test_a_step_of_an_objective_says_what_it_brings(tmp_path: Path) -> None:
+    step, added = bench.step_of("mulclip", TINY, 4, tmp_path)
+    assert added > 0 and step() > 0
+
+
+def test_two_ways_in_turn() -> None:
+    calls: list[str] = []
+    ways = {"ours": lambda: calls.append("a"), "other": lambda: sum(range(100_000))}
+    found = in_turn(ways, repeats=3)
+    assert len(calls) == 4 and found["other_over_ours_cpu"]["median"] > 1
+    assert found["cpu_s"]["other"] > found["cpu_s"]["ours"]
 
 
 def test_operations_of_a_step() -> None:
@@ -49,15 +62,14 @@ def test_operations_of_a_step() -> None:
 
 
 def test_the_table_of_objectives() -> None:
-    text = table({"a": [{"x": 0.5}, {"x": 0.7}], "b": [{"x": 0.25}]}, columns={"X": "x"})
-    assert text.splitlines()[2:] == ["| a | 60.0 ± 14.1 |", "| b | 25.0 |"]
+    page = table({"a": [{"x": 0.5}, {"x": 0.7}], "b": [{"x": 0.25}]}, columns={"X": "x"})
+    assert markdown(page).splitlines()[2:] == ["| a | 60.0 ± 14.1 |", "| b | 25.0 |"]
 
 
 def test_what_the_host_does_for_a_gpu() -> None:
     costs = host.host_costs(side_px=64, num=2, batch_size=4)
-    assert {cost.stage for cost in costs} == {"build", "pack", "train"}
+    assert {cost["stage"] for cost in costs} == {"build", "pack", "train"}
     assert len(costs) == 8
-    assert all(cost.ms > 0 for cost in costs)
-    some = [host.HostCost(part=p, stage="build", ms=m) for p, m in (("a", 2.0), ("b", 3.0))]
-    assert some[0].images_a_core == 500
+    assert all(cost["ms"] > 0 for cost in costs)
+    some = [{"part": p, "stage": "build", "ms": m} for p, m in (("a", 2.0), ("b", 3.0))]
     assert host.fed_rate(some, "build", 10) == 2000

@@ -5,8 +5,8 @@ python -m tools.measure.bucket 200000
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -16,8 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from glit.bench.harness import in_own_process
+from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb, resident_mb
+from tools.measure.parts import run_parts
 
 _PAGE = 1000
 _WAYS = {
@@ -69,8 +70,8 @@ def bucket(total: int) -> Iterator[str]:
         server.server_close()
 
 
-def measure(how: str, address: str) -> None:
-    """Print what one way of listing takes, in this process."""
+def measure(how: str, address: str) -> dict[str, float]:
+    """What one way of listing takes, in this process."""
     from glit.pipeline.listing import write_listing
     from glit.pipeline.source import entries, find_source
     from glit.storage.remote import open_remote
@@ -80,30 +81,36 @@ def measure(how: str, address: str) -> None:
     os.environ |= {"AWS_ENDPOINT_URL": address, "AWS_REGION": "us-east-1"}
     images = "s3://bucket/images"
     fs, base = open_remote(images)
-    before = resident_mb()
-    begin = time.perf_counter()
-    if how == "find":
-        number = len(fs.find(base, detail=True))
-    elif how == "walk":
-        number = sum(1 for _ in Store(images).walk())
-    else:
+
+    def listing() -> int:
         with tempfile.TemporaryDirectory() as folder:
             found = entries(find_source(images), sidecars=(".txt",))
-            chunks = write_listing(
-                found, Path(folder) / "listing.parquet", chunk_size=256, limit=None, num_beside=1
-            )
-            number = len(chunks)
+            path = Path(folder) / "listing.parquet"
+            return len(write_listing(found, path, chunk_size=256, limit=None, num_beside=1))
+
+    ways = {
+        "find": lambda: len(fs.find(base, detail=True)),
+        "walk": lambda: sum(1 for _ in Store(images).walk()),
+        "listing": listing,
+    }
+    before, begin = resident_mb(), time.perf_counter()
+    number = ways[how]()
     took = time.perf_counter() - begin
-    peak = peak_mb() - before
-    what = _WAYS[how]
-    print(f"{number} {what}: {took:.1f} s, {peak:.0f} MB more than before")
+    return {"number": number, "seconds": took, "more_mb": peak_mb() - before}
+
+
+def listings(arguments: argparse.Namespace) -> Iterator[Row]:
+    """All ways, each in a process of its own."""
+    with bucket(arguments.objects) as address:
+        for how, what in _WAYS.items():
+            yield {"what": what, **in_own_process(measure, how, address)}
 
 
 def main() -> None:
-    """All ways, each in a process of its own."""
-    with bucket(int(sys.argv[1])) as address:
-        for how in _WAYS:
-            in_own_process(measure, how, address)
+    """List so many objects."""
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.bucket", description=__doc__)
+    parser.add_argument("objects", type=int)
+    run_parts(parser, {"bucket": listings})
 
 
 if __name__ == "__main__":

@@ -5,96 +5,272 @@
 ``yolos``    the propose stage's detector against one image at a time through the library
 ``memory``   the driver's memory from 1,000 images to --images
 
-Every part prints a line and writes ``OUT/PART.json``. One thread; CPU seconds where two ways
-of the same work are compared, so that a busy machine does not favour either.
+One thread; CPU seconds where two ways of the same work are compared, so that a busy machine does
+not favour either.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.bench.harness import write_json
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
 
-PARTS = ("floor", "crops", "yolos", "memory")
+from glit.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.backends.matchers.clip import ClipMatcher
+from glit.backends.matchers.crops import cut_crops, whole_pixel_boxes
+from glit.backends.proposers.yolos import YolosDetector
+from glit.backends.weights import resolve
+from glit.bench.harness import Row
+from glit.bench.random_clip import TINY, write_random_clip
+from glit.executors.local import to_its_end
+from glit.executors.process import prepare_own_process
+from glit.executors.protocols import Job
+from glit.images import Pixels, decode
+from glit.pipeline.plan import make_plan
+from glit.pipeline.run import BuildRequest, build
+from glit.scenes import write_scenes
+from glit.stages.plan import Recipe
+from glit.stages.propose import ProposeConfig
+from glit.stages.recipe import load_recipe
+from glit.stages.score import ScoreConfig
+from tools.measure.parts import in_turn, run_parts, seconds, silent
+
+_CORNERS = ("x0", "y0", "x1", "y1")
 
 
 def main() -> None:
     """Run the named parts."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.build", description=__doc__)
-    parser.add_argument("parts", nargs="*", default=list(PARTS))
-    parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
     parser.add_argument("--photos", type=Path, default=Path("build/photos"))
     parser.add_argument("--scenes", type=int, default=1000)
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
-    unknown = set(arguments.parts) - set(PARTS)
-    if unknown:
-        parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
-    from glit.executors.process import prepare_own_process
-
     prepare_own_process(for_model=True)
-    for part in arguments.parts:
-        result = globals()[f"{part}_part"](arguments)
-        write_json(arguments.output / f"{part}.json", result)
+    run_parts(parser, {"floor": floor, "crops": crops, "yolos": yolos, "memory": memory})
 
 
-def floor_part(arguments: argparse.Namespace) -> dict[str, Any]:
-    """See the module."""
-    from tools.measure.floor import measure_floor
+class _Timed:
+    """The local executor with the CPU time of each task's units, its opening apart."""
 
-    report = measure_floor(arguments.scenes)
-    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.stages_s.items())
-    floor = ", ".join(f"{name} {seconds:.1f}" for name, seconds in report.floor_s.items())
-    print(f"floor: {report.ratio:.3f}x of the bare models ({stages}; floor: {floor})")
-    return {**asdict(report), "ratio": report.ratio}
+    device = "cpu"
 
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
 
-def crops_part(arguments: argparse.Namespace) -> dict[str, Any]:
-    """See the module."""
-    from tools.measure.crops import compare_crops, photographs
+    def run(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            job.begin()
+            worker = job.task.open(2)
+            started = time.process_time()
+            for unit in job.units:
+                job.on_done(unit, to_its_end(worker.run(unit, {}), lambda _: None))
+            self.seconds[job.task.name] = time.process_time() - started
 
-    images = photographs(arguments.photos)[:8]
-    result = {}
-    for backend in ("pil", "torchvision"):
-        report = compare_crops(images, "mini-matcher", backend=backend, repeats=arguments.repeats)
-        print(f"{report.speed.line()}; smallest cosine {report.cosines.min():.6f}")
-        result[backend] = {
-            **asdict(report.speed),
-            "ratio": report.speed.ratio,
-            "smallest_cosine": float(report.cosines.min()),
-        }
-    return result
+    def close(self) -> None:
+        """Nothing to stop."""
 
 
-def yolos_part(arguments: argparse.Namespace) -> dict[str, Any]:
-    """See the module."""
-    from tools.measure.detector import compare_yolos
+def floor(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Build scenes with ``mini``, then run its models on the tensors of the same scenes."""
+    on = [f"{table}.device=cpu" for table in ("caption", "propose", "score")]
+    recipe, timed = load_recipe("mini", overrides=on), _Timed()
+    with tempfile.TemporaryDirectory() as folder:
+        write_scenes(Path(folder) / "scenes", num=arguments.scenes, seed=2_500_000)
+        images, output = f"{folder}/scenes/images", f"{folder}/dataset"
+        build(BuildRequest(images=images, output=output, recipe=recipe), timed, silent())
+        rows = pq.read_table(f"{output}/data").to_pylist()
+    bare = _floor(recipe, rows)
+    ratio = sum(timed.seconds.values()) / sum(bare.values())
+    yield {"stages_s": timed.seconds, "floor_s": bare, "ratio": ratio, "num_images": len(rows)}
 
-    report = compare_yolos(repeats=arguments.repeats)
-    print(
-        f"{report.speed.line()}; boxes within {report.box_px:.4f} px, "
-        f"scores within {report.score:.1e}"
-    )
-    return {**asdict(report), "ratio": report.speed.ratio}
+
+def _floor(recipe: Recipe, rows: list[dict[str, Any]]) -> dict[str, float]:
+    """CPU seconds of the models alone, each with the batch size that suits it best."""
+    torch.set_num_threads(1)
+    models = make_plan(recipe, device="cpu").models
+    images = [decode(row["image"]["bytes"]) for row in rows]
+    captioner = TransformersCaptioner(recipe.caption, models["captioner"], "Describe it.")
+    inputs = [captioner.prepare(image) for image in images]
+
+    def captions(size: int) -> None:
+        for some in _cut(inputs, size):
+            captioner.generate(captioner.joined(some), seed=0, temperature=0.0)
+
+    proposer = YolosDetector(recipe.propose, models["proposer"])
+    pixels = torch.stack([proposer.prepare(image) for image in images])
+
+    def boxes(size: int) -> None:
+        with torch.inference_mode():
+            for batch in pixels.split(size):
+                proposer.model(pixel_values=batch)
+
+    matcher = ClipMatcher(recipe.score, models["matcher"])
+    places = [
+        np.array([*([r[k] for k in _CORNERS] for r in row["regions"]), _whole(row)]) for row in rows
+    ]
+    cut = [cut_crops(i, b, matcher.spec, device="cpu") for i, b in zip(images, places, strict=True)]
+    regions = torch.cat(cut)
+    sentences = sorted({s["text"] for row in rows for s in row["sentences"]})
+    ids = sorted(matcher.tokenizer.encode_closed(sentences, context=77), key=len)
+
+    def embeddings(size: int) -> None:
+        for batch in regions.split(size):
+            matcher.embed_inputs(batch).cpu()
+        for some in _cut(ids, size):
+            matcher.embed_ids(some).cpu()
+
+    return {
+        "captioner": _best(captions, (32, 64)),
+        "proposer": _best(boxes, (8, 32, 64)),
+        "matcher": _best(embeddings, (32, 128, 256)),
+    }
 
 
-def memory_part(arguments: argparse.Namespace) -> dict[str, Any]:
-    """See the module."""
+def _whole(row: dict[str, Any]) -> tuple[float, ...]:
+    return 0, 0, row["width"], row["height"]
+
+
+def _cut(items: list[Any], size: int) -> Iterator[list[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _best(work: Callable[[int], None], sizes: tuple[int, ...]) -> float:
+    return min(seconds(lambda size=size: work(size))[1] for size in sizes)
+
+
+def crops(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Both ways over the same boxes, and the cosine of what the encoder makes of them."""
+    from transformers import CLIPImageProcessor, CLIPImageProcessorPil, CLIPProcessor
+
+    paths = sorted(arguments.photos.glob("*.jpg"))[:8]
+    images, rng = [decode(path.read_bytes()) for path in paths], np.random.default_rng(0)
+    boxes = [_random_boxes(image, 16, rng) for image in images]
+    model = resolve("mini-matcher")
+    matcher = ClipMatcher(ScoreConfig(device="cpu"), model)
+    kinds: dict[str, Any] = {"pil": CLIPImageProcessorPil, "torchvision": CLIPImageProcessor}
+    for backend, kind in kinds.items():
+        own = kind.from_pretrained(str(model.path), local_files_only=True)
+        processor: Any = CLIPProcessor(own, matcher.tokenizer.hf)
+
+        def ours() -> list[Any]:
+            pairs = zip(images, boxes, strict=True)
+            return [cut_crops(i, b, matcher.spec, device="cpu") for i, b in pairs]
+
+        def one_by_one(processor: Any = processor) -> list[Any]:
+            return [
+                processor(images=Image.fromarray(i).crop(box), return_tensors="pt")["pixel_values"]
+                for i, each in zip(images, boxes, strict=True)
+                for box in whole_pixel_boxes(i, each)
+            ]
+
+        found = in_turn({"glit": ours, "processor": one_by_one}, repeats=arguments.repeats)
+        mine, theirs = (
+            np.concatenate([matcher.embed_inputs(batch).numpy() for batch in way()])
+            for way in (ours, one_by_one)
+        )
+        cosine = float((mine * theirs).sum(axis=1).min())
+        yield {"what": f"crops, {backend} processor", **found, "smallest_cosine": cosine}
+
+
+def _random_boxes(image: Pixels, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Boxes between a tenth and nine tenths of the sides, whole pixels. [number, 4]"""
+    height, width = image.shape[:2]
+    sides = rng.uniform(0.1, 0.9, (number, 2)) * (width, height)
+    corner = rng.uniform(0, 1, (number, 2)) * ((width, height) - sides)
+    return np.concatenate([corner, corner + sides], axis=1).round()
+
+
+def yolos(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Both ways over the same scenes, float32; the largest differences over all boxes."""
+    detector = YolosDetector(ProposeConfig(batch_size=32, device="cpu"), resolve("mini-proposer"))
+    with tempfile.TemporaryDirectory() as folder:
+        write_scenes(Path(folder), num=128, seed=2_600_000)
+        images = [decode(path.read_bytes()) for path in sorted(Path(folder).glob("images/*"))]
+
+    def library() -> list[dict[str, Any]]:
+        return [_through_the_library(detector, image) for image in images]
+
+    ways = {"glit": lambda: detector.detect(images), "library": library}
+    found = in_turn(ways, repeats=arguments.repeats)
+    box_px = score = 0.0
+    for image, regions, theirs in zip(images, detector.detect(images), library(), strict=True):
+        order = theirs["scores"].argsort(descending=True, stable=True)
+        limits = np.array([image.shape[1], image.shape[0]] * 2)
+        boxes = np.clip(theirs["boxes"][order].numpy(), 0, limits)
+        for region, box, value in zip(regions, boxes, theirs["scores"][order], strict=True):
+            box_px = max(box_px, float(np.abs(np.array(region.box.xyxy) - box).max()))
+            score = max(score, abs(region.score - float(value)))
+    yield {"what": "yolos", **found, "box_px": box_px, "score": score}
+
+
+def _through_the_library(detector: YolosDetector, image: Pixels) -> dict[str, Any]:
+    inputs = detector.processor(images=image, return_tensors="pt")
+    with torch.inference_mode():
+        outputs = detector.model(pixel_values=inputs["pixel_values"])
+    return detector.processor.post_process_object_detection(
+        outputs, threshold=0.5, target_sizes=[image.shape[:2]]
+    )[0]
+
+
+def memory(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Peak resident size of the driver, MB, for builds of 1,000 and of many images.
+
+    Tiny images, grid regions, one short caption each and a tiny CLIP with random weights: the
+    driver's part of the work is the same as for large ones. The executor's workers are other
+    processes.
+    """
     from glit.executors.on_ray import RayExecutor
-    from tools.measure.scale import driver_memory
 
-    executor = RayExecutor()
+    executor, peaks = RayExecutor(), {}
     try:
-        peaks = driver_memory([1000, arguments.images], executor)
+        for number in (1000, arguments.images):
+            with tempfile.TemporaryDirectory() as folder:
+                request = _tiny_build(Path(folder), number)
+                peaks[number] = _peak_mb(lambda r=request: build(r, executor, silent()))
     finally:
         executor.close()
-    ratio = peaks[arguments.images] / peaks[1000]
-    print(f"memory: {peaks} MB, {ratio:.3f}x from 1000 to {arguments.images} images")
-    return {"peaks_mb": peaks, "ratio": ratio}
+    yield {"peaks_mb": peaks, "ratio": peaks[arguments.images] / peaks[1000]}
+
+
+def _tiny_build(folder: Path, number: int) -> BuildRequest:
+    text = "A plain square of one colour."
+    clip = write_random_clip(folder / "clip", TINY, seed=0, corpus=[text])
+    settings = ["caption.backend=sidecar", "propose.backend=grid", f"score.model={clip}"]
+    recipe, images = load_recipe("mini", overrides=settings), folder / "images"
+    images.mkdir()
+    for index in range(number):
+        colour = (index % 256, index // 256 % 256, 77)
+        Image.new("RGB", (32, 32), colour).save(images / f"{index:06d}.png", compress_level=1)
+        (images / f"{index:06d}.txt").write_text(text)
+    return BuildRequest(images=str(images), output=str(folder / "out"), recipe=recipe)
+
+
+def _peak_mb(work: Callable[[], object]) -> float:
+    """The largest resident size of this process during some work, looked at 20 times a second."""
+    process, stop, seen = psutil.Process(), threading.Event(), [0.0]
+
+    def watch() -> None:
+        while not stop.wait(0.05):
+            seen.append(process.memory_info().rss / 2**20)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        work()
+    finally:
+        stop.set()
+        watcher.join()
+    return max(seen)
 
 
 if __name__ == "__main__":

@@ -14,25 +14,25 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 
-from glit.bench.harness import in_own_process
+from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb, resident_mb
 from glit.dataset.manifest import MANIFEST, describe_data_file
 from glit.dataset.reader import Dataset
 from glit.executors.local import LocalExecutor
 from glit.exporters import EXPORTERS, export
 from glit.pipeline.run import BuildRequest, build
-from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.pack import writer_options
 from glit.stages.recipe import load_recipe
 from glit.storage.store import to_json
+from tools.measure.parts import run_parts, silent
 
 SCENES = 100
 """As many as pack puts in a row group: footers, which a reader keeps, grow with those."""
@@ -40,25 +40,24 @@ ROWS_A_FILE = 20_000
 
 
 def main() -> None:
-    """Print megabytes and seconds a format, at a tenth of the rows and at all of them."""
-    parser = argparse.ArgumentParser()
+    """Megabytes and seconds of each format, at a tenth of the rows and at all of them."""
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.exports", description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--to", nargs="*", default=list(EXPORTERS))
-    arguments = parser.parse_args()
+    run_parts(parser, {"exports": exports})
+
+
+def exports(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Both sizes of every format."""
     with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
+        here, sizes = Path(folder), (arguments.rows // 10, arguments.rows)
         _build(here)
-        sizes = (arguments.rows // 10, arguments.rows)
         for rows in sizes:
             repeat(here / "dataset", here / str(rows), rows)
         for name in arguments.to:
-            found = [in_own_process(measured, here / str(rows), name) for rows in sizes]
-            text = "; ".join(
-                f"{rows} rows: {one['opened_mb']:.0f} MB opened, {one['peak_mb']:.0f} MB at most, "
-                f"{one['seconds']:.0f} s"
-                for rows, one in zip(sizes, found, strict=True)
-            )
-            print(f"{name}: {text}; {found[1]['peak_mb'] / found[0]['peak_mb']:.3f}x", flush=True)
+            found = {rows: in_own_process(measured, here / str(rows), name) for rows in sizes}
+            small, large = (each["peak_mb"] for each in found.values())
+            yield {"format": name, "rows": found, "ratio": large / small}
 
 
 def _build(here: Path) -> None:
@@ -69,7 +68,7 @@ def _build(here: Path) -> None:
         captions=str(here / "scenes" / "captions.jsonl"),
         recipe=load_recipe("mini", overrides=["caption.backend=provided"]),
     )
-    build(request, LocalExecutor(), StageProgress(Console(quiet=True), quiet=True))
+    build(request, LocalExecutor(), silent())
 
 
 def repeat(source: Path, target: Path, rows: int) -> None:
@@ -79,24 +78,18 @@ def repeat(source: Path, target: Path, rows: int) -> None:
     (target / "data").mkdir(parents=True)
     manifest = json.loads((source / MANIFEST).read_text())
     files: dict[str, dict[str, Any]] = {}
-    number = -(-rows // ROWS_A_FILE)
-    done = 0
-    for index in range(number):
+    number, options = -(-rows // ROWS_A_FILE), writer_options(dataset.schema)
+    place = table.schema.get_field_index("sample_id")
+    for index, first in enumerate(range(0, rows, ROWS_A_FILE)):
         name = f"data/train-{index:05d}-of-{number:05d}.parquet"
-        count = min(ROWS_A_FILE, rows - done)
-        with pq.ParquetWriter(
-            target / name, dataset.schema, **writer_options(dataset.schema)
-        ) as writer:
-            for start in range(done, done + count, len(table)):
-                some = table.slice(0, min(len(table), done + count - start))
-                ids = [
-                    hashlib.sha256(str(start + i).encode()).hexdigest() for i in range(len(some))
-                ]
-                place = some.schema.get_field_index("sample_id")
-                column = some.set_column(place, some.schema.field(place), pa.array(ids))
-                writer.write_table(column)
-        done += count
-        files[name] = describe_data_file(target / name, count)
+        last = min(first + ROWS_A_FILE, rows)
+        with pq.ParquetWriter(target / name, dataset.schema, **options) as writer:
+            for start in range(first, last, len(table)):
+                some = table.slice(0, min(len(table), last - start))
+                texts = (str(start + i).encode() for i in range(len(some)))
+                ids = pa.array([hashlib.sha256(text).hexdigest() for text in texts])
+                writer.write_table(some.set_column(place, some.schema.field(place), ids))
+        files[name] = describe_data_file(target / name, last - first)
     for name in ("drops.parquet", "duplicates.parquet"):
         shutil.copy(source / name, target / name)
         files[name] = manifest["files"][name]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from glit.bench.harness import kept, write_json
-from glit.bench.tables import markdown_table, percent
+from glit.bench.harness import kept, write_report
+from glit.bench.tables import Page, Table, markdown, percent
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
 from glit.training.config import TrainConfig
@@ -52,24 +52,16 @@ def main() -> None:
     for seed in arguments.seeds:
         for objective in arguments.objectives:
             config = TrainConfig(
-                objective=objective,
-                model=arguments.model,
-                batch_size=arguments.batch,
-                epochs=arguments.epochs,
-                lr=arguments.lr,
-                warmup_steps=20,
-                seed=seed,
-                num_workers=arguments.threads,
-                trackers=(),
-            )
+                objective=objective, model=arguments.model, batch_size=arguments.batch,
+                epochs=arguments.epochs, lr=arguments.lr, warmup_steps=20, seed=seed,
+                num_workers=arguments.threads, trackers=(),
+            )  # fmt: skip
             run = arguments.output / f"{objective}-{seed}"
             if not (run / "last").exists():
                 train(config, arguments.train, run)
             results[objective].append(measured(str(run / "last"), arguments.test, run))
-    text = table(results)
-    (arguments.output / "table.md").write_text(text, encoding="utf-8")
-    write_json(arguments.output / "figures.json", results)
-    print(text)
+    write_report(arguments.output, "objectives", results, table(results))
+    print(markdown(table(results)))
 
 
 def measured(model: str, test: str, folder: Path) -> dict[str, float]:
@@ -84,19 +76,13 @@ def measured(model: str, test: str, folder: Path) -> dict[str, float]:
     return kept(folder / "figures-of-model.json", figures)
 
 
-def table(results: dict[str, list[dict[str, float]]], columns: dict[str, str] = COLUMNS) -> str:
-    """Markdown: per cent, mean over seeds ± standard deviation (one seed: no spread).
-
-    >>> print(table({"a": [{"x": 0.5}, {"x": 0.7}]}, columns={"X": "x"}), end="")
-    |  | X |
-    | --- | ---: |
-    | a | 60.0 ± 14.1 |
-    """
+def table(results: dict[str, list[dict[str, float]]], columns: dict[str, str] = COLUMNS) -> Page:
+    """Per cent, mean over seeds ± standard deviation (one seed: no spread)."""
     rows = [
         [name, *(percent([run[key] for run in runs]) for key in columns.values())]
         for name, runs in results.items()
     ]
-    return "\n".join(markdown_table(["", *columns], rows)) + "\n"
+    return [Table(heads=["", *columns], rows=rows)]
 
 
 if __name__ == "__main__":

@@ -51,16 +51,7 @@ def padded_batch(
     mean: Tensor,
     std: Tensor,
 ) -> PaddedBatch:
-    """Normalise every image and pad every text to 248 tokens.
-
-    Args:
-        batch: of the samples, one pair each; its pixels are taken.
-        samples: their texts and boxes.
-        tokenizer: of the model.
-        mean: of its input, grey levels.
-        std: likewise.
-    """
-
+    """Normalise every image of a batch, one pair a sample, and pad every text to 248 tokens."""
     captions = [sample.caption for sample in samples]
     sentences = [sample.pairs[0].sentence for sample in samples]
     pixels = (batch.pixels_V3SS.float() - mean[:, None, None]) / std[:, None, None]

@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
 
 from glit.bench.harness import in_own_process
 from glit.bench.machine import peak_mb
@@ -49,7 +48,6 @@ from glit.pipeline.state import BuildState, update_state, write_state
 from glit.pipeline.status import status
 from glit.pipeline.tables import stage_table
 from glit.pipeline.work import Work
-from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages import all_steps
 from glit.stages.flow import make_flow
@@ -58,6 +56,7 @@ from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Store, to_json
+from tools.measure.parts import seconds, silent
 
 PARTS = ("status", "plan", "resume", "duplicates", "add", "nothing")
 TABLES = tuple(make_flow(all_steps()).stages)
@@ -90,25 +89,22 @@ def measured(part: str, folder: Path) -> dict[str, float]:
     chunks = read_chunks(work.store.full("listing.parquet")) if part == "plan" else []
     if part == "add":
         finish(work, folder)
-    started, used = time.perf_counter(), time.process_time()
-    if part == "status":
-        status(str(folder / "out"))
-    elif part == "plan":
-        sizes = read_ledgers(work, chunks).sizes
-        cut_files(sizes, work.plan.config(PackConfig))
-    elif part in ("add", "nothing"):
-        progress = StageProgress(Console(quiet=True), quiet=True)
-        balance = add(str(folder / "out"), LocalExecutor(), progress).balance
+
+    def plan() -> None:
+        cut_files(read_ledgers(work, chunks).sizes, work.plan.config(PackConfig))
+
+    def more() -> None:
+        balance = add(str(folder / "out"), LocalExecutor(), silent()).balance
         assert (balance is None) == (part == "nothing"), balance
-    else:
+
+    def resume() -> None:
         if part == "duplicates":
             forget_duplicates(work)
         _resume(folder, recipe)
-    return {
-        "seconds": round(time.perf_counter() - started, 1),
-        "cpu_seconds": round(time.process_time() - used, 1),
-        "peak_mb": round(peak_mb()),
-    }
+
+    ways = {"status": lambda: status(str(folder / "out")), "plan": plan}
+    wall, cpu = seconds(ways.get(part, more if part in ("add", "nothing") else resume))
+    return {"seconds": round(wall, 1), "cpu_seconds": round(cpu, 1), "peak_mb": round(peak_mb())}
 
 
 class _FirstUnit(Exception):
@@ -131,7 +127,7 @@ def _resume(folder: Path, recipe: Recipe) -> None:
         images=str(folder / "list.txt"), output=str(folder / "out"), recipe=recipe
     )
     try:
-        build(request, _Stops(), StageProgress(Console(quiet=True), quiet=True))
+        build(request, _Stops(), silent())
     except _FirstUnit:
         return
     raise AssertionError("the resume found nothing to do")

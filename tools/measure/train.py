@@ -1,189 +1,128 @@
 """How fast training is: ``python -m tools.measure.train PART -o OUT``.
 
-``step``    our step against the published way, time alternated in one process, loss compared,
-            peak memory in a process each; full-size ViT-B/16 with random weights
-``loader``  batches from shards against bare decoding and resizing of the same images by the same
-            threads; large photographs against the same ones packed with ``pack.max_side``
-``flat``    cost per sample and memory from 1,000 to 50,000 samples
-``gpu``     samples a second from tensors in memory against the matrix rate of the device
+``step``        our step against the published way on the same batch, in turn in one process, loss
+                compared, peak memory in a process each; full-size ViT-B/16 with random weights
+``loader``      batches from shards against bare decoding and resizing of the same images by the
+                same threads; large photographs against the same ones packed with ``pack.max_side``
+``flat``        cost per sample and memory from 1,000 to 50,000 samples
+``objectives``  a step of every objective, in turn with one of ``clip``; the memory that each adds
 
-Every part prints JSON and writes it to ``OUT/PART.json``.
+``glit bench gpu`` measures a step on a GPU against its matrix rate.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import tempfile
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from glit.backends.tokenizer import TextTokenizer
-from glit.bench.gpu.training import step_operations
-from glit.bench.harness import in_own_process, write_json
-from glit.bench.lism_flism.operations import matrix_rate
+from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb, resident_mb
-from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
-from glit.bench.random_dataset import DatasetShape
-from glit.training.batch import Batch
+from glit.bench.random_clip import TINY, VIT_B_16, ClipShape, write_random_clip
+from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
+from glit.images import decode, encode_smaller
+from glit.training.batch import Batch, PixelPlace, collate
 from glit.training.config import TrainConfig
+from glit.training.loader import BatchLoader
+from glit.training.objectives import OBJECTIVES
 from glit.training.optimizer import parameter_groups
+from glit.training.planning import plan_sample
 from glit.training.sample import PlannedSample
 from glit.training.setup import Ingredients, prepare
 from glit.training.step import run_step
+from tools.measure.parts import in_turn, run_parts, seconds
 from tools.measure.published_step import padded_batch, published_loss
-from tools.measure.train_loader import flat_part, loader_part
-from tools.measure.train_setup import (
-    Timing,
-    clip_folder,
-    collated,
-    dataset_folder,
-    planned_samples,
-    still_optimizer,
-    timed,
-    with_pixels,
-)
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
-CAPTION = {"num_sentences": 10, "words": 19}
+CLIP_VOCABULARY = 49_408
+_CAPTION = {"num_sentences": 10, "words": 19}
 """202 tokens a caption and 22 a sentence with start and end; GLIT100k's mean is 159 words."""
+Step = Callable[[], float]
+"""A whole step at learning rate zero, so that every call does the same; its loss."""
 
 
 def main() -> None:
-    """Run one part."""
+    """Run the named parts."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.train", description=__doc__)
-    parser.add_argument("part", choices=["step", "loader", "flat", "gpu"])
-    parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
     parser.add_argument("--model", choices=SHAPES, default="vit-b-16")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--images", type=int, default=128)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES))
+    parts = {"step": step_part, "loader": loader_part, "flat": flat_part}
+    run_parts(parser, {**parts, "objectives": objectives_part})
+
+
+def step_part(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Both steps on the same batch, in turn; then the memory of each."""
     with tempfile.TemporaryDirectory() as scratch:
-        result = PARTS[arguments.part](arguments, Path(scratch))
-    print(json.dumps(result, indent=2))
-    write_json(arguments.output / f"{arguments.part}.json", result)
-
-
-def step_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Both steps on the same batch, alternated; then the memory of each."""
-    steps = _steps(SHAPES[arguments.model], arguments.batch, scratch)
-    losses = {name: step() for name, step in steps.items()}  # also warms up
-    times: dict[str, list[Timing]] = {name: [] for name in steps}
-    for _ in range(arguments.repeats):
-        for name, step in steps.items():
-            times[name].append(timed(step))
-    memory = {name: in_own_process(memory_of, name, arguments) for name in steps}
-    pairs = list(zip(times["published"], times["glit"], strict=True))
-    return {
-        "model": arguments.model,
-        "weights": "random",
-        "batch": arguments.batch,
-        "threads": arguments.threads,
-        "wall_s": {name: [t.wall_s for t in values] for name, values in times.items()},
-        "cpu_s": {name: [t.cpu_s for t in values] for name, values in times.items()},
-        "speedup_wall": statistics.median(p.wall_s / g.wall_s for p, g in pairs),
-        "speedup_cpu": statistics.median(p.cpu_s / g.cpu_s for p, g in pairs),
-        "loss": losses,
-        "loss_difference": abs(losses["glit"] - losses["published"]),
-        "peak_memory_mb": memory,
+        steps = published_and_ours(SHAPES[arguments.model], arguments.batch, Path(scratch))
+        losses = {name: step() for name, step in steps.items()}
+        found = in_turn(steps, repeats=arguments.repeats)
+    memory = {name: in_own_process(_memory_of, name, arguments) for name in steps}
+    yield {
+        **_setting(arguments), **found, "loss": losses, "peak_memory_mb": memory,
         "memory_ratio": memory["published"] / memory["glit"],
-    }
+    }  # fmt: skip
 
 
-def memory_of(variant: str, arguments: argparse.Namespace) -> float:
+def objectives_part(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Times and memory of every objective, and how they stand to those of ``clip``."""
+    shape = SHAPES[arguments.model]
+    memory_of_clip = in_own_process(_memory_of, "clip", arguments)
+    with tempfile.TemporaryDirectory() as scratch:
+        baseline, _ = step_of("clip", shape, arguments.batch, Path(scratch))
+        for name in arguments.objectives:
+            step, added = step_of(name, shape, arguments.batch, Path(scratch))
+            found = in_turn({"clip": baseline, "own": step}, repeats=arguments.repeats)
+            memory = in_own_process(_memory_of, name, arguments)
+            yield {
+                "objective": name, **_setting(arguments), **found, "peak_mb": memory,
+                "memory_times_clip": memory / memory_of_clip, "parameters_added": added,
+            }  # fmt: skip
+
+
+def _setting(arguments: argparse.Namespace) -> Row:
+    own = {key: getattr(arguments, key) for key in ("model", "batch", "threads")}
+    return {**own, "weights": "random"}
+
+
+def _memory_of(name: str, arguments: argparse.Namespace) -> float:
     """What a step adds to the resident memory of this process, at its peak, MB."""
     torch.set_num_threads(arguments.threads)
+    shape = SHAPES[arguments.model]
     with tempfile.TemporaryDirectory() as scratch:
-        step = _steps(SHAPES[arguments.model], arguments.batch, Path(scratch))[variant]
+        if name in OBJECTIVES:
+            step, _ = step_of(name, shape, arguments.batch, Path(scratch))
+        else:
+            step = published_and_ours(shape, arguments.batch, Path(scratch))[name]
         before = resident_mb()
         step()
     return peak_mb() - before
 
 
-def gpu_part(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """GLIT100k's schedule from tensors in memory: rate, share of the matrix rate, and the floor."""
-    from accelerate import Accelerator
-
-    accelerator = Accelerator(mixed_precision="bf16" if torch.cuda.is_available() else "no")
-    device, shape = accelerator.device, SHAPES[arguments.model]
-    made, samples = _made(shape, arguments.batch, scratch)
-    batch = with_pixels(made, samples).to(device)
-    optimizer = torch.optim.AdamW(
-        parameter_groups(made.model, made.objective, TrainConfig()), lr=5e-6
-    )
-    model, optimizer = accelerator.prepare(made.model, optimizer)
-
-    def step() -> None:
-        run_step([batch], model=model, objective=made.objective, accelerator=accelerator)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        _finish(device)
-
-    for _ in range(3):
-        step()
-    seconds = statistics.median(timed(step).wall_s for _ in range(max(3, arguments.repeats)))
-    operations = step_operations(shape, batch.texts.length_T.tolist(), len(batch.pixels_V3SS))
-    kind, side = ("bfloat16", 8192) if device.type == "cuda" else ("float32", 1024)
-    rate = matrix_rate(device, kind, side).operations_per_s
-    floor = operations / rate
-    return {
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-        "model": arguments.model,
-        "weights": "random",
-        "batch": arguments.batch,
-        "seconds_per_step": seconds,
-        "samples_per_second": arguments.batch / seconds,
-        "epoch_of_100647_pairs_s": 100_647 / (arguments.batch / seconds),
-        "matrix_rate_tflops": rate / 1e12,
-        "share_of_matrix_rate": floor / seconds,
-        "floor_seconds_per_step": floor,
-    }
-
-
-def _finish(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callable[[], float]]:
-    """A whole step of either variant on one model, ours with tokens and rows of texts made anew.
-
-    They return the loss; the learning rate is zero, so that every call does the same.
-    """
-    from accelerate import Accelerator
-
+def published_and_ours(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Step]:
+    """A step of either variant on one model, ours with tokens and rows of texts made anew."""
     made, samples = _made(shape, batch_size, scratch)
-    optimizer = still_optimizer(made, TrainConfig())
-    accelerator = Accelerator(cpu=True)
     encoder, tokenizer = made.model.encoder, TextTokenizer(made.start)
     pixels = with_pixels(made, samples).pixels_V3SS
-    padded = padded_batch(
-        _collated(made, samples, pixels),
-        samples,
-        tokenizer,
-        mean=encoder.mean_3,
-        std=encoder.std_3,
-    )
-    made.model.train()
 
-    def ours() -> float:
-        metrics = run_step(
-            [_collated(made, samples, pixels)],
-            model=made.model,
-            objective=made.objective,
-            accelerator=accelerator,
-        )
-        optimizer.step()
-        optimizer.zero_grad()
-        return float(metrics["loss"])
+    def batch() -> Batch:
+        return replace(collated(made, samples)[0], pixels_V3SS=pixels)
+
+    scales = {"mean": encoder.mean_3, "std": encoder.std_3}
+    padded = padded_batch(batch(), samples, tokenizer, **scales)
+    optimizer = _still_optimizer(made)
 
     def theirs() -> float:
         loss = published_loss(encoder.clip, padded, tokenizer)
@@ -192,30 +131,162 @@ def _steps(shape: ClipShape, batch_size: int, scratch: Path) -> dict[str, Callab
         optimizer.zero_grad()
         return float(loss.detach())
 
-    return {"published": theirs, "glit": ours}
+    return {"glit": _step(made, batch), "published": theirs}
 
 
-def _made(shape: ClipShape, batch: int, scratch: Path) -> tuple[Ingredients, list[PlannedSample]]:
+def step_of(objective: str, shape: ClipShape, batch_size: int, scratch: Path) -> tuple[Step, int]:
+    """A step of an objective, and how many parameters it brings."""
+    made, samples = _made(shape, batch_size, scratch, objective=objective)
+    batch, module = with_pixels(made, samples), made.model.module
+    added = 0 if module is None else sum(each.numel() for each in module.parameters())
+    return _step(made, lambda: batch), added
+
+
+def _step(made: Ingredients, batch: Callable[[], Batch]) -> Step:
+    from accelerate import Accelerator
+
+    optimizer, accelerator = _still_optimizer(made), Accelerator(cpu=True)
+    model, objective = made.model, made.objective
+    model.train()
+
+    def step() -> float:
+        metrics = run_step([batch()], model=model, objective=objective, accelerator=accelerator)
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(metrics["loss"])
+
+    return step
+
+
+def _made(
+    shape: ClipShape, batch: int, scratch: Path, **changes: Any
+) -> tuple[Ingredients, list[PlannedSample]]:
     """Model, objective and the samples of one batch."""
     clip, dataset = scratch / "clip", scratch / "dataset"
     if not dataset.exists():
-        data = DatasetShape(num_samples=batch, width=320, height=240, **CAPTION)
-        dataset = dataset_folder(clip_folder(shape, scratch), dataset, data)
-    made = prepare(TrainConfig(model=str(clip), batch_size=batch, num_workers=0), str(dataset))
+        data = DatasetShape(num_samples=batch, width=320, height=240, **_CAPTION)
+        dataset_folder(clip_folder(shape, scratch), dataset, data)
+    config = TrainConfig(model=str(clip), batch_size=batch, num_workers=0, **changes)
+    made = prepare(config, str(dataset))
     return made, planned_samples(made.loader)
 
 
-def _collated(made: Ingredients, samples: list[PlannedSample], pixels: torch.Tensor) -> Batch:
-    """A batch of samples whose pixels are there already."""
-    return replace(collated(made, samples)[0], pixels_V3SS=pixels)
+def loader_part(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Loader against bare decoding, for photographs of 1.5 megapixels; then 3 against packed."""
+    sizes = {"1500x1000": (1500, 1000, 0), "2048x1536": (2048, 1536, 0)}
+    sizes["2048x1536 with pack.max_side=512"] = (2048, 1536, 512)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        clip = clip_folder(TINY, scratch)
+        for name, (width, height, max_side) in sizes.items():
+            shape = DatasetShape(
+                num_samples=arguments.images, width=width, height=height, rows_per_group=16,
+                distinct_images=16,
+            )  # fmt: skip
+            dataset = dataset_folder(clip, scratch / name, shape, max_side=max_side)
+            config = TrainConfig(
+                model=str(clip), batch_size=16, num_workers=arguments.threads, shuffle_row_groups=4
+            )
+            loader = prepare(config, str(dataset)).loader
+            loader.config = replace(loader.config, side=224)  # not the tiny model's
+            ways = {
+                "bare": lambda loader=loader: _decode_all(loader, arguments.threads),
+                "loader": lambda loader=loader: deque(loader.epoch(0), maxlen=0),
+            }
+            found = in_turn(ways, repeats=arguments.repeats, rounds=0)
+            each = {way: 1000 * s / arguments.images for way, s in found["cpu_s"].items()}
+            yield {"images": name, "threads": arguments.threads, **found, "cpu_ms_per_image": each}
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any]]] = {
-    "step": step_part,
-    "loader": loader_part,
-    "flat": flat_part,
-    "gpu": gpu_part,
-}
+def _decode_all(loader: BatchLoader, threads: int) -> None:
+    """Decode and resize every image and crop of the dataset, bytes in memory."""
+    side = loader.config.side
+
+    def decoded(sample: PlannedSample) -> None:
+        pixels = torch.empty(1 + len(sample.pairs), 3, side, side, dtype=torch.uint8)
+        sample.write_pixels(pixels[0], pixels[1:], fit=loader.config.fit)
+
+    with ThreadPoolExecutor(threads) as pool:
+        deque(pool.map(decoded, planned_samples(loader)), maxlen=0)
+
+
+def flat_part(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Time per sample and peak memory of an epoch of the loader, by the size of the dataset."""
+    with tempfile.TemporaryDirectory() as folder:
+        clip = clip_folder(TINY, Path(folder))
+        for number in (1_000, 10_000, 50_000):
+            shape = DatasetShape(
+                num_samples=number, num_sentences=2, rows_per_group=100, rows_per_file=5_000,
+                distinct_images=64,
+            )  # fmt: skip
+            dataset = dataset_folder(clip, Path(folder) / str(number), shape)
+            config = TrainConfig(model=str(clip), batch_size=64, num_workers=arguments.threads)
+            loader = prepare(config, str(dataset)).loader
+            wall, cpu = seconds(lambda loader=loader: deque(loader.epoch(0), maxlen=0))
+            times = {
+                "wall_ms_per_sample": 1e3 * wall / number,
+                "cpu_ms_per_sample": 1e3 * cpu / number,
+            }
+            yield {"samples": number, **times, "resident_mb": resident_mb()}
+
+
+def clip_folder(shape: ClipShape, scratch: Path) -> Path:
+    """A CLIP of random weights, with as many token embeddings as CLIP has if it is full-size."""
+    rows = CLIP_VOCABULARY if shape is VIT_B_16 else 0
+    folder, corpus = scratch / "clip", [" ".join(WORDS)] * 3
+    return write_random_clip(
+        folder, shape, seed=0, corpus=corpus, vocabulary=900, embedding_rows=rows
+    )
+
+
+def dataset_folder(clip: Path, folder: Path, shape: DatasetShape, *, max_side: int = 0) -> Path:
+    """A made-up dataset; with ``max_side`` its images and boxes are made smaller, as pack does."""
+
+    def smaller(index: int, row: dict[str, Any]) -> None:
+        data, width, height = encode_smaller(decode(row["image"]["bytes"]), max_side=max_side)
+        scale = width / row["width"]
+        for region in row["regions"]:
+            region.update({k: region[k] * scale for k in ("x0", "y0", "x1", "y1")})
+        row["image"]["bytes"], row["width"], row["height"] = data, width, height
+
+    encode, change = TextTokenizer(clip).encode, smaller if max_side else None
+    identity = {"name": "random", "sha256": tokenizer_hash(clip), "context": 248}
+    return write_random_dataset(
+        folder, shape, seed=0, encode=encode, tokenizer=identity, change=change
+    )
+
+
+def planned_samples(loader: BatchLoader) -> list[PlannedSample]:
+    """Every sample of the loader's dataset, in order."""
+    config, draw = loader.config, np.random.default_rng
+    groups = [loader.dataset.row_group(number) for number in range(len(loader.dataset.places))]
+    how: dict[str, Any] = {"side": config.side, "fit": config.fit}
+    return [
+        plan_sample(group, row, loader.objective, **how, draw=draw(0))
+        for group in groups
+        for row in range(len(group))
+    ]
+
+
+def _still_optimizer(made: Ingredients) -> torch.optim.AdamW:
+    """A run's optimiser at learning rate zero, so that every step does the same."""
+    groups = parameter_groups(made.model, made.objective, TrainConfig())
+    return torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
+
+
+def collated(made: Ingredients, samples: list[PlannedSample]) -> tuple[Batch, list[PixelPlace]]:
+    """A batch of samples without their pixels, and where these go."""
+    config, needs = made.loader.config, made.objective.needs
+    sizes: Any = {"side": config.side, "context": config.context, "pad_id": config.pad_id}
+    return collate(samples, made.loader.tokenize, needs, **sizes)
+
+
+def with_pixels(made: Ingredients, samples: list[PlannedSample]) -> Batch:
+    """A batch of samples, decoded."""
+    batch, places = collated(made, samples)
+    for sample, place in zip(samples, places, strict=True):
+        sample.write_pixels(place.whole, place.crops, fit=made.loader.config.fit)
+    return batch
 
 
 if __name__ == "__main__":

@@ -45,7 +45,6 @@ class ClipMatcher:
         import torch
         from transformers import CLIPModel
 
-        from glit.backends.last_layer import keep_class_token
         from glit.backends.onednn import use_onednn
 
         self._torch = torch
@@ -61,7 +60,6 @@ class ClipMatcher:
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
-        keep_class_token(self.model.vision_model)
         use_onednn(self.model)
         self.tokenizer = TextTokenizer(model.path)
         self.spec = _crop_spec(str(model.path), self.model.config.vision_config.image_size)
@@ -111,7 +109,7 @@ class ClipMatcher:
 
     def embed_ids(self, ids: list[list[int]]) -> Tensor:
         """Embeddings [N, D] of token ids, start and end token included, on the device."""
-        from glit.backends.transfer import upload
+        from glit.backends.gpu.copies import upload
 
         torch = self._torch
         shape = max(len(ids), _FEWEST_SENTENCES), self._padded(max(map(len, ids)))

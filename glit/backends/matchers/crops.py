@@ -52,7 +52,7 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     """
     import torch
 
-    from glit.backends.transfer import upload
+    from glit.backends.gpu.copies import upload
 
     here = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
     whole = upload(here, device)

@@ -23,7 +23,7 @@ from glit.runtime.prefetch import batched
 from glit.runtime.pretrained import load_whole
 
 if TYPE_CHECKING:
-    from glit.backends.transfer import Download
+    from glit.backends.gpu.copies import Download
 
 
 class YolosDetector:
@@ -35,7 +35,6 @@ class YolosDetector:
         import torch
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
-        from glit.backends.last_layer import keep_detection_tokens
         from glit.backends.onednn import use_onednn
 
         self._torch = torch
@@ -54,13 +53,12 @@ class YolosDetector:
                 f"model {model.name!r}: cannot be loaded as YOLOS ({error})"
             ) from error
         self.model = loaded.to(self._device).eval()
-        keep_detection_tokens(self.model)
         use_onednn(self.model)
         self._labels = self.model.config.id2label
         self._patch = self.model.config.patch_size
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        from glit.backends.transfer import lag_by_one
+        from glit.backends.gpu.copies import lag_by_one
 
         inputs = [None if self._too_thin(image) else self.prepare(image) for image in images]
         shapes: dict[tuple[int, ...], list[int]] = {}
@@ -89,7 +87,7 @@ class YolosDetector:
 
     def prepare(self, image: Pixels) -> Any:
         """Normalised pixels of one image, [3, height, width], by the model's image processor."""
-        from glit.backends.transfer import upload
+        from glit.backends.gpu.copies import upload
 
         chw = upload(self._torch.from_numpy(image).permute(2, 0, 1), self._device)
         batch = self.processor(images=chw, do_pad=False, return_tensors="pt", device=self._device)
@@ -97,7 +95,7 @@ class YolosDetector:
 
     def _run(self, inputs: list[Any]) -> Download:
         """Logits and boxes of a batch, side by side."""
-        from glit.backends.transfer import Download
+        from glit.backends.gpu.copies import Download
 
         torch = self._torch
         with torch.inference_mode():

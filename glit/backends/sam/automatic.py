@@ -28,7 +28,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glit.backends.sam.checks import decoder_agrees, encoder_agrees, measuring_agrees
+from glit.backends.gpu.copies import Download, lag_by_one, upload
+from glit.backends.gpu.masks import measures_at_once
+from glit.backends.sam.checks import decoder_agrees, encoder_agrees
 from glit.backends.sam.decoder import (
     Decoded,
     PointDecoder,
@@ -44,7 +46,6 @@ from glit.backends.sam.encoder import (
 )
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
 from glit.backends.sam.model import MaskThresholds
-from glit.backends.transfer import Download, lag_by_one, upload
 from glit.images import Pixels
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class AutomaticMasks:
         self._point_grid = build_point_grid(thresholds.points_per_side)
         with torch.inference_mode():
             self._decoder = None if self._exact else PointDecoder(model, dtype)
-        self._measures_at_once = not self._exact and measuring_agrees(self._device)
+        self._measures_at_once = not self._exact and measures_at_once(self._device)
         fast = not self._exact and encoder_agrees(model.image_encoder)
         if dtype == torch.float16:
             keep_norms_in_float32(model.image_encoder)
@@ -250,7 +251,7 @@ class AutomaticMasks:
         self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
     ) -> Masks:
         """All masks by one kernel, none of them ever upscaled in memory."""
-        from glit.backends.sam.measuring import measure_masks
+        from glit.backends.gpu.mask_kernel import measure_masks
 
         threshold, offset = self.model.mask_threshold, self._thresholds.stability_score_offset
         measured = measure_masks(

@@ -10,24 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from glit.backends.sam.decoder import PointDecoder, published_decoder
 from glit.backends.sam.encoder import encode, no_tf32_convolutions, published_encoder
-from glit.backends.sam.masks import area_px, mask_to_box, upscale
 from glit.backends.sam.model import SamConfig, build_image_encoder
 from glit.runtime.verified_paths import agrees, probe_input
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam
 
-FUSED_MEASURING = "measuring SAM's masks"
-_GEOMETRY: dict[str, Any] = {
-    "factor": 4,
-    "input_size": (192, 150),
-    "original_size": (333, 260),
-}
-_THRESHOLDS = (0.0, 1.0, -1.0)
 _TINY = SamConfig(
     image_size=40,
     patch_size=8,
@@ -71,30 +62,6 @@ def decoder_agrees(model: Sam) -> bool:
         fast=fast,
         plain=plain,
     )
-
-
-def measuring_agrees(device: torch.device) -> bool:
-    """Round random masks of an image that is not square, one of them empty."""
-    if device.type != "cuda":
-        return False
-
-    def logits() -> Tensor:
-        coarse = probe_input(1, 8, 6, 6, like=torch.empty(0, device=device))
-        fine = functional.interpolate(coarse, (48, 48), mode="bicubic")[0]
-        return (fine - torch.tensor([9.0] + [0.2] * 7, device=device)[:, None, None]).contiguous()
-
-    def plain() -> list[Tensor]:
-        full = upscale(logits(), **_GEOMETRY)
-        areas = torch.stack([area_px(full, each) for each in _THRESHOLDS], dim=1)
-        return [areas.float(), mask_to_box(full, _THRESHOLDS[0]).float()]
-
-    def fast() -> list[Tensor]:
-        from glit.backends.sam.measuring import measure_masks
-
-        measured = measure_masks(logits(), thresholds=_THRESHOLDS, **_GEOMETRY)
-        return [measured.above_K3.float(), measured.boxes_K4.float()]
-
-    return agrees(FUSED_MEASURING, package="torch", kind=device.type, fast=fast, plain=plain)
 
 
 def encoder_agrees(encoder: Any) -> bool:

@@ -20,8 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.runtime.verified_paths import swap
-
 _REL_POS_ELEMENTS = {"cpu": 1 << 25, "cuda": 1 << 28}
 """Most elements of relative position scores at a time: 128 MiB in float32, on a GPU 1 GiB."""
 
@@ -68,12 +66,10 @@ def keep_norms_in_float32(encoder: nn.Module) -> None:
     """
     from segment_anything.modeling.common import LayerNorm2d
 
-    swap(
-        (parent, name, _InFloat32(module))
-        for parent in list(encoder.modules())
-        for name, module in list(parent.named_children())
-        if isinstance(module, LayerNorm2d)
-    )
+    for parent in list(encoder.modules()):
+        for name, module in list(parent.named_children()):
+            if isinstance(module, LayerNorm2d):
+                setattr(parent, name, _InFloat32(module))
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.bench.harness import Row, detail, note
-from glit.bench.lism_flism.job import FULL, TINY, Sizes
-from glit.bench.random_clip import ClipShape
+from glit.bench.lism_flism.models import FULL, TINY, Sizes
 from glit.recipes.config import Device
 
 
@@ -40,92 +39,48 @@ class Scale:
     caption_tokens: int
     repeats: int
 
-    @property
-    def clip(self) -> ClipShape:
-        """CLIP's shape."""
-        return self.sizes.clip
 
-
-def _llava(
-    text: tuple[int, int, int, int, int, int],
-    vision: tuple[int, int, int, int, int, int],
-    tiles: list[tuple[int, int]],
-    **more: Any,
-) -> dict[str, Any]:
+def _llava(text: tuple[int, ...], vision: tuple[int, ...], projection: int) -> dict[str, Any]:
     """Arguments of ``LlavaNextConfig``.
 
     Args:
         text: Mistral's width, that of its MLP, layers, heads, key-value heads and vocabulary.
         vision: CLIP's width, that of its MLP, layers, heads, and the sides of images and patches.
-        tiles: sides of an image in tiles.
-        more: of CLIP.
+        projection: CLIP's shared width.
     """
     names = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
-    of_text = [*names, "num_key_value_heads", "vocab_size"]
-    of_vision = [*names, "image_size", "patch_size"]
-    side = vision[4]
+    of_text = zip([*names, "num_key_value_heads", "vocab_size"], text, strict=True)
+    of_vision = zip([*names, "image_size", "patch_size"], vision, strict=True)
+    mistral = {
+        "model_type": "mistral", "max_position_embeddings": 32768, "sliding_window": None,
+    }  # fmt: skip
+    side, tiles = vision[4], [(1, 2), (2, 1), (2, 2), (3, 1), (1, 3)]
     return {
-        "text_config": {
-            "model_type": "mistral",
-            "max_position_embeddings": 32768,
-            "sliding_window": None,
-            **dict(zip(of_text, text, strict=True)),
-        },
+        "text_config": mistral | dict(of_text),
         "vision_config": {
-            "model_type": "clip_vision_model",
-            **dict(zip(of_vision, vision, strict=True)),
-            **more,
+            "model_type": "clip_vision_model", "projection_dim": projection, **dict(of_vision),
         },
         "image_grid_pinpoints": [[rows * side, columns * side] for rows, columns in tiles],
         "vision_feature_layer": -2,
         "vision_feature_select_strategy": "default",
-    }
+    }  # fmt: skip
 
 
 SCALES: dict[str, Scale] = {
     "full": Scale(
-        sizes=FULL,
-        matrix_side=8192,
-        copy_bytes=1 << 28,
-        num_flism=64,
-        num_lism=8,
-        num_compared=8,
-        batch_size=256,
-        sample_px=(640, 480),
-        num_steps=10,
-        captioner=_llava(
-            (4096, 14336, 32, 32, 8, 32064),
-            (1024, 4096, 24, 16, 336, 14),
-            [(1, 2), (2, 1), (2, 2), (3, 1), (1, 3)],
-            projection_dim=768,
-        ),  # LLaVA-NeXT with Mistral 7B and CLIP ViT-L/14 at 336 pixels
-        captioned_px=(1024, 768),
-        num_captions=32,
-        caption_tokens=160,
-        repeats=5,
+        sizes=FULL, matrix_side=8192, copy_bytes=1 << 28, num_flism=64, num_lism=8,
+        num_compared=8, batch_size=256, sample_px=(640, 480), num_steps=10,
+        # LLaVA-NeXT with Mistral 7B and CLIP ViT-L/14 at 336 pixels
+        captioner=_llava((4096, 14336, 32, 32, 8, 32064), (1024, 4096, 24, 16, 336, 14), 768),
+        captioned_px=(1024, 768), num_captions=32, caption_tokens=160, repeats=5,
     ),
     "tiny": Scale(
-        sizes=TINY,
-        matrix_side=64,
-        copy_bytes=1 << 16,
-        num_flism=2,
-        num_lism=1,
-        num_compared=1,
-        batch_size=4,
-        sample_px=(64, 48),
-        num_steps=1,
-        captioner=_llava(
-            (64, 128, 2, 2, 1, 512),
-            (32, 64, 2, 2, 28, 14),
-            [(1, 2), (2, 1), (2, 2)],
-            projection_dim=32,
-        ),
-        captioned_px=(60, 40),
-        num_captions=2,
-        caption_tokens=3,
-        repeats=1,
+        sizes=TINY, matrix_side=64, copy_bytes=1 << 16, num_flism=2, num_lism=1,
+        num_compared=1, batch_size=4, sample_px=(64, 48), num_steps=1,
+        captioner=_llava((64, 128, 2, 2, 1, 512), (32, 64, 2, 2, 28, 14), 32),
+        captioned_px=(60, 40), num_captions=2, caption_tokens=3, repeats=1,
     ),
-}
+}  # fmt: skip
 """``tiny`` shows on any machine that all parts run."""
 
 
@@ -145,6 +100,11 @@ def row(
     return {
         "what": what, "measured": measured, "unit": unit, "limit": limit, "bottleneck": bottleneck,
     }  # fmt: skip
+
+
+def agreement(what: str, measured: float) -> Row:
+    """A share that is 1 where the device answers as the CPU does in float32."""
+    return row(what, measured, "of 1", limit=1.0, bottleneck="rounding")
 
 
 def largest(parts: dict[str, float]) -> str:
@@ -211,10 +171,8 @@ class Bench:
         times = {each: getattr(each, spent) for each in recorded.key_averages()}
         total = sum(times.values()) or 1
         top = sorted(times, key=lambda each: -times[each])[:20]
-        yield detail(
-            f"kernels of {name}",
-            [
-                {"kernel": e.key, "calls": e.count, "ms": times[e] / 1e3, "share": times[e] / total}
-                for e in top
-            ],
-        )
+        kernels = [
+            {"kernel": e.key, "calls": e.count, "ms": times[e] / 1e3, "share": times[e] / total}
+            for e in top
+        ]
+        yield detail(f"kernels of {name}", kernels)

@@ -15,7 +15,6 @@ import numpy as np
 from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.protocols import CaptionerConfig
 from glit.backends.weights import Resolved, resolve
-from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench, row
 from glit.bench.harness import Row, note
 from glit.bench.lism_flism.models import made_by_glit
@@ -28,17 +27,23 @@ _TIMES = 4
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Captions a second by both ways."""
-    folder = shape_folder(bench)
-    images = _images(bench)
-    model = made_by_glit(folder)
+    model = made_by_glit(shape_folder(bench))
+    width, height = bench.scale.captioned_px
+    shape, rng = (bench.scale.num_captions, height, width, 3), np.random.default_rng(0)
+    images = list(rng.integers(0, 256, shape, dtype=np.uint8))
     prompt = default_prompt().read_text(encoding="utf-8")
     config = CaptionerConfig(
         device=bench.device, max_tokens=bench.scale.caption_tokens, max_model_len=4096
     )
-    yield from _by_generate(bench, config, model, prompt, images)
+    yield from _by_generate(bench, TransformersCaptioner(
+        config, model, prompt, weights=random_weights
+    ), model, images)  # fmt: skip
     if bench.device == "cuda" and importlib.util.find_spec("vllm"):
         free_memory()  # the engine asks for most of the GPU
-        yield from _through_vllm(bench, config, model, prompt, images * _TIMES)
+        from glit.backends.captioners.vllm_engine import VllmCaptioner
+
+        engine = VllmCaptioner(config, model, prompt, load_format="dummy")
+        yield from _through_vllm(bench, engine, model, images * _TIMES)
     else:
         yield note("captions through vLLM: not installed, or no GPU; left out")
 
@@ -71,60 +76,31 @@ def shape_folder(bench: Bench) -> Path:
     return folder
 
 
-def _images(bench: Bench) -> list[np.ndarray]:
-    rng = np.random.default_rng(0)
-    width, height = bench.scale.captioned_px
-    return [
-        rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-        for _ in range(bench.scale.num_captions)
-    ]
-
-
 def _through_vllm(
-    bench: Bench,
-    config: CaptionerConfig,
-    model: Resolved,
-    prompt: str,
-    images: list[np.ndarray],
+    bench: Bench, captioner: Any, model: Resolved, images: list[np.ndarray]
 ) -> Iterator[Row]:
-    from glit.backends.captioners.vllm_engine import VllmCaptioner
-
-    captioner = VllmCaptioner(config, model, prompt, load_format="dummy")
     few = images[: min(8, len(images))]
     captioner.caption(few, seeds=[0] * len(few), temperature=0.0)
     started = time.perf_counter()
     captioner.caption(images, seeds=[0] * len(images), temperature=0.0)
-    seconds = time.perf_counter() - started
+    rate = len(images) / (time.perf_counter() - started)
     operations, tokens = _operations(bench, model)
-    yield row(
-        f"captions through vLLM, {tokens} prompt tokens, {bench.scale.caption_tokens} new",
-        len(images) / seconds,
-        "images/s",
-        limit=bench.limit(operations, "bfloat16"),
-        bottleneck="preparing images, then prefill",
-    )
+    what = f"captions through vLLM, {tokens} prompt tokens, {bench.scale.caption_tokens} new"
+    limit = bench.limit(operations, "bfloat16")
+    yield row(what, rate, "images/s", limit=limit, bottleneck="preparing images, then prefill")
 
 
 def _by_generate(
-    bench: Bench,
-    config: CaptionerConfig,
-    model: Resolved,
-    prompt: str,
-    images: list[np.ndarray],
+    bench: Bench, captioner: TransformersCaptioner, model: Resolved, images: list[np.ndarray]
 ) -> Iterator[Row]:
-    captioner = TransformersCaptioner(config, model, prompt, weights=random_weights)
     prepared = [captioner.prepare(image) for image in images[:8]]
-    batch = captioner.joined(prepared)
+    batch, number = captioner.joined(prepared), len(prepared)
     seconds = bench.seconds(lambda: captioner.generate(batch, seed=0, temperature=0.0), repeats=1)
     operations, tokens = _operations(bench, model)
-    precision = "bfloat16" if bench.device == "cuda" else "float32"
-    yield row(
-        f"captions by generate, batches of {len(prepared)}, {tokens} prompt tokens",
-        len(prepared) / seconds,
-        "images/s",
-        limit=bench.limit(operations, precision),
-        bottleneck="one token at a time",
-    )
+    limit = bench.limit(operations, "bfloat16" if bench.device == "cuda" else "float32")
+    what = f"captions by generate, batches of {number}, {tokens} prompt tokens"
+    bottleneck = "one token at a time"
+    yield row(what, number / seconds, "images/s", limit=limit, bottleneck=bottleneck)
     alone = bench.seconds(lambda: captioner.prepare(images[0]))
     yield row("preparing a caption's image, one core", 1 / alone, "images/s", bottleneck="core")
 
@@ -138,7 +114,7 @@ def random_weights(kind: Any, path: Path, *, dtype: Any, device: Any) -> Any:
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with models.made_on(str(device)):
+        with torch.device(device):
             return kind.from_config(config)
     finally:
         torch.set_default_dtype(before)

@@ -7,17 +7,17 @@ import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 
+from glit.backends.gpu.halves import FAST_PATH
 from glit.backends.proposers.sam import SamDetector
-from glit.backends.split_products import FAST_PATH
+from glit.backends.sam.model import build_sam
 from glit.backends.weights import Resolved, resolve
 from glit.bench.gpu import models
-from glit.bench.gpu.bench import Bench, row
+from glit.bench.gpu.bench import Bench, agreement, row
 from glit.bench.gpu.matrix import products_in
-from glit.bench.gpu.stages import fastest, opened, report_stages
 from glit.bench.harness import Row
 from glit.bench.lism_flism.operations import sam_image
-from glit.data.geometry import iou
 from glit.images import Pixels
 from glit.recipes.config import Device, Precision
 from glit.runtime.verified_paths import leave_out
@@ -43,29 +43,23 @@ def measure(bench: Bench) -> Iterator[Row]:
     """SAM in every precision, then all stages."""
     known = [name for name in PRECISIONS if bench.device == "cuda" or name in _ON_CPU]
     yield from _agreement(bench, known)
-    drawn = models.images(bench, bench.scale.num_lism)
-    first = models.pixels(drawn)[0]
-    sam, clip = models.sam(bench, first), models.clip(bench, models.captions(drawn))
+    drawn, sizes = models.images(bench, bench.scale.num_lism), bench.scale.sizes
+    some = models.pixels(drawn)[:4]
+    sam, clip = models.sam(bench, some[0]), models.clip(bench, models.captions(drawn))
+    with torch.device("meta"):
+        operations = sum(sam_image(build_sam(sizes.sam), sizes.points_per_side**2).values())
     for name in known:
         precision, products = PRECISIONS[name]
         with products_in(products):
             detector = _detector(name, bench.device, sam)
-            some = models.pixels(drawn)[:4]
-            seconds = bench.seconds(lambda d=detector, s=some: d.detect(s), repeats=1) / len(some)
-        points = bench.scale.sizes.points_per_side**2
-        operations = sum(sam_image(detector.masks.model, points).values())
-        rate = _RATES.get(name, precision)
-        yield row(
-            f"SAM, all masks, {name}",
-            1 / seconds,
-            "images/s",
-            limit=bench.limit(operations, rate),
-            bottleneck="products" if name == PLAIN else "masks",
-        )
+            seconds = bench.seconds(lambda d=detector: d.detect(some), repeats=1) / len(some)
+        limit = bench.limit(operations, _RATES.get(name, precision))
+        bottleneck = "products" if name == PLAIN else "masks"
+        what = f"SAM, all masks, {name}"
+        yield row(what, 1 / seconds, "images/s", limit=limit, bottleneck=bottleneck)
         del detector
-    stages, batch = opened(bench, "lism", sam, clip, drawn)
-    result = fastest(bench, stages, batch, repeats=1)
-    yield from report_stages(bench, "LISM, propose to pack", result, len(batch.samples))
+    stages, batch = models.stages(bench, "lism", sam, clip, drawn)
+    yield from models.stage_rows(bench, "LISM, propose to pack", stages, batch, 1)
     one = dataclasses.replace(batch, samples=batch.samples[:1])
     yield from bench.kernels("LISM, an image", lambda: stages.run(one))
 
@@ -75,14 +69,8 @@ def _agreement(bench: Bench, names: list[str]) -> Iterator[Row]:
     images = models.mini_scenes(bench)
     wanted = _boxes("float32", "cpu", images)
     for name in names:
-        found = _boxes(name, bench.device, images)
-        yield row(
-            f"mini SAM's boxes that keep an IoU of {SAME_BOX}, {name}",
-            share_kept(wanted, found, SAME_BOX),
-            "of 1",
-            limit=1.0,
-            bottleneck="rounding",
-        )
+        share = models.share_kept(wanted, _boxes(name, bench.device, images), SAME_BOX)
+        yield agreement(f"mini SAM's boxes that keep an IoU of {SAME_BOX}, {name}", share)
 
 
 def _detector(name: str, device: Device, model: Resolved) -> SamDetector:
@@ -95,18 +83,4 @@ def _detector(name: str, device: Device, model: Resolved) -> SamDetector:
 def _boxes(name: str, device: Device, images: list[Pixels]) -> list[np.ndarray]:
     with products_in(PRECISIONS[name][1]):
         found = _detector(name, device, resolve("mini-segmenter")).detect(images)
-    return [np.array([r.box.xyxy for r in regions]).reshape(-1, 4) for regions in found]
-
-
-def share_kept(wanted: list[np.ndarray], found: list[np.ndarray], least: float) -> float:
-    """The share of boxes, over all images, that some box of the other way overlaps that much.
-
-    >>> a, b = np.array([[0.0, 0, 2, 2], [0, 0, 9, 9]]), np.array([[0.0, 0, 2, 2]])
-    >>> share_kept([a], [b], 0.9)
-    0.5
-    """
-    overlaps = [
-        iou(a, b).max(axis=1) if len(b) else np.zeros(len(a))
-        for a, b in zip(wanted, found, strict=True)
-    ]
-    return float((np.concatenate(overlaps) >= least).mean())
+    return models.boxes_of(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import torch
+
 from glit.bench.gpu.bench import Bench, row
 from glit.bench.harness import Row, detail, note
 
@@ -20,8 +22,6 @@ second."""
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Rates of large products, then of copies."""
-    import torch
-
     name = torch.cuda.get_device_name() if bench.device == "cuda" else "cpu"
     sheet = next((sheet for key, sheet in SHEETS.items() if key in name), {})
     if bench.device == "cuda" and not sheet:
@@ -32,25 +32,18 @@ def measure(bench: Bench) -> Iterator[Row]:
         kind = getattr(torch, precision, torch.float32)
         a = torch.randn(side, side, device=bench.device).to(kind)
         with products_in("tf32" if precision == "tf32" else "ieee"):
-            seconds = bench.seconds(lambda a=a: a @ a)
-        rates[precision] = 2 * side**3 / seconds
+            rates[precision] = 2 * side**3 / bench.seconds(lambda a=a: a @ a)
         yield detail("rates", rates)
-        kept = "16 bits" if "16" in precision else precision
-        yield row(
-            f"matrix product {side}, {precision}",
-            rates[precision] / 1e12,
-            "TFLOP/s",
-            limit=sheet[kept] / 1e12 if kept in sheet else None,
-            bottleneck="arithmetic",
-        )
+        limit = sheet.get("16 bits" if "16" in precision else precision)
+        what, rate = f"matrix product {side}, {precision}", rates[precision] / 1e12
+        limit = limit and limit / 1e12
+        yield row(what, rate, "TFLOP/s", limit=limit, bottleneck="arithmetic")
     yield from _copies(bench, sheet)
 
 
 @contextlib.contextmanager
 def products_in(precision: str) -> Iterator[None]:
     """Float32 products on a GPU in ``ieee`` or ``tf32``."""
-    import torch
-
     before = torch.backends.cuda.matmul.fp32_precision
     torch.backends.cuda.matmul.fp32_precision = precision
     try:
@@ -60,24 +53,18 @@ def products_in(precision: str) -> Iterator[None]:
 
 
 def _copies(bench: Bench, sheet: dict[str, float]) -> Iterator[Row]:
-    import torch
-
     size = bench.scale.copy_bytes
     there = torch.empty(size, dtype=torch.uint8, device=bench.device)
     pageable = torch.empty(size, dtype=torch.uint8)
     pinned = torch.empty(size, dtype=torch.uint8, pin_memory=bench.device == "cuda")
     other = torch.empty_like(there)
-    hbm = sheet["hbm"] / 1e9 if "hbm" in sheet else None
-    for what, work, factor, limit in (
-        (
-            "copy to the device, page-locked",
-            lambda: there.copy_(pinned, non_blocking=True),
-            1,
-            None,
-        ),
-        ("copy to the device, pageable", lambda: there.copy_(pageable), 1, None),
-        ("copy from the device, page-locked", lambda: pinned.copy_(there), 1, None),
-        ("copy on the device, read and written", lambda: other.copy_(there), 2, hbm),
+    for what, work in (
+        ("to the device, page-locked", lambda: there.copy_(pinned, non_blocking=True)),
+        ("to the device, pageable", lambda: there.copy_(pageable)),
+        ("from the device, page-locked", lambda: pinned.copy_(there)),
     ):
-        rate = factor * size / bench.seconds(work) / 1e9
-        yield row(what, rate, "GB/s", limit=limit, bottleneck="memory" if limit else "bus")
+        yield row(f"copy {what}", size / bench.seconds(work) / 1e9, "GB/s", bottleneck="bus")
+    hbm = sheet["hbm"] / 1e9 if sheet else None
+    rate = 2 * size / bench.seconds(lambda: other.copy_(there)) / 1e9
+    what = "copy on the device, read and written"
+    yield row(what, rate, "GB/s", limit=hbm, bottleneck="memory" if hbm else "bus")

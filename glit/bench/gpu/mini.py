@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import torch
+from accelerate import Accelerator
 
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers.yolos import YolosDetector
 from glit.backends.weights import resolve
 from glit.bench.gpu import models
-from glit.bench.gpu.bench import Bench, row
-from glit.bench.gpu.lism import share_kept
-from glit.bench.gpu.models import first_batch, prepared
+from glit.bench.gpu.bench import Bench, agreement
 from glit.bench.harness import Row, detail
 from glit.recipes.config import Device, Precision
 from glit.stages.propose import ProposeConfig
@@ -29,47 +29,36 @@ def measure(bench: Bench) -> Iterator[Row]:
     images = models.mini_scenes(bench)
     precisions: tuple[Precision, ...] = ("float32", "bfloat16")
     for precision in precisions if bench.device == "cuda" else precisions[:1]:
-        yield from _boxes(bench, images, precision)
-        yield from _embeddings(bench, images, precision)
+        least = 0.97 if precision == "float32" else 0.8
+        boxes = _boxes("cpu", "float32", images), _boxes(bench.device, precision, images)
+        share = models.share_kept(*boxes, least)
+        yield agreement(f"mini YOLOS' boxes that keep an IoU of {least}, {precision}", share)
+        wanted = _embeddings("cpu", "float32", images)
+        found = _embeddings(bench.device, precision, images)
+        cosine = float((wanted * found).sum(axis=1).min())
+        yield agreement(f"mini CLIP's smallest cosine with the CPU's, {precision}", cosine)
     yield from _gradients(bench)
 
 
-def _boxes(bench: Bench, images: list[np.ndarray], precision: Precision) -> Iterator[Row]:
-    def found(device: Device, precision: Precision) -> list[np.ndarray]:
-        config = ProposeConfig(device=device, precision=precision)
-        regions = YolosDetector(config, resolve("mini-proposer")).detect(images)
-        return [np.array([r.box.xyxy for r in each]).reshape(-1, 4) for each in regions]
-
-    least = 0.97 if precision == "float32" else 0.8
-    share = share_kept(found("cpu", "float32"), found(bench.device, precision), least)
-    what = f"mini YOLOS' boxes that keep an IoU of {least}, {precision}"
-    yield row(what, share, "of 1", limit=1.0, bottleneck="rounding")
+def _boxes(device: Device, precision: Precision, images: list[np.ndarray]) -> list[np.ndarray]:
+    config = ProposeConfig(device=device, precision=precision)
+    return models.boxes_of(YolosDetector(config, resolve("mini-proposer")).detect(images))
 
 
-def _embeddings(bench: Bench, images: list[np.ndarray], precision: Precision) -> Iterator[Row]:
+def _embeddings(device: Device, precision: Precision, images: list[np.ndarray]) -> np.ndarray:
     boxes = [np.array([[0.0, 0.0, 128.0, 128.0], [10.0, 20.0, 70.0, 100.0]])] * len(images)
-
-    def found(device: Device, precision: Precision) -> np.ndarray:
-        config = ScoreConfig(device=device, precision=precision)
-        matcher = ClipMatcher(config, resolve("mini-matcher"))
-        return np.concatenate(matcher.embed_regions(images, boxes))
-
-    cosine = (found("cpu", "float32") * found(bench.device, precision)).sum(axis=1).min()
-    what = f"mini CLIP's smallest cosine with the CPU's, {precision}"
-    yield row(what, float(cosine), "of 1", limit=1.0, bottleneck="rounding")
+    matcher = ClipMatcher(ScoreConfig(device=device, precision=precision), resolve("mini-matcher"))
+    return np.concatenate(matcher.embed_regions(images, boxes))
 
 
 def _gradients(bench: Bench) -> Iterator[Row]:
     """Loss and gradients of a fast-goal step of the mini matcher in float32."""
-    import torch
-    from accelerate import Accelerator
-
-    made = prepared(bench, str(resolve("mini-matcher").path), batch_size=4, num_workers=0)
+    made = models.prepared(bench, str(resolve("mini-matcher").path), batch_size=4, num_workers=0)
     found: dict[str, dict[str, torch.Tensor]] = {}
     plain = Accelerator(cpu=True)  # no autocast
     for device in ("cpu", bench.device):
         made.model.to(device).zero_grad()
-        batch = first_batch(made).to(torch.device(device))
+        batch = models.first_batch(made).to(torch.device(device))
         run_step([batch], model=made.model, objective=made.objective, accelerator=plain)
         named = made.model.named_parameters()
         found[device] = {name: p.grad.cpu().clone() for name, p in named if p.grad is not None}
@@ -80,10 +69,5 @@ def _gradients(bench: Bench) -> Iterator[Row]:
         for name, grad in wanted.items()
     }
     yield detail("relative differences of gradients", errors)
-    yield row(
-        f"gradients within {SAME_GRADIENT} of the CPU's, float32",
-        sum(error <= SAME_GRADIENT for error in errors.values()) / len(errors),
-        "of 1",
-        limit=1.0,
-        bottleneck="rounding",
-    )
+    share = sum(error <= SAME_GRADIENT for error in errors.values()) / len(errors)
+    yield agreement(f"gradients within {SAME_GRADIENT} of the CPU's, float32", share)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import Resolved
-from glit.bench.gpu.bench import Bench
-from glit.bench.lism_flism.inputs import Images, scenes
-from glit.bench.lism_flism.models import made_by_glit, random_sam, random_yolos
-from glit.bench.random_clip import write_random_clip
+from glit.bench.gpu.bench import Bench, largest, row
+from glit.bench.harness import Row
+from glit.bench.lism_flism.columns import COLUMNS, Batch, Job, Method, total_s
+from glit.bench.lism_flism.fixed import NUM_GRID
+from glit.bench.lism_flism.in_glit import InGlit
+from glit.bench.lism_flism.inputs import Images, scenes, with_sentences
+from glit.bench.lism_flism.models import made_by_glit, random_clip, random_sam, random_yolos
 from glit.bench.random_dataset import DatasetShape, write_random_dataset
+from glit.data.geometry import iou
+from glit.data.records import Region
 from glit.images import Pixels, decode
-from glit.training.batch import Batch
+from glit.runtime.cores import usable_cores
+from glit.stages.recipe import load_recipe
+from glit.training.batch import Batch as TrainingBatch
 from glit.training.config import TrainConfig
 from glit.training.setup import Ingredients, prepare
 
@@ -25,33 +34,15 @@ NUM_BATCHES = 4
 """Of the dataset that is trained on."""
 
 
-@contextlib.contextmanager
-def made_on(device: str) -> Iterator[None]:
-    """Tensors that are made inside without saying where are made on the device."""
-    import torch
-
-    with torch.device(device):
-        yield
-
-
 def clip(bench: Bench, corpus: list[str]) -> Resolved:
     """CLIP's folder."""
-    sizes = bench.scale.sizes
-    with made_on(bench.device):
-        folder = write_random_clip(
-            bench.scratch / "clip",
-            sizes.clip,
-            seed=0,
-            corpus=corpus,
-            vocabulary=1200,
-            embedding_rows=sizes.embedding_rows,
-        )
-    return made_by_glit(folder)
+    with torch.device(bench.device):
+        return made_by_glit(random_clip(bench.scale.sizes, bench.scratch / "clip", corpus))
 
 
 def yolos(bench: Bench) -> Resolved:
     """YOLOS' folder."""
-    with made_on(bench.device):
+    with torch.device(bench.device):
         return made_by_glit(random_yolos(bench.scale.sizes, bench.scratch / "yolos"))
 
 
@@ -93,32 +84,74 @@ def mini_scenes(bench: Bench) -> list[Pixels]:
     return pixels(drawn)
 
 
+def boxes_of(found: list[list[Region]]) -> list[np.ndarray]:
+    """Boxes of every image, [regions, 4] each."""
+    return [np.array([r.box.xyxy for r in regions]).reshape(-1, 4) for regions in found]
+
+
+def share_kept(wanted: list[np.ndarray], found: list[np.ndarray], least: float) -> float:
+    """The share of boxes, over all images, that some box of the other way overlaps that much.
+
+    >>> a, b = np.array([[0.0, 0, 2, 2], [0, 0, 9, 9]]), np.array([[0.0, 0, 2, 2]])
+    >>> share_kept([a], [b], 0.9)
+    0.5
+    """
+    overlaps = [
+        iou(a, b).max(axis=1) if len(b) else np.zeros(len(a))
+        for a, b in zip(wanted, found, strict=True)
+    ]
+    return float((np.concatenate(overlaps) >= least).mean())
+
+
+def stages(
+    bench: Bench, method: Method, proposer: Resolved, matcher: Resolved, images: Images
+) -> tuple[InGlit, Batch]:
+    """The stages of a method, their models loaded, and the images cut into sentences."""
+    on = [f"propose.device={bench.device}", f"score.device={bench.device}"]
+    recipe = load_recipe(method, overrides=on)
+    batch = with_sentences(images, matcher, recipe.split)
+    job = Job(
+        column=next(c for c in COLUMNS if c.method == method and c.in_glit),
+        recipe=recipe,
+        proposer=proposer,
+        matcher=matcher,
+        batch=batch,
+        device=bench.device,
+        threads=usable_cores(),
+        num_fixed=bench.scale.sizes.num_fixed - (NUM_GRID if method == "flism" else 0),
+        matrix_side=bench.scale.sizes.matrix_side,
+        scratch=bench.scratch / "packed",
+    )
+    return InGlit(job), batch
+
+
+def stage_rows(bench: Bench, name: str, run: InGlit, batch: Batch, repeats: int) -> Iterator[Row]:
+    """Images a second of the quickest pass, and in which of its parts the time went."""
+    run.run(batch)
+    bench.finish()
+    best = min((run.run(batch) for _ in range(repeats)), key=total_s)
+    number, cores = len(batch.samples), usable_cores()
+    yield row(name, number / total_s(best), "images/s", bottleneck=largest(best["parts_s"]))
+    decoding = number * cores / max(best["decode_s"], 1e-9)
+    yield row(f"{name}: decoding by {cores} threads", decoding, "images/s", bottleneck="cores")
+
+
 def prepared(bench: Bench, model: str, *, batch_size: int, **changes: Any) -> Ingredients:
     """Model, objective and loader of a fast-goal run on a made-up dataset of some batches."""
     path, tokenizer = bench.scratch / f"dataset-{batch_size}", TextTokenizer(Path(model))
     width, height = bench.scale.sample_px
     if not path.exists():
-        write_random_dataset(
-            path,
-            DatasetShape(
-                num_samples=NUM_BATCHES * batch_size,
-                width=width,
-                height=height,
-                num_sentences=8,
-                words=18,
-                rows_per_group=64,
-                rows_per_file=4096,
-                distinct_images=64,
-            ),
-            seed=0,
-            encode=tokenizer.encode,
-            tokenizer={"name": "random", "sha256": tokenizer_hash(Path(model)), "context": 248},
-        )
+        shape = DatasetShape(
+            num_samples=NUM_BATCHES * batch_size, width=width, height=height, num_sentences=8,
+            words=18, rows_per_group=64, rows_per_file=4096, distinct_images=64,
+        )  # fmt: skip
+        identity = {"name": "random", "sha256": tokenizer_hash(Path(model)), "context": 248}
+        write_random_dataset(path, shape, seed=0, encode=tokenizer.encode, tokenizer=identity)
     config = TrainConfig(model=model, batch_size=batch_size, **changes)
     return prepare(config, str(path), pin_memory=bench.device == "cuda")
 
 
-def first_batch(made: Ingredients) -> Batch:
+def first_batch(made: Ingredients) -> TrainingBatch:
     """The first batch of the first epoch."""
     epoch = made.loader.epoch(0)
     try:

@@ -13,16 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from glit.bench.gpu.bench import SCALES, Bench
-from glit.bench.harness import Row, record, recorded, run_command
+from glit.bench.harness import Row, record, recorded, run_command, write_report
 from glit.bench.machine import describe_machine, versions
-from glit.bench.tables import figure, markdown_table
+from glit.bench.tables import Page, Table, figure
 from glit.errors import StoppedError
 from glit.runtime.process_state import without_bars
-from glit.storage.store import to_json
 
 MOST_S = 540.0
 """Seconds of all parts together."""
@@ -65,7 +61,7 @@ def run(
     """Measure all parts; returns what ``gpu.json`` holds.
 
     Args:
-        folder: takes ``PART.json`` and ``PART.log`` of every part, and ``gpu.json`` after each.
+        folder: takes ``PART.json`` and ``PART.log`` of every part, ``gpu.json`` and ``gpu.md``.
         device: ``cuda`` or ``cpu``.
         scale: ``full`` or ``tiny``.
         progress: told what is going on.
@@ -90,7 +86,7 @@ def run(
         except KeyboardInterrupt as error:
             raise StoppedError(f"stopped; what was measured is in {folder}") from error
         progress(f"{part.name}: {done[-1]['failure'] or 'done'} ({done[-1]['seconds']:.0f} s)")
-        (folder / "gpu.json").write_bytes(to_json(report))
+        write_report(folder, "gpu", report, page(report))
     return report
 
 
@@ -144,43 +140,31 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
     return row["what"], f"{figure(measured)} {row['unit']}", shown, ratio, row["bottleneck"]
 
 
-def markdown(report: dict[str, Any]) -> str:
+def page(report: dict[str, Any]) -> Page:
     """The whole report."""
-    lines = ["# glit on a GPU", "", *(f"- {k}: {v}" for k, v in report["machine"].items())]
+    lines = [f"- {name}: {value}" for name, value in report["machine"].items()]
     lines += [f"- {name} {version}" for name, version in report["versions"].items()]
     rows = [cells(row) for part in report["parts"] for row in part["rows"]]
-    lines += ["", *_warnings(report), "", *markdown_table(HEADINGS, rows, words=len(HEADINGS))]
-    lines += ["", *_remarks(report)]
+    blocks: list[str | Table] = ["# glit on a GPU", "\n".join(lines), _warning(report)]
+    blocks.append(Table(heads=HEADINGS, rows=rows, words=len(HEADINGS)))
+    blocks.append("\n".join(_remarks(report)))
     for part in report["parts"]:
         for name, value in part["details"].items():
             if name.startswith("kernels of "):
-                lines += ["", f"## The device's time: {name.removeprefix('kernels of ')}", ""]
-                shown = [_kernel_cells(each) for each in value]
-                lines += markdown_table(("operation", "calls", "ms", "share"), shown)
-    return "\n".join(lines) + "\n"
+                blocks.append(f"## The device's time: {name.removeprefix('kernels of ')}")
+                heads = ("operation", "calls", "ms", "share")
+                blocks.append(Table(heads=heads, rows=[_kernel_cells(each) for each in value]))
+    return blocks
 
 
-def print_report(report: dict[str, Any], console: Console) -> None:
-    """The table, and what is to be known about it."""
-    for line in _warnings(report):
-        console.print(line, soft_wrap=True)
-    table = Table(*HEADINGS)
-    for part in report["parts"]:
-        for row in part["rows"]:
-            table.add_row(*cells(row))
-        table.add_section()
-    console.print(table)
-    for line in _remarks(report):
-        console.print(line, soft_wrap=True, markup=False)
-
-
-def _warnings(report: dict[str, Any]) -> Iterator[str]:
+def _warning(report: dict[str, Any]) -> str:
+    text = (
+        "Full-size models have random weights: speed only. Limits: measured matrix rates over "
+        "counted operations, data sheets, or the part of the same work that cannot be left out."
+    )
     if report["scale"] == "tiny":
-        yield "Tiny shapes: this shows that all parts run; the figures mean nothing."
-    elif report["device"] != "cuda":
-        yield "Without a GPU: these figures are of the processor."
-    yield "Full-size models have random weights: speed only. Limits: measured matrix rates over "
-    yield "counted operations, data sheets, or the part of the same work that cannot be left out."
+        return f"Tiny shapes: this shows that all parts run; the figures mean nothing. {text}"
+    return text if report["device"] == "cuda" else f"Without a GPU: of the processor. {text}"
 
 
 def _remarks(report: dict[str, Any]) -> Iterator[str]:

@@ -42,12 +42,9 @@ def _exchange(bench: Bench) -> Iterator[Row]:
     seconds = float(result.read_text())
     backend = "NCCL" if bench.device == "cuda" else "gloo"
     moved = 2 * (ranks - 1) / ranks if ranks > 1 else 1  # a ring's share of the data
-    yield row(
-        f"{backend} all-reduce, {ranks} ranks, {bench.scale.copy_bytes >> 20} MiB",
-        moved * bench.scale.copy_bytes / seconds / 1e9,
-        "GB/s",
-        bottleneck="link" if ranks > 1 else "memory, one GPU",
-    )
+    rate = moved * bench.scale.copy_bytes / seconds / 1e9
+    what = f"{backend} all-reduce, {ranks} ranks, {bench.scale.copy_bytes >> 20} MiB"
+    yield row(what, rate, "GB/s", bottleneck="link" if ranks > 1 else "memory, one GPU")
 
 
 def one_rank(rank: int, ranks: int, port: int, device: str, num_bytes: int, result: str) -> None:
@@ -96,11 +93,6 @@ def _build(bench: Bench) -> Iterator[Row]:
     with open_executor("ray" if ray else "local") as executor, StageProgress(console) as progress:
         manifest = build(request, executor, progress)
     seconds = time.perf_counter() - started
-    shipped = manifest["counts"]["shipped"]
-    where = "Ray" if ray else "one process"
-    yield row(
-        f"glit build with the mini models, {where}, start included",
-        shipped / seconds,
-        "images/s",
-        bottleneck="starting workers",
-    )
+    rate = manifest["counts"]["shipped"] / seconds
+    what = f"glit build with the mini models, {'Ray' if ray else 'one process'}, start included"
+    yield row(what, rate, "images/s", bottleneck="starting workers")

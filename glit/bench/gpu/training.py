@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 
 from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench, row
@@ -22,42 +27,32 @@ from glit.training.step import run_step
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Samples a second: from memory, from shards, compiled; the loader alone."""
-    import torch
-
     size = bench.scale.batch_size
     clip = models.clip(bench, [" ".join(WORDS)] * 3)
     made = prepared(bench, str(clip.path), batch_size=size)
     precision = mixed_precision("auto", bench.device)
     step = _step(bench, made, precision)
     batch = first_batch(made).to(torch.device(bench.device))
-    operations = step_operations(
-        bench.scale.clip, batch.texts.length_T.tolist(), len(batch.pixels_V3SS)
-    )
+    lengths = batch.texts.length_T.tolist()
+    operations = step_operations(bench.scale.sizes.clip, lengths, len(batch.pixels_V3SS))
     kind = {"no": "float32", "bf16": "bfloat16", "fp16": "float16"}[precision]
     limit = bench.limit(operations, kind)
 
     def rate(what: str, seconds: float, bottleneck: str) -> Row:
-        return row(
-            f"training, batch {size}, {precision}, {what}",
-            size / seconds,
-            "samples/s",
-            limit=size * limit if limit else None,
-            bottleneck=bottleneck,
-        )
+        most = size * limit if limit else None
+        what = f"training, batch {size}, {precision}, {what}"
+        return row(what, size / seconds, "samples/s", limit=most, bottleneck=bottleneck)
 
     eager = bench.seconds(lambda: step(batch))
     yield rate("eager, from memory", eager, "kernels' own speed")
-    alone = _loader_alone(bench, made)
-    yield row(
-        f"loader alone, {usable_cores()} cores", size / alone, "samples/s", bottleneck="decoding"
-    )
+    alone = bench.seconds(lambda: deque(made.loader.epoch(0), maxlen=0), repeats=1) / NUM_BATCHES
+    what = f"loader alone, {usable_cores()} cores"
+    yield row(what, size / alone, "samples/s", bottleneck="decoding")
     slower = "loader" if alone > eager else "the step"
     yield rate("eager, from shards", _from_shards(bench, made, step), slower)
     if bench.device == "cuda":
-        peak, whole = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
-        yield row(
-            "memory of such a step that is free", 1 - peak / whole, "of 1", bottleneck="activations"
-        )
+        free = 1 - torch.cuda.max_memory_allocated() / torch.cuda.mem_get_info()[1]
+        yield row("memory of such a step that is free", free, "of 1", bottleneck="activations")
     yield from bench.kernels("an eager training step", lambda: step(batch))
     compiled = made.model.encoder.clip
     backend = "inductor" if bench.device == "cuda" else "eager"
@@ -68,10 +63,6 @@ def measure(bench: Bench) -> Iterator[Row]:
 
 def _step(bench: Bench, made: Ingredients, precision: Any) -> Callable[[Batch], None]:
     """A whole optimiser step on a batch that is on the device."""
-    import torch
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
     AcceleratorState._reset_state()  # or what ran before in this process decides the precision
     cuda = bench.device == "cuda"
     accelerator = Accelerator(mixed_precision=precision, cpu=not cuda)
@@ -88,20 +79,8 @@ def _step(bench: Bench, made: Ingredients, precision: Any) -> Callable[[Batch], 
     return step
 
 
-def _loader_alone(bench: Bench, made: Ingredients) -> float:
-    """Seconds a batch without any model."""
-
-    def epoch() -> None:
-        for _ in made.loader.epoch(0):
-            pass
-
-    return bench.seconds(epoch, repeats=1) / NUM_BATCHES
-
-
 def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], None]) -> float:
     """Seconds a step over some epochs of the loader."""
-    import torch
-
     device = torch.device(bench.device)
     epochs = -(-bench.scale.num_steps // NUM_BATCHES)
     started = time.perf_counter()

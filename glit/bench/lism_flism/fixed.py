@@ -12,6 +12,8 @@ from glit.data.geometry import Boxes, area_ratio_mask, grid_boxes, iou
 from glit.data.records import Box, Region
 from glit.images import Pixels
 
+NUM_GRID = len(grid_boxes(width=4, height=4))
+"""Regions that FLISM adds to what is detected."""
 _MAX_IOU = 0.8  # below what a propose stage calls a near-duplicate
 _AREAS = (0.011, 0.79)
 _TRIES = 20_000
@@ -19,18 +21,10 @@ _TRIES = 20_000
 
 @functools.cache
 def fixed_boxes(width: int, height: int, number: int) -> Boxes:
-    """The same boxes for every image of a size: whole pixels, 1 % to 80 % of the area.
+    """The same [number, 4] boxes for every image of a size: whole pixels, 1 % to 80 % of the area.
 
     No two of them, and none and a cell of the grid, overlap so much that a filter would take one
-    away.
-
-    Args:
-        width: of the image, pixels.
-        height: of the image, pixels.
-        number: how many.
-
-    Returns:
-        [number, 4] xyxy; made once for a size, so that no clock sees it.
+    away. Made once for a size, so that no clock sees it.
     """
     rng = np.random.default_rng(0)
     taken = np.array(list(grid_boxes(width=width, height=height).values()), dtype=np.float64)
@@ -64,10 +58,10 @@ def rectangles(width: int, height: int, boxes: Boxes) -> list[np.ndarray]:
     return masks
 
 
-class FixedDetector:
-    """Runs the real detector in full, then hands on fixed boxes instead of its answer."""
+class CountingDetector:
+    """Counts what a detector gives, and hands on fixed boxes instead if it is told how many."""
 
-    def __init__(self, detector: Detector, *, number: int, source: str) -> None:
+    def __init__(self, detector: Detector, *, number: int | None, source: str) -> None:
         self._detector = detector
         self._number = number
         self._source = source
@@ -75,12 +69,13 @@ class FixedDetector:
         """What the real detector gave, so far."""
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        """See :class:`glit.backends.protocols.Detector`."""
-        self.num_proposed += sum(map(len, self._detector.detect(images)))
-        return [self._regions(*image.shape[:2]) for image in images]
+        found = self._detector.detect(images)
+        self.num_proposed += sum(map(len, found))
+        if self._number is None:
+            return found
+        return [self._fixed(self._number, *image.shape[:2]) for image in images]
 
-    def _regions(self, height: int, width: int) -> list[Region]:
-        boxes = fixed_boxes(width, height, self._number)
+    def _fixed(self, number: int, height: int, width: int) -> list[Region]:
         return [
             Region(
                 box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
@@ -88,5 +83,5 @@ class FixedDetector:
                 label="",
                 source=self._source,
             )
-            for rank, (x0, y0, x1, y1) in enumerate(boxes.tolist())
+            for rank, (x0, y0, x1, y1) in enumerate(fixed_boxes(width, height, number).tolist())
         ]

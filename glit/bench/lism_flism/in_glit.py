@@ -14,14 +14,14 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.backends.device import pick_device
-from glit.backends.protocols import Detector, Matcher
+from glit.backends.protocols import Matcher
 from glit.backends.tokenizer import tokenizer_hash
-from glit.bench.lism_flism.clock import TimedSource
-from glit.bench.lism_flism.fixed import FixedDetector
-from glit.bench.lism_flism.job import CROP, XYXY, Batch, Facts, Job, Result
+from glit.bench.harness import Row
+from glit.bench.lism_flism.columns import CROP, XYXY, Batch, Job, PartClock, TimedSource
+from glit.bench.lism_flism.fixed import CountingDetector
 from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
 from glit.data.geometry import Boxes
-from glit.data.records import Drop, Region, Sample
+from glit.data.records import Drop, Sample
 from glit.data.schema import dataset_schema
 from glit.executors.process import prepare_own_process
 from glit.images import Pixels
@@ -32,34 +32,18 @@ from glit.stages.propose import DetectRegions, ProposeConfig
 from glit.stages.score import ScoreConfig, ScoreStage
 
 
-class _CountingDetector:
-    """Hands on what a detector gives, and counts it."""
-
-    def __init__(self, detector: Detector) -> None:
-        self._detector = detector
-        self.num_proposed = 0
-
-    def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        found = self._detector.detect(images)
-        self.num_proposed += sum(map(len, found))
-        return found
-
-
 class _TimedMatcher:
     """A matcher that says how long it cut and encoded crops."""
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
-        self.seconds = 0.0
+        self.clock = PartClock(["encode"])
 
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
     ) -> list[Float[np.ndarray, "_ _"]]:
-        started = time.perf_counter()
-        try:
+        with self.clock.part("encode"):
             return self._matcher.embed_regions(images, boxes)
-        finally:
-            self.seconds += time.perf_counter() - started
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
         return self._matcher.embed_sentences(sentences)
@@ -77,14 +61,13 @@ class InGlit:
         config, matching = job.recipe.of(ProposeConfig), job.recipe.of(ScoreConfig)
         proposer, matcher = DetectRegions.backend(config), ScoreStage.backend(matching)
         config, matching = proposer.settled(config), matcher.settled(matching)
-        self._precisions = {CROP: matching.precision}
-        parts = (YOLOS,) if job.column.method == "flism" else (SAM_ENCODER, SAM_DECODER)
-        self._precisions |= dict.fromkeys(parts, config.precision)
-        made = proposer.make(config, job.proposer)
-        self._detector = (
-            _CountingDetector(made)
-            if job.num_fixed is None
-            else FixedDetector(made, number=job.num_fixed, source=_source(job))
+        flism = job.column.method == "flism"
+        parts = (YOLOS,) if flism else (SAM_ENCODER, SAM_DECODER)
+        self._precisions = {CROP: matching.precision} | dict.fromkeys(parts, config.precision)
+        self._detector = CountingDetector(
+            proposer.make(config, job.proposer),
+            number=job.num_fixed,
+            source="yolos" if flism else "sam",
         )
         self._matcher = _TimedMatcher(matcher.make(matching, job.matcher))
         self._propose = DetectRegions(config, self._detector)
@@ -97,25 +80,25 @@ class InGlit:
         }
         self._schema = dataset_schema(tokenizer=tokenizer)
 
-    def facts(self) -> Facts:
+    def facts(self) -> Row:
         """The rates of matrix products in the models' precisions, measured now."""
         device = pick_device(self._job.device)
         measured = {
             name: matrix_rate(device, name, self._job.matrix_side)
             for name in sorted(set(self._precisions.values()))
         }
-        return Facts(rates={part: measured[name] for part, name in self._precisions.items()})
+        return {"rates": {part: measured[name] for part, name in self._precisions.items()}}
 
-    def run(self, batch: Batch) -> Result:
+    def run(self, batch: Batch) -> Row:
         """All images of a batch as one chunk."""
         source = TimedSource(batch.images)
-        self._detector.num_proposed, self._matcher.seconds = 0, 0.0
+        self._detector.num_proposed, self._matcher.clock = 0, PartClock(["encode"])
         started = time.perf_counter()
         proposed = list(self._propose.process(batch.samples, source))
-        at_match, waited = time.perf_counter(), source.wait_s
+        at_match, wait = time.perf_counter(), source.wait.seconds["wait"]
         scored = _good(self._score.process(_good(proposed), source))
         good = _good(self._pair.process(scored, source))
-        at_write = time.perf_counter()
+        at_write, wait_all = time.perf_counter(), source.wait.seconds["wait"]
         self._job.scratch.mkdir(parents=True, exist_ok=True)
         path = self._job.scratch / "train-00000-of-00001.parquet"
         pack = self._job.recipe.of(PackConfig)
@@ -123,26 +106,21 @@ class InGlit:
             write_groups(good, path, images=batch.images, config=pack, schema=self._schema),
             maxlen=0,
         )
-        ended = time.perf_counter()
-        encode = self._matcher.seconds
-        return Result(
-            parts_s={
-                "wait": source.wait_s,
-                "propose": at_match - started - waited,
+        ended, encode = time.perf_counter(), self._matcher.clock.seconds["encode"]
+        return {
+            "parts_s": {
+                "wait": wait_all,
+                "propose": at_match - started - wait,
                 "encode": encode,
-                "match": at_write - at_match - (source.wait_s - waited) - encode,
+                "match": at_write - at_match - (wait_all - wait) - encode,
                 "write": ended - at_write,
             },
-            decode_s=source.busy_s,
-            num_proposed=self._detector.num_proposed,
-            num_regions=sum(len(sample.regions or ()) for sample in good),
-            num_dropped=len(batch.samples) - len(good),
-            choices=_choices(batch.samples, good),
-        )
-
-
-def _source(job: Job) -> str:
-    return "sam" if job.column.method == "lism" else "yolos"
+            "decode_s": source.busy_s,
+            "num_proposed": self._detector.num_proposed,
+            "num_regions": sum(len(sample.regions or ()) for sample in good),
+            "num_dropped": len(batch.samples) - len(good),
+            "choices": _choices(batch.samples, good),
+        }
 
 
 def _good(outcomes: Iterable[Outcome]) -> list[Sample]:

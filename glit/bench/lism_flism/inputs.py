@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.backends.weights import Resolved
-from glit.bench.lism_flism.job import XYXY, Batch
+from glit.bench.lism_flism.columns import XYXY, Batch
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
 from glit.pipeline.source import entries, find_source
@@ -46,12 +46,9 @@ CAPTION: tuple[str, ...] = (
 number keeps sentences of different photographs apart, so that none is encoded once for all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """What a scene's sentences tell of."""
-
-    boxes: dict[int, XYXY]
-    """First character of each sentence about an object -> the object's box, pixels."""
+Truth = dict[int, XYXY]
+"""What a scene's sentences tell of: the first character of each sentence about an object, and the
+object's box in pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +131,8 @@ def _extent(samples: Sequence[Sample]) -> str:
 
 
 def _truth(row: dict[str, Any]) -> Truth:
-    boxes: dict[int, XYXY] = {}
-    for sentence in row["sentences"]:
-        if sentence["kind"] == "object":
-            x0, y0, x1, y1 = sentence["box"]
-            boxes[sentence["char_start"]] = (x0, y0, x1, y1)
-    return Truth(boxes=boxes)
+    told = (sentence for sentence in row["sentences"] if sentence["kind"] == "object")
+    return {sentence["char_start"]: tuple(sentence["box"]) for sentence in told}
 
 
 def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Batch:

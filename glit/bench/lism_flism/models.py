@@ -5,19 +5,97 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from glit.backends.device import pick_device
-from glit.backends.sam.model import MaskThresholds, build_sam, save_sam
+from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, save_sam
 from glit.backends.weights import Resolved, is_here, resolve
-from glit.bench.lism_flism.job import Method, Sizes, Weights
-from glit.bench.random_clip import write_random_clip
+from glit.bench.lism_flism.columns import Method
+from glit.bench.random_clip import TINY as TINY_CLIP
+from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
+
+Weights = Literal["random", "mini", "manifest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Shapes of the models that ``--weights random`` makes, and of what they are measured on."""
+
+    sam: SamConfig
+    points_per_side: int
+    """SAM's prompts along a side of the image."""
+    yolos: dict[str, Any]
+    """Arguments of ``YolosConfig``."""
+    shortest_px: int
+    """YOLOS' input: the shorter side is brought to this …"""
+    longest_px: int
+    """… unless the longer one would pass this."""
+    clip: ClipShape
+    embedding_rows: int
+    """Token embeddings of CLIP's text encoder; 0 for those of the tokenizer made on the spot."""
+    scene_px: int
+    """Side of the scenes drawn when no photographs are given."""
+    num_fixed: int = 30
+    """Regions handed on for every image, since random weights propose nothing sensible."""
+    calibration_side: int = 8
+    """Points along a side of the image on which SAM's threshold is calibrated."""
+    matrix_side: int = 4096
+    """Side of the matrix product whose rate gives the floor."""
+
+
+FULL = Sizes(
+    sam=PRESETS["vit_h"],
+    points_per_side=32,
+    yolos={"image_size": [800, 1344], "use_mid_position_embeddings": True, "num_labels": 91},
+    shortest_px=800,
+    longest_px=1333,
+    clip=VIT_B_16,
+    embedding_rows=49_408,
+    scene_px=1024,
+)
+"""The papers' models: SAM ViT-H, YOLOS-base, CLIP ViT-B/16 (FAST-GOAL, Table X)."""
+
+TINY = Sizes(
+    sam=SamConfig(
+        image_size=64,
+        patch_size=16,
+        embed_dim=32,
+        depth=1,
+        num_heads=2,
+        global_attn_indexes=(),
+        window_size=0,
+        use_rel_pos=False,
+        prompt_dim=32,
+        decoder_mlp_dim=32,
+        decoder_num_heads=2,
+        iou_head_dim=32,
+    ),
+    points_per_side=4,
+    yolos={
+        "image_size": [64, 64],
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "num_detection_tokens": 5,
+        "use_mid_position_embeddings": False,
+    },
+    shortest_px=64,
+    longest_px=96,
+    clip=TINY_CLIP,
+    embedding_rows=0,
+    scene_px=96,
+    calibration_side=2,
+    matrix_side=64,
+)
+"""Small enough for a test."""
+
 
 RECIPES: dict[Weights, dict[Method, str]] = {
     "mini": {"lism": "lism-mini", "flism": "mini"},
@@ -50,18 +128,19 @@ def find_models(weights: Weights, device: str) -> Models:
     Raises:
         WeightsError: one of them is not at hand.
     """
-    settings = [f"propose.device={device}", f"score.device={device}"]
-    recipes: dict[Method, Recipe] = {
-        method: load_recipe(name, overrides=settings) for method, name in RECIPES[weights].items()
-    }
-    proposers: dict[Method, Resolved] = {
-        method: _at_hand(recipe.propose.model) for method, recipe in recipes.items()
-    }
+    recipes = _recipes(weights, device)
     return Models(
         recipes=recipes,
-        proposers=proposers,
+        proposers={method: _at_hand(each.propose.model) for method, each in recipes.items()},
         matcher=_at_hand(recipes["flism"].score.model),
     )
+
+
+def _recipes(weights: Weights, device: str) -> dict[Method, Recipe]:
+    settings = [f"propose.device={device}", f"score.device={device}"]
+    return {
+        method: load_recipe(name, overrides=settings) for method, name in RECIPES[weights].items()
+    }
 
 
 def at_hand() -> bool:
@@ -96,31 +175,31 @@ def make_random(
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    clip = write_random_clip(
-        folder / "clip",
-        sizes.clip,
-        seed=0,
-        corpus=corpus,
-        vocabulary=_VOCABULARY,
-        embedding_rows=sizes.embedding_rows,
-    )
-    settings = [f"propose.device={device}", f"score.device={device}"]
-    recipes: dict[Method, Recipe] = {
-        method: load_recipe(name, overrides=settings) for method, name in RECIPES["random"].items()
-    }
     return Models(
-        recipes=recipes,
+        recipes=_recipes("random", device),
         proposers={
             "lism": made_by_glit(random_sam(sizes, folder / "sam", first, device)),
             "flism": made_by_glit(random_yolos(sizes, folder / "yolos")),
         },
-        matcher=made_by_glit(clip),
+        matcher=made_by_glit(random_clip(sizes, folder / "clip", corpus)),
     )
 
 
 def made_by_glit(path: Path) -> Resolved:
     """A folder of random weights, as what a name resolves to."""
     return Resolved(name="random", path=path, revision="random", sha256="")
+
+
+def random_clip(sizes: Sizes, folder: Path, corpus: Sequence[str]) -> Path:
+    """Write CLIP with random weights, and a tokenizer learned from texts."""
+    return write_random_clip(
+        folder,
+        sizes.clip,
+        seed=0,
+        corpus=corpus,
+        vocabulary=_VOCABULARY,
+        embedding_rows=sizes.embedding_rows,
+    )
 
 
 def random_yolos(sizes: Sizes, folder: Path) -> Path:

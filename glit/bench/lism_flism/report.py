@@ -1,103 +1,23 @@
-"""From passes to figures: medians with their spread, ratios, parameters, floors, projection.
+"""From passes to figures (medians with their spread, ratios, parameters, floors, projection), and
+from figures to a page.
 
-:meth:`Report.as_dict` is what ``lism-flism.json`` holds; Markdown, terminal and picture show the
-same figures.
+A report is what ``lism-flism.json`` holds; page, terminal and picture show its figures.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from glit.bench.harness import Row
+from glit.bench.lism_flism.columns import COLUMNS, CROP, PARTS, XYXY, Column, Method, total_s
 from glit.bench.lism_flism.inputs import Truth
-from glit.bench.lism_flism.job import COLUMNS, CROP, PARTS, XYXY, Column, Facts, Method, Pass, Rate
-from glit.bench.tables import Spread, spread
+from glit.bench.tables import Page, Table, figure, spread, with_range
 from glit.data.geometry import iou
 from glit.data.records import Sample
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
-    """Parameters of a method's models."""
-
-    proposer: int
-    clip: int
-    """Both encoders and their projections: one model."""
-
-    @property
-    def table_x(self) -> int:
-        """The papers' sum: CLIP counted once as image and once as text encoder (Table X)."""
-        return self.proposer + 2 * self.clip
-
-    @property
-    def once(self) -> int:
-        """What is in memory: CLIP counted once."""
-        return self.proposer + self.clip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
-    """Seconds an image that the counted operations take at the measured matrix rates."""
-
-    propose_s: float
-    encode_s: float
-    operations: dict[str, float]
-    """An image of each part of the models; of CLIP's image encoder on all crops."""
-    rates: dict[str, Rate]
-    """Of the same parts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnReport:
-    """A column's figures; seconds are seconds an image."""
-
-    column: Column
-    parts_s: dict[str, Spread]
-    """By :data:`glit.bench.lism_flism.job.PARTS`."""
-    decode_s: Spread
-    """Decoders at work; in glit they work in threads and overlap with the rest."""
-    total_s: Spread
-    images_per_s: Spread
-    regions_per_image: float
-    crops_per_image: float
-    """Regions, and for LISM the whole image; glit always scores it."""
-    proposed_per_image: float
-    """What the proposer itself gave, before filters or fixed regions."""
-    num_dropped: int
-    peak_host_mb: float
-    peak_device_mb: float | None
-    busy_share: float | None
-    """Of the device; see :attr:`Report.notes` for how it is measured."""
-    floor: Floor | None
-    """For glit's columns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """How many times faster one column is than another, repeat by repeat."""
-
-    fast: str
-    slow: str
-    times: Spread
-    paper: float | None
-    """The papers' figure on their machine."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
-    """Minutes that a data set would take at the measured speed, beside the papers' minutes."""
-
-    name: str
-    num_images: int
-    minutes: dict[str, float]
-    """By column."""
-    paper_minutes: dict[Method, float]
-    """On the papers' machine; only what they give."""
-
 
 RATIOS: tuple[tuple[str, str, float | None], ...] = (
     ("flism-one", "lism-one", 12.7),
@@ -120,92 +40,25 @@ DATASETS: tuple[tuple[str, int, dict[Method, float]], ...] = (
 """Minutes of preprocessing in FAST-GOAL (Tables V and IX, and its 57 days for 100,000 images with
 LISM); the numbers of training images are GOAL's (section 4.1; DCI: 7,805 less 2,000 for tests)."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What was measured."""
-
-    weights: str
-    images: str
-    num_images: int
-    repeats: int
-    warm_up_images: int
-    device: str
-    threads: int
-    num_fixed: int | None
-    """Regions an image fixed to this number; None where the proposers' own count."""
-
-
 RIGHT_IOU = 0.5
 """A sentence about an object is *right* when the region chosen for it overlaps the object's box
 with this IoU or more. LISM gives no region where the whole image matches best; such a sentence is
 not right, and counts as a global win."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
-    """Choices of one column over all scenes."""
-
-    num_object_sentences: int
-    right: float
-    """Share of the sentences about an object whose chosen region is the right one."""
-    mean_iou: float
-    """Of the chosen region with the true box, over the object sentences that got a region."""
-    global_wins: float
-    """Share of all sentences that the whole image wins."""
-    global_wins_object: float
-    """The same among the sentences about an object."""
+_DAYS_FROM_MIN = 2 * 1440
+_STRONG = ("total", "images a second")
+TITLES = {column.key: column.title for column in COLUMNS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything the benchmark found."""
-
-    settings: Settings
-    machine: dict[str, str]
-    versions: dict[str, str]
-    columns: tuple[ColumnReport, ...]
-    ratios: tuple[Ratio, ...]
-    parameters: dict[Method, Parameters]
-    projections: tuple[Projection, ...]
-    quality: dict[str, Quality] | None
-    """By column; on scenes with the mini models."""
-    num_quality: int
-    """Scenes the quality was measured on."""
-    notes: tuple[str, ...]
-
-    def column(self, key: str) -> ColumnReport:
-        return next(each for each in self.columns if each.column.key == key)
-
-    def ratio(self, fast: str, slow: str) -> Ratio:
-        return next(each for each in self.ratios if (each.fast, each.slow) == (fast, slow))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with the sums that are properties here."""
-        values = asdict(self)
-        values["columns"] = {each.column.key: _column_dict(each) for each in self.columns}
-        values["parameters"] = {
-            method: {**asdict(each), "table_x": each.table_x, "once": each.once}
-            for method, each in self.parameters.items()
-        }
-        return {"benchmark": "lism-flism", **values}
-
-
-def _column_dict(each: ColumnReport) -> dict[str, Any]:
-    values = asdict(each)
-    values["title"] = values.pop("column")["title"]
-    return values
-
-
-def column_report(
+def column_figures(
     column: Column,
-    passes: Sequence[Pass],
+    passes: Sequence[Row],
     *,
-    facts: Mapping[str, Facts],
-    watched: Pass | None,
+    facts: Mapping[str, Row],
+    watched: Row | None,
     threads: int,
-) -> ColumnReport:
-    """A column's figures.
+) -> Row:
+    """A column's figures; seconds are seconds an image.
 
     Args:
         column: which.
@@ -214,103 +67,105 @@ def column_report(
         watched: a pass that recorded the GPU's kernels; None on a CPU.
         threads: cores the column could use.
     """
-    number = passes[0].num_images
     last = passes[-1]
-    regions = last.result.num_regions / number
-    crops = regions + (column.method == "lism" or column.in_glit)
-    total = [each.result.total_s / number for each in passes]
-    return ColumnReport(
-        column=column,
-        parts_s={
-            part: spread([each.result.parts_s[part] / number for each in passes]) for part in PARTS
-        },
-        decode_s=spread([each.result.decode_s / number for each in passes]),
-        total_s=spread(total),
-        images_per_s=spread([1 / seconds for seconds in total]),
-        regions_per_image=regions,
-        crops_per_image=crops,
-        proposed_per_image=last.result.num_proposed / number,
-        num_dropped=last.result.num_dropped,
-        peak_host_mb=last.peak_host_mb,
-        peak_device_mb=last.peak_device_mb,
-        busy_share=_busy_share(passes, watched, threads),
-        floor=_floor(column, crops, facts) if column.in_glit else None,
-    )
-
-
-def _busy_share(passes: Sequence[Pass], watched: Pass | None, threads: int) -> float | None:
-    if watched is None:
-        shares = [each.cpu_s / (each.result.total_s * threads) for each in passes]
-        return min(1.0, statistics.median(shares))
-    if not watched.device_s:
-        return None
-    total = statistics.median(each.result.total_s / each.num_images for each in passes)
-    return min(1.0, watched.device_s / watched.num_images / total)
-
-
-def _floor(column: Column, crops: float, facts: Mapping[str, Facts]) -> Floor:
-    counted = facts[f"{column.method}-one"].operations
-    rates = facts[column.key].rates
-    operations = {part: each * (crops if part == CROP else 1) for part, each in counted.items()}
-    seconds = {part: each / rates[part].operations_per_s for part, each in operations.items()}
-    return Floor(
-        propose_s=sum(each for part, each in seconds.items() if part != CROP),
-        encode_s=seconds[CROP],
-        operations=operations,
-        rates=rates,
-    )
-
-
-def ratios(passes: Mapping[str, Sequence[Pass]]) -> tuple[Ratio, ...]:
-    """How many times faster, over the repeats: those of one round are compared with each other."""
-    return tuple(
-        Ratio(
-            fast=fast,
-            slow=slow,
-            times=spread(
-                [
-                    theirs.result.total_s / ours.result.total_s
-                    for ours, theirs in zip(passes[fast], passes[slow], strict=True)
-                ]
-            ),
-            paper=paper,
-        )
-        for fast, slow, paper in RATIOS
-    )
-
-
-def parameters(facts: Mapping[str, Facts]) -> dict[Method, Parameters]:
-    """Of both methods, as their one-at-a-time columns counted them."""
+    number = last["num_images"]
+    regions = last["num_regions"] / number
+    crops = regions + (column.method == "lism" or column.in_glit)  # glit scores the whole image
+    total = [total_s(each) / number for each in passes]
     return {
-        column.method: Parameters(**facts[column.key].parameters)
-        for column in COLUMNS
-        if not column.in_glit
+        "title": column.title,
+        "parts_s": {part: spread([p["parts_s"][part] / number for p in passes]) for part in PARTS},
+        "decode_s": spread([each["decode_s"] / number for each in passes]),
+        "total_s": spread(total),
+        "images_per_s": spread([1 / seconds for seconds in total]),
+        "regions_per_image": regions,
+        "crops_per_image": crops,
+        "proposed_per_image": last["num_proposed"] / number,
+        "num_dropped": last["num_dropped"],
+        "peak_host_mb": last["peak_host_mb"],
+        "peak_device_mb": last["peak_device_mb"],
+        "busy_share": _busy_share(passes, watched, threads),
+        "floor": _floor(column, crops, facts) if column.in_glit else None,
     }
 
 
-def project(seconds: Mapping[str, float]) -> tuple[Projection, ...]:
-    """What the papers' data sets would take.
+def _busy_share(passes: Sequence[Row], watched: Row | None, threads: int) -> float | None:
+    if watched is None:
+        shares = [each["cpu_s"] / (total_s(each) * threads) for each in passes]
+        return min(1.0, statistics.median(shares))
+    if not watched["device_s"]:
+        return None
+    total = statistics.median(total_s(each) / each["num_images"] for each in passes)
+    return min(1.0, watched["device_s"] / watched["num_images"] / total)
 
-    Args:
-        seconds: an image, by column.
-    """
-    return tuple(
-        Projection(
-            name=name,
-            num_images=number,
-            minutes={key: number * each / 60 for key, each in seconds.items()},
-            paper_minutes=paper,
-        )
+
+def _floor(column: Column, crops: float, facts: Mapping[str, Row]) -> Row:
+    """Seconds an image that the counted operations take at the measured matrix rates."""
+    counted, rates = facts[f"{column.method}-one"]["operations"], facts[column.key]["rates"]
+    operations = {part: each * (crops if part == CROP else 1) for part, each in counted.items()}
+    seconds = {part: each / rates[part]["operations_per_s"] for part, each in operations.items()}
+    return {
+        "propose_s": sum(each for part, each in seconds.items() if part != CROP),
+        "encode_s": seconds[CROP],
+        "operations": operations,
+        "rates": rates,
+    }
+
+
+def better_rates(first: Row, second: Row) -> Row:
+    """A column's facts with the better of two measurements of each rate."""
+    rates = {
+        part: max(rate, second["rates"][part], key=lambda each: each["operations_per_s"])
+        for part, rate in first["rates"].items()
+    }
+    return first | {"rates": rates}
+
+
+def ratios(passes: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """How many times faster, over the repeats: those of one round are compared with each other."""
+    return [
+        {
+            "fast": fast,
+            "slow": slow,
+            "times": spread(
+                [
+                    total_s(theirs) / total_s(ours)
+                    for ours, theirs in zip(passes[fast], passes[slow], strict=True)
+                ]
+            ),
+            "paper": paper,
+        }
+        for fast, slow, paper in RATIOS
+    ]
+
+
+def parameters(proposer: int, clip: int) -> Row:
+    """Parameters of a method's models and their sums: as the papers count, CLIP once as image and
+    once as text encoder (Table X); and what is in memory, CLIP counted once."""
+    sums = {"table_x": proposer + 2 * clip, "once": proposer + clip}
+    return {"proposer": proposer, "clip": clip, **sums}
+
+
+def project(seconds: Mapping[str, float]) -> list[Row]:
+    """Minutes that the papers' data sets would take at these seconds an image, by column, beside
+    the minutes on the papers' machine."""
+    return [
+        {
+            "name": name,
+            "num_images": number,
+            "minutes": {key: number * each / 60 for key, each in seconds.items()},
+            "paper_minutes": paper,
+        }
         for name, number, paper in DATASETS
-    )
+    ]
 
 
 def judge(
     samples: Sequence[Sample],
     choices: Sequence[Sequence[XYXY | None]],
     truth: Sequence[Truth],
-) -> Quality:
-    """Compare chosen regions with the truth.
+) -> Row:
+    """Compare chosen regions with the truth; shares of sentences.
 
     Args:
         samples: with sentences.
@@ -324,17 +179,182 @@ def judge(
         chosen = dict(zip(starts, boxes, strict=True))
         total += len(boxes)
         wins += sum(box is None for box in boxes)
-        objects += len(true.boxes)
-        for start, wanted in true.boxes.items():
+        objects += len(true)
+        for start, wanted in true.items():
             box = chosen.get(start)
             if box is not None:
-                overlaps.append(
-                    float(iou(np.array([box], dtype=float), np.array([wanted], dtype=float))[0, 0])
-                )
-    return Quality(
-        num_object_sentences=objects,
-        right=sum(overlap >= RIGHT_IOU for overlap in overlaps) / max(1, objects),
-        mean_iou=float(np.mean(overlaps)) if overlaps else 0.0,
-        global_wins=wins / max(1, total),
-        global_wins_object=(objects - len(overlaps)) / max(1, objects),
-    )
+                pair = np.array([box], dtype=float), np.array([wanted], dtype=float)
+                overlaps.append(float(iou(*pair)[0, 0]))
+    return {
+        "num_object_sentences": objects,
+        "right": sum(overlap >= RIGHT_IOU for overlap in overlaps) / max(1, objects),
+        "mean_iou": float(np.mean(overlaps)) if overlaps else 0.0,
+        "global_wins": wins / max(1, total),
+        "global_wins_object": (objects - len(overlaps)) / max(1, objects),
+    }
+
+
+def duration(minutes: float, *, in_days: bool) -> str:
+    """Minutes or days.
+
+    >>> duration(97.63, in_days=False), duration(1239.7, in_days=False)
+    ('97.6 min', '1,240 min')
+    >>> duration(82080, in_days=True)
+    '57.0 days'
+    """
+    return f"{figure(minutes / 1440)} days" if in_days else f"{figure(minutes)} min"
+
+
+def _memory(megabytes: float | None) -> str:
+    return "–" if megabytes is None else f"{megabytes / 1024:.2f} GiB"
+
+
+def _floor_cell(column: Row, which: str) -> str:
+    return "" if column["floor"] is None else figure(column["floor"][which])
+
+
+_CELLS: Mapping[str, Callable[[Row], str]] = {
+    "decode": lambda c: with_range(c["decode_s"]),
+    "· waiting for it": lambda c: with_range(c["parts_s"]["wait"]),
+    "propose": lambda c: with_range(c["parts_s"]["propose"]),
+    "· its floor": lambda c: _floor_cell(c, "propose_s"),
+    "crop + encode": lambda c: with_range(c["parts_s"]["encode"]),
+    "· its floor ": lambda c: _floor_cell(c, "encode_s"),
+    "match": lambda c: with_range(c["parts_s"]["match"]),
+    "write": lambda c: with_range(c["parts_s"]["write"]),
+    "total": lambda c: with_range(c["total_s"]),
+    "images a second": lambda c: with_range(c["images_per_s"]),
+    "regions an image": lambda c: figure(c["regions_per_image"]),
+    "peak device memory": lambda c: _memory(c["peak_device_mb"]),
+    "peak host memory": lambda c: _memory(c["peak_host_mb"]),
+    "device busy": lambda c: "–" if c["busy_share"] is None else f"{100 * c['busy_share']:.0f} %",
+}
+
+
+def main_rows(report: Row) -> list[list[str]]:
+    """Seconds an image by part, and what else every column has a figure of."""
+    columns = list(report["columns"].values())
+    rows = [[name.strip(), *(cell(each) for each in columns)] for name, cell in _CELLS.items()]
+    if report["settings"]["num_fixed"] is not None:
+        own = [figure(each["proposed_per_image"]) for each in columns]
+        rows.append(["proposed before they were fixed", *own])
+    return rows
+
+
+def _ratio_rows(report: Row) -> list[list[str]]:
+    return [
+        [
+            f"{TITLES[ratio['fast']]} against {TITLES[ratio['slow']]}",
+            f"{with_range(ratio['times'])} ×",
+            f"{ratio['paper']} ×" if ratio["paper"] else "",
+        ]
+        for ratio in report["ratios"]
+    ]
+
+
+def _parameter_rows(report: Row) -> list[list[str]]:
+    named = {
+        "image encoder: CLIP": "clip",
+        "text encoder: CLIP": "clip",
+        "proposer: SAM, YOLOS": "proposer",
+        "as the papers count (Table X)": "table_x",
+        "CLIP, which is one model, counted once": "once",
+    }
+    methods = [report["parameters"][method] for method in TABLE_X]
+    rows = [[name, *(f"{m[key] / 1e6:.1f}" for m in methods)] for name, key in named.items()]
+    if report["settings"]["weights"] != "mini":
+        rows.append(["Table X as printed", *map(str, TABLE_X.values())])
+    return rows
+
+
+def _quality_rows(report: Row) -> list[list[str]]:
+    named = {
+        "object sentences with the right region": "right",
+        "mean IoU of the chosen region": "mean_iou",
+        "global wins, all sentences": "global_wins",
+        "global wins, object sentences": "global_wins_object",
+    }
+    found = [report["quality"][key] for key in TITLES]
+    return [
+        [
+            name,
+            *(f"{q[key]:.3f}" if key == "mean_iou" else f"{100 * q[key]:.1f} %" for q in found),
+        ]
+        for name, key in named.items()
+    ]
+
+
+def _projection_rows(report: Row) -> list[list[str]]:
+    """What the papers' data sets would take, beside what they took; a row has one unit."""
+    rows = []
+    for each in report["projections"]:
+        papers = each["paper_minutes"]
+        in_days = papers["lism"] >= _DAYS_FROM_MIN
+        minutes = [*(each["minutes"][key] for key in TITLES), *map(papers.get, TABLE_X)]
+        cells = ["–" if m is None else duration(m, in_days=in_days) for m in minutes]
+        rows.append([each["name"], *cells])
+    return rows
+
+
+def headline(report: Row) -> str:
+    """What was measured on what, in one line."""
+    settings, machine = report["settings"], report["machine"]
+    where = machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
+    return f"{settings['images']}; {settings['weights']} weights; {where}"
+
+
+def page(report: Row) -> Page:
+    """The whole report."""
+    settings, titles = report["settings"], list(TITLES.values())
+    number = settings["warm_up_images"]
+    warm = "1 image" if number == 1 else f"{number} images"
+    blocks: list[str | Table] = [
+        "# LISM against FLISM",
+        f"{headline(report)}. Medians of {settings['repeats']} (min–max), the columns in turn, "
+        f"after a warm-up on {warm} that is not counted.",
+        Table(heads=["seconds an image", *titles], rows=main_rows(report), strong=_STRONG),
+        "Floors: operations counted by torch, over the rate of a large matrix product measured in "
+        "the same process, in billions:",
+        "\n".join(_floor_lines(report)),
+        "## How many times faster",
+        Table(heads=["", "here", "papers, their machine"], rows=_ratio_rows(report)),
+        "## Parameters, millions",
+        Table(heads=["", "LISM", "FLISM"], rows=_parameter_rows(report)),
+    ]
+    if report["quality"] is not None:
+        blocks.append(f"## Quality, on {report['num_quality']} scenes whose truth is known")
+        blocks.append(Table(heads=["", *titles], rows=_quality_rows(report)))
+    heads = ["projection", *titles, "papers: LISM", "papers: FLISM"]
+    return [
+        *blocks,
+        "## Projection",
+        "**Not measured**: the median seconds an image above times the number of images. The "
+        "papers' figures are of other hardware and other images.",
+        Table(heads=heads, rows=_projection_rows(report)),
+        "## Notes",
+        "\n".join(f"- {note}" for note in (*report["notes"], *_drop_notes(report))),
+        "## Machine",
+        "; ".join(f"{key}: {value}" for key, value in report["machine"].items()) + ".",
+        "; ".join(f"{key} {value}" for key, value in report["versions"].items()) + ".",
+    ]
+
+
+def _floor_lines(report: Row) -> Iterator[str]:
+    """What the floors are made of."""
+    for column in report["columns"].values():
+        floor: Any = column["floor"]
+        if floor is None:
+            continue
+        crops, rates = f"CLIP, {figure(column['crops_per_image'])} crops", floor["rates"]
+        parts = [
+            f"{part.replace(CROP, crops)} {figure(operations / 1e9)}, {rates[part]['precision']} "
+            f"at {figure(rates[part]['operations_per_s'] / 1e9)} a second"
+            for part, operations in floor["operations"].items()
+        ]
+        yield f"- {column['title']}: {'; '.join(parts)}."
+
+
+def _drop_notes(report: Row) -> Iterator[str]:
+    for column in report["columns"].values():
+        if column["num_dropped"]:
+            yield f"{column['title']}: {column['num_dropped']} images got no region at all."

@@ -10,28 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glit.backends.device import pick_device
-from glit.bench.harness import Worker
-from glit.bench.lism_flism.column import PRELOADED, column
+from glit.bench.harness import Row, Worker, write_report
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Batch, Column, Job, Order, column
+from glit.bench.lism_flism.fixed import NUM_GRID
 from glit.bench.lism_flism.inputs import Images, photographs, scenes, with_sentences
-from glit.bench.lism_flism.job import (
-    COLUMNS,
-    FULL,
-    Batch,
-    Column,
-    Facts,
-    Job,
-    Order,
-    Pass,
-    Sizes,
-    Weights,
-)
-from glit.bench.lism_flism.models import Models, find_models, make_random
+from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
 from glit.bench.lism_flism.report import (
-    Quality,
-    Report,
-    Settings,
-    column_report,
+    better_rates,
+    column_figures,
     judge,
+    page,
     parameters,
     project,
     ratios,
@@ -52,7 +40,6 @@ NUM_QUALITY = 64
 
 _MINI_SCENE_PX = 128
 _NUM_WATCHED = 16
-_NUM_GRID = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +60,8 @@ class Request:
     """Of every column; None takes all cores."""
 
 
-def run(request: Request, progress: Callable[[str], None]) -> Report:
-    """Measure all columns.
+def run(request: Request, progress: Callable[[str], None]) -> Row:
+    """Measure all columns; returns what ``lism-flism.json`` holds.
 
     Args:
         request: what to measure.
@@ -94,14 +81,22 @@ def run(request: Request, progress: Callable[[str], None]) -> Report:
             raise StoppedError("stopped; the benchmark wrote nothing") from error
 
 
-def _measure(
-    request: Request, device: str, scratch: Path, progress: Callable[[str], None]
-) -> Report:
+def write(report: Row, folder: Path) -> list[Path]:
+    """Write JSON, Markdown, PNG and SVG; their paths."""
+    from glit.bench.lism_flism.plot import plot
+
+    pictures = [folder / f"lism-flism.{end}" for end in ("png", "svg")]
+    plot(report, *pictures)
+    return [*write_report(folder, "lism-flism", report, page(report)), *pictures]
+
+
+def _measure(request: Request, device: str, scratch: Path, progress: Callable[[str], None]) -> Row:
     images = _images(request, device, scratch)
     progress("making models with random weights" if request.weights == "random" else "models")
     models = _models(request, images, device, scratch)
     batch = with_sentences(images, models.matcher, models.recipes["flism"].split)
     jobs = [_job(request, each, models, batch, device, scratch) for each in COLUMNS]
+    threads = jobs[0].threads
     with contextlib.ExitStack() as started:
         columns = {}
         for job in jobs:
@@ -115,38 +110,36 @@ def _measure(
         passes = _rounds(columns, batch, request.repeats, facts, progress)
         watched = _watched(columns, batch, device, progress)
         quality = _quality(request, columns, models, scratch, progress)
-    threads = jobs[0].threads
-    reports = tuple(
-        column_report(
-            each,
-            passes[each.key],
-            facts=facts,
-            watched=watched.get(each.key),
-            threads=threads,
+    figures = {
+        c.key: column_figures(
+            c, passes[c.key], facts=facts, watched=watched.get(c.key), threads=threads
         )
-        for each in COLUMNS
-    )
-    return Report(
-        settings=Settings(
-            weights=request.weights,
-            images=images.what,
-            num_images=len(batch.samples),
-            repeats=request.repeats,
-            warm_up_images=len(warm_up.samples),
-            device=device,
-            threads=threads,
-            num_fixed=request.sizes.num_fixed if request.weights == "random" else None,
-        ),
-        machine=describe_machine(device),
-        versions=versions(),
-        columns=reports,
-        ratios=ratios(passes),
-        parameters=parameters(facts),
-        projections=project({each.column.key: each.total_s.median for each in reports}),
-        quality=quality,
-        num_quality=request.num_quality if quality else 0,
-        notes=(*images.notes, *_notes(request, device)),
-    )
+        for c in COLUMNS
+    }
+    return {
+        "benchmark": "lism-flism",
+        "settings": {
+            "weights": request.weights,
+            "images": images.what,
+            "num_images": len(batch.samples),
+            "repeats": request.repeats,
+            "warm_up_images": len(warm_up.samples),
+            "device": device,
+            "threads": threads,
+            "num_fixed": request.sizes.num_fixed if request.weights == "random" else None,
+        },
+        "machine": describe_machine(device),
+        "versions": versions(),
+        "columns": figures,
+        "ratios": ratios(passes),
+        "parameters": {
+            c.method: parameters(**facts[c.key]["parameters"]) for c in COLUMNS if not c.in_glit
+        },
+        "projections": project({k: each["total_s"]["median"] for k, each in figures.items()}),
+        "quality": quality,
+        "num_quality": request.num_quality if quality else 0,
+        "notes": [*images.notes, *_notes(request, device)],
+    }
 
 
 def _images(request: Request, device: str, scratch: Path) -> Images:
@@ -180,7 +173,7 @@ def _models(request: Request, images: Images, device: str, scratch: Path) -> Mod
 def _job(
     request: Request, made: Column, models: Models, batch: Batch, device: str, scratch: Path
 ) -> Job:
-    number = request.sizes.num_fixed - (_NUM_GRID if made.method == "flism" else 0)
+    number = request.sizes.num_fixed - (NUM_GRID if made.method == "flism" else 0)
     return Job(
         column=made,
         recipe=models.recipes[made.method],
@@ -195,7 +188,7 @@ def _job(
     )
 
 
-def _facts(columns: Workers, progress: Callable[[str], None]) -> dict[str, Facts]:
+def _facts(columns: Workers, progress: Callable[[str], None]) -> dict[str, Row]:
     """Of all columns, once every one is ready and the machine is quiet."""
     for each in COLUMNS:
         progress(f"{each.title}: loading models")
@@ -214,28 +207,28 @@ def _rounds(
     columns: Workers,
     batch: Batch,
     repeats: int,
-    facts: dict[str, Facts],
+    facts: dict[str, Row],
     progress: Callable[[str], None],
-) -> dict[str, list[Pass]]:
+) -> dict[str, list[Row]]:
     """The counted passes, the columns in turn.
 
     The matrix rates in ``facts`` are measured again in every round, and the best stays: a floor
     taken while the machine was busy would be none.
     """
-    passes: dict[str, list[Pass]] = {each.key: [] for each in COLUMNS}
+    passes: dict[str, list[Row]] = {each.key: [] for each in COLUMNS}
     for number in range(1, repeats + 1):
         for each in COLUMNS:
             progress(f"{each.title}: repeat {number} of {repeats}")
             process = columns[each.key]
             passes[each.key].append(process.ask(Order(batch=batch)))
             if each.in_glit:
-                facts[each.key] = facts[each.key].at_best(process.ask("facts"))
+                facts[each.key] = better_rates(facts[each.key], process.ask("facts"))
     return passes
 
 
 def _watched(
     columns: Workers, batch: Batch, device: str, progress: Callable[[str], None]
-) -> dict[str, Pass]:
+) -> dict[str, Row]:
     """A pass of each column that records the GPU's kernels; nothing on a CPU."""
     if device != "cuda":
         return {}
@@ -254,7 +247,7 @@ def _quality(
     models: Models,
     scratch: Path,
     progress: Callable[[str], None],
-) -> dict[str, Quality] | None:
+) -> dict[str, Row] | None:
     """Choices against the truth, on scenes of their own; only the mini models know what to do."""
     if request.weights != "mini" or not request.num_quality:
         return None
@@ -266,7 +259,7 @@ def _quality(
     for each in COLUMNS:
         progress(f"{each.title}: quality on {request.num_quality} scenes")
         answer = columns[each.key].ask(Order(batch=batch))
-        found[each.key] = judge(batch.samples, answer.result.choices, drawn.truth)
+        found[each.key] = judge(batch.samples, answer["choices"], drawn.truth)
     return found
 
 

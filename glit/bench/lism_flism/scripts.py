@@ -28,9 +28,9 @@ from PIL import Image, ImageOps
 from glit.backends.device import pick_device
 from glit.backends.protocols import ProposerConfig
 from glit.backends.tokenizer import load_tokenizer
-from glit.bench.lism_flism.clock import PartClock
+from glit.bench.harness import Row
+from glit.bench.lism_flism.columns import CROP, PARTS, XYXY, Batch, Job, PartClock
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
-from glit.bench.lism_flism.job import CROP, PARTS, XYXY, Batch, Facts, Job, Result
 from glit.bench.lism_flism.operations import (
     YOLOS,
     clip_crop,
@@ -196,22 +196,22 @@ class OneAtATime:
         pictures: Any = CLIPImageProcessor.from_pretrained(path, local_files_only=True)
         self._processor: Any = CLIPProcessor(pictures, load_tokenizer(job.matcher.path))
 
-    def facts(self) -> Facts:
+    def facts(self) -> Row:
         """Parameters and operations of the models."""
         samples = self._job.batch.samples
         sizes = {(sample.width, sample.height): sample for sample in samples}
         of_size = {size: self._proposer.operations(sample) for size, sample in sizes.items()}
         each = [of_size[sample.width, sample.height] for sample in samples]
         operations = {part: float(np.mean([one[part] for one in each])) for part in each[0]}
-        return Facts(
-            parameters={
+        return {
+            "parameters": {
                 "proposer": count_parameters(self._proposer.model),
                 "clip": count_parameters(self._clip),
             },
-            operations=operations | {CROP: clip_crop(self._clip.config.vision_config)},
-        )
+            "operations": operations | {CROP: clip_crop(self._clip.config.vision_config)},
+        }
 
-    def run(self, batch: Batch) -> Result:
+    def run(self, batch: Batch) -> Row:
         """All images of a batch, one after the other."""
         clock = PartClock(PARTS)
         num_proposed = num_regions = 0
@@ -235,14 +235,14 @@ class OneAtATime:
             with clock.part("write"):
                 self._write(sample, image, candidates, best, similarity)
             choices.append(tuple(candidates[index][0] for index in best))
-        return Result(
-            parts_s=clock.seconds,
-            decode_s=clock.seconds["wait"],
-            num_proposed=num_proposed,
-            num_regions=num_regions,
-            num_dropped=0,
-            choices=tuple(choices),
-        )
+        return {
+            "parts_s": clock.seconds,
+            "decode_s": clock.seconds["wait"],
+            "num_proposed": num_proposed,
+            "num_regions": num_regions,
+            "num_dropped": 0,
+            "choices": tuple(choices),
+        }
 
     def _similarity(self, crops: list[Image.Image], texts: list[str]) -> np.ndarray:
         """CLIP's logits, [crops, sentences]."""

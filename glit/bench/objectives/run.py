@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from glit.bench.harness import kept, write_json
+from glit.bench.harness import kept, write_report
 from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, validate
-from glit.bench.objectives.table import BASELINE, Row, curves, markdown, plot
+from glit.bench.objectives.table import BASELINE, Row, curves, page, plot
 from glit.bench.objectives.world import WorldSize, training_set
+from glit.bench.tables import Table, markdown
 from glit.errors import InputError, UserError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import open_embedder
@@ -259,25 +260,18 @@ def _check_settings(request: Request) -> None:
 def _write(
     request: Request, tables: Mapping[int, Sequence[Row]], notes: Mapping[int, Sequence[str]]
 ) -> str:
-    parts = []
-    values = {}
-    for size, rows in tables.items():
-        if not rows:
-            continue
+    blocks: list[str | Table] = []
+    begun = {size: rows for size, rows in tables.items() if rows}
+    keys = [key for key in Row.__dataclass_fields__ if key != "found"]
+    for size, rows in begun.items():
         title = (
             f"{size} scenes, {request.epochs} epochs in batches of {request.batch_size}, "
             f"{request.num_seeds} seeds; {request.world.gallery} scenes searched"
         )
-        parts.append(markdown(title, rows, notes[size]))
-        values[str(size)] = [
-            {key: getattr(row, key) for key in Row.__dataclass_fields__ if key != "found"}
-            for row in rows
-        ]
-    if len(values) > 1:
-        begun = {size: rows for size, rows in tables.items() if rows}
-        parts.append(curves(begun))
+        blocks += page(title, rows, notes[size])
+    values = {str(n): [{k: getattr(r, k) for k in keys} for r in rows] for n, rows in begun.items()}
+    if len(begun) > 1:
+        blocks += curves(begun)
         plot(begun, request.output / "curves.svg")
-    text = "\n".join(parts)
-    (request.output / "objectives.md").write_text(text, encoding="utf-8")
-    write_json(request.output / "objectives.json", values)
-    return text
+    write_report(request.output, "objectives", values, blocks)
+    return markdown(blocks)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from glit.bench.pictures import FAINT, GRID, hide_frame, picture
-from glit.bench.tables import markdown_table, percent
+from glit.bench.tables import Page, Table, percent
 
 BASELINE = "clip"
 NUM_RESAMPLES = 2000
@@ -71,13 +71,12 @@ def difference(row: Row, baseline: Row, *, seed: int = 0) -> Difference:
     count = max(len(row.found), len(baseline.found))
     if len({len(row.found), len(baseline.found), 1} - {count}) > 1:
         raise AssertionError(f"{row.name}: {len(row.found)} seeds, {len(baseline.found)} wanted")
-    each = np.stack(
-        [
-            row.found[k % len(row.found)].mean(axis=0, dtype=np.float64)
-            - baseline.found[k % len(baseline.found)].mean(axis=0, dtype=np.float64)
-            for k in range(count)
-        ]
+    own, others = (
+        np.stack([found.mean(axis=0, dtype=np.float64) for found in each.found])
+        for each in (row, baseline)
     )
+    each = np.arange(count)
+    each = own[each % len(own)] - others[each % len(others)]
     means = resampled_means(each, np.random.default_rng(seed))
     low, high = np.percentile(means, [2.5, 97.5])
     return Difference(mean=100 * float(each.mean()), low=100 * float(low), high=100 * float(high))
@@ -96,7 +95,7 @@ def resampled_means(
     return means
 
 
-def markdown(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
+def page(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Page:
     """The table, per cent and points; a difference in bold is one whose interval leaves out 0."""
     heads = ["", "lr", *COLUMNS.values(), f"less {BASELINE}", "s a step", "MB", "added"]
     lines = []
@@ -105,15 +104,11 @@ def markdown(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
         cells = [row.name, "" if row.lr is None else f"{row.lr:g}"]
         cells += [percent([f[key] for f in row.figures if key in f]) for key in COLUMNS]
         cells.append("" if baseline in (None, row) else _shown(difference(row, baseline)))
-        trained = row.lr is not None
-        cells.append(f"{row.seconds_a_step:.2f}" if trained else "")
-        cells.append(f"{row.peak_memory_mb:.0f}" if trained else "")
-        cells.append(f"{row.parameters_added:,}" if trained else "")
-        lines.append(cells)
+        cost = f"{row.seconds_a_step:.2f}", f"{row.peak_memory_mb:.0f}", f"{row.parameters_added:,}"
+        lines.append([*cells, *(cost if row.lr is not None else ("", "", ""))])
     chances = [f["chance"] for row in rows for f in row.figures if "chance" in f]
-    if chances:
-        notes = [f"Localisation by chance: {100 * chances[0]:.1f}.", *notes]
-    return "\n".join([f"## {title}", "", *markdown_table(heads, lines), "", *notes]) + "\n"
+    by_chance = [f"Localisation by chance: {100 * chances[0]:.1f}."] if chances else []
+    return [f"## {title}", Table(heads=heads, rows=lines), "\n".join([*by_chance, *notes])]
 
 
 def _shown(found: Difference) -> str:
@@ -133,18 +128,14 @@ def both_ways(row: Row) -> list[float]:
     return [(each["t2i"] + each["i2t"]) / 2 for each in row.figures]
 
 
-def curves(rows: Mapping[int, Sequence[Row]]) -> str:
+def curves(rows: Mapping[int, Sequence[Row]]) -> Page:
     """A column for every number of scenes, per cent; empty where an objective was not run."""
     sizes = sorted(rows)
-    names = dict.fromkeys(row.name for size in sizes for row in rows[size])
-    of = {(row.name, size): row for size in sizes for row in rows[size]}
-    lines = [
-        [name, *(percent(both_ways(of[name, n])) if (name, n) in of else "" for n in sizes)]
-        for name in names
-    ]
-    heads = ["", *(f"{size:,} scenes" for size in sizes)]
-    title = "## Learning curves: R@1, the mean of both ways"
-    return "\n".join([title, "", *markdown_table(heads, lines)]) + "\n"
+    of = {(row.name, size): percent(both_ways(row)) for size in sizes for row in rows[size]}
+    names = dict.fromkeys(name for name, _ in of)
+    lines = [[name, *(of.get((name, size), "") for size in sizes)] for name in names]
+    table = Table(heads=["", *(f"{size:,} scenes" for size in sizes)], rows=lines)
+    return ["## Learning curves: R@1, the mean of both ways", table]
 
 
 def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
@@ -158,17 +149,17 @@ def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
         drawing.subplots_adjust(left=0.09, right=0.8, top=0.95, bottom=0.12)
         ends = []
         for number, name in enumerate(names):
-            points = [(size, both_ways(r)) for size in sizes for r in rows[size] if r.name == name]
+            points = {n: both_ways(r) for n in sizes for r in rows[n] if r.name == name}
             colour = _COLOURS[number % len(_COLOURS)]
-            means = [100 * statistics.mean(found) for _, found in points]
+            means = [100 * statistics.mean(found) for found in points.values()]
             axis.plot(
-                [size for size, _ in points], means, color=colour,
+                list(points), means, color=colour,
                 marker=_MARKERS[number // len(_COLOURS) % len(_MARKERS)], markersize=5,
                 linewidth=2.6 if name == BASELINE else 1.4,
             )  # fmt: skip
-            for (size, found), _ in zip(points, means, strict=True):
+            for size, found in points.items():
                 axis.plot([size, size], [100 * min(found), 100 * max(found)], color=colour)
-            ends.append((means[-1], points[-1][0], name, colour))
+            ends.append((means[-1], max(points), name, colour))
         start = [100 * both_ways(r)[0] for size in sizes for r in rows[size] if r.lr is None]
         if start:
             axis.axhline(start[0], color=FAINT, linestyle="--", linewidth=1)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.bench.harness import Row, write_json
+from glit.bench.harness import Row, write_report
 from glit.bench.pairs.measure import Judged, calibrated, judged, measure
 from glit.bench.pairs.scenes import scenes_folder, write_few_remarks
-from glit.bench.pairs.support import check_captions, table_of_captions
-from glit.bench.tables import markdown_table, with_half_range
+from glit.bench.pairs.support import check_captions, page_of_captions
+from glit.bench.tables import Page, Table, with_half_range
 from glit.errors import InputError
 from glit.rules.calibration import Calibration
 from glit.scenes.layout import SPLITS
@@ -96,8 +96,7 @@ def run(request: Request, say: Say) -> Row:
         "captions": checked,
         "num_scenes": request.num_scenes,
     }
-    write_json(request.output / "pairs.json", report)
-    (request.output / "pairs.md").write_text(table(report), encoding="utf-8")
+    write_report(request.output, "pairs", report, page(report))
     text = json.dumps(best_fitted.as_dict(), indent=2, sort_keys=True)
     (request.output / "calibration.json").write_text(text + "\n", encoding="utf-8")
     return report
@@ -201,9 +200,9 @@ FIGURES = {
 """Keys of :func:`glit.bench.pairs.measure.measure` by the heads of the table."""
 
 
-def table(report: Row) -> str:
-    """Markdown: mean over the seeds and, in brackets, half the range; one table a level."""
-    lines = [
+def page(report: Row) -> Page:
+    """Mean over the seeds and, in brackets, half the range; one table a level."""
+    blocks: list[str | Table] = [
         f"{report['num_scenes']} scenes a seed. *best*: the best pair of an image is a true object "
         "pair. *AP*: average precision over all pairs. *removed*: wrong pairs that fall away while "
         "95 % of the right ones stay. *ECE*: expected calibration error. Calibrations are fitted "
@@ -216,6 +215,6 @@ def table(report: Row) -> str:
             own = [e["figures"] for e in of_level if (e["rule"], e["fitted_on"]) == (name, on)]
             cells = [with_half_range([f[key] for f in own]) for key in FIGURES.values()]
             rows.append([name, on, *cells])
-        heads = ["rule", "fitted on", *FIGURES]
-        lines += ["", f"**{level}**", "", *markdown_table(heads, rows, words=2)]
-    return "\n".join(lines) + "\n\n" + table_of_captions(report["captions"])
+        blocks.append(f"**{level}**")
+        blocks.append(Table(heads=["rule", "fitted on", *FIGURES], rows=rows, words=2))
+    return [*blocks, *page_of_captions(report["captions"])]

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from glit.bench.harness import Row
 from glit.bench.pairs.scenes import scenes_folder
-from glit.bench.tables import markdown_table, with_half_range
+from glit.bench.tables import Page, Table, with_half_range
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row as DatasetRow
 from glit.rules.evidence import LOGPROBS, SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
@@ -115,12 +115,8 @@ def fit_support(told: Sequence[Told], names: Sequence[str] = SUPPORT_EVIDENCE) -
         RecipeError: all are true, or all false.
     """
     used = [each for each in told if each.false in ("", "own", *SEEN)]
-    return fit(
-        names,
-        _numbers(used, names),
-        np.array([not each.false for each in used]),
-        of="sentences",
-    )
+    true = np.array([not each.false for each in used])
+    return fit(names, _numbers(used, names), true, of="sentences")
 
 
 def figures(told: Sequence[Told], score: Callable[[Evidence], np.ndarray]) -> list[Row]:
@@ -136,15 +132,9 @@ def figures(told: Sequence[Told], score: Callable[[Evidence], np.ndarray]) -> li
     found = []
     for kind in dict.fromkeys(each.false for each in told if each.false):
         base = KINDS[kind][0] if kind in KINDS else "object"
-        true = false == ""
-        found.append(
-            {
-                "kind": kind,
-                "num_false": int((false == kind).sum()),
-                "auroc": auroc(values[true & (of == base)], values[false == kind]),
-                "auroc_all": auroc(values[true], values[false == kind]),
-            }
-        )
+        true, own = false == "", values[false == kind]
+        same, every = auroc(values[true & (of == base)], own), auroc(values[true], own)
+        found.append({"kind": kind, "num_false": len(own), "auroc": same, "auroc_all": every})
     return found
 
 
@@ -220,8 +210,8 @@ def _own_mistakes(output: Path, num: int, num_seeds: int, say: Callable[[str], N
     return checked
 
 
-def table_of_captions(checked: Sequence[Row]) -> str:
-    """Markdown: AUROC of support, false sentences against true ones; mean and half the range."""
+def page_of_captions(checked: Sequence[Row]) -> Page:
+    """AUROC of support, false sentences against true ones; mean and half the range."""
     rows = []
     for level, evidence in dict.fromkeys((each["level"], each["evidence"]) for each in checked):
         own = [e for e in checked if (e["level"], e["evidence"]) == (level, evidence)]
@@ -235,4 +225,4 @@ def table_of_captions(checked: Sequence[Row]) -> str:
         "against all true ones, remarks included."
     )
     heads = ["level", "support looks at", "false", "same kind", "all", "ECE"]
-    return "\n".join([about, "", *markdown_table(heads, rows, words=3)]) + "\n"
+    return [about, Table(heads=heads, rows=rows, words=3)]

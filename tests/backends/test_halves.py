@@ -9,15 +9,16 @@ from pretend_cuda import pretend_cuda
 from torch import nn
 from torch.nn import functional
 
-from glit.backends.sam.automatic import AutomaticMasks
-from glit.backends.sam.model import load_sam
-from glit.backends.split_products import (
+from glit.backends.gpu import probe
+from glit.backends.gpu.halves import (
     FAST_PATH,
     SplitLinear,
     can_split,
     split_NK,
     use_split_products,
 )
+from glit.backends.sam.automatic import AutomaticMasks
+from glit.backends.sam.model import load_sam
 from glit.backends.weights import resolve
 from glit.images import decode
 from glit.runtime.verified_paths import leave_out
@@ -60,7 +61,7 @@ def test_numbers_beyond_halves_are_seen():
     assert not SplitLinear(drawn(3, 4), None)(torch.full((1, 4), 1e5)).isfinite().all()
 
 
-def test_only_a_gpu_made_for_halves_multiplies_in_them(monkeypatch):
+def test_only_a_gpu_on_which_they_are_faster_multiplies_in_halves(monkeypatch):
     assert not can_split(drawn(8, 8))
     with pretend_cuda():
         model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3, bias=False)).to("cuda")
@@ -72,8 +73,12 @@ def test_only_a_gpu_made_for_halves_multiplies_in_them(monkeypatch):
         use_split_products(model)
         assert [type(layer) for layer in model] == [SplitLinear, nn.ReLU, SplitLinear]
         torch.testing.assert_close(model(drawn(2, 8).to("cuda")).cpu(), wanted)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 9))
-        assert not can_split(drawn(8, 8).to("cuda"))
+        monkeypatch.setattr(probe, "_verdicts", {})
+        monkeypatch.setattr(probe, "times_faster", lambda *_: 0.8)
+        weight = drawn(8, 8).to("cuda")
+        assert not can_split(weight)
+        said = probe.verdict(FAST_PATH, weight.device, is_chosen=False)
+        assert said == "products of halves: plain way used (0.80 times as fast)"
 
 
 def test_a_gpu_that_gives_other_numbers_is_not_believed(monkeypatch):
