@@ -146,7 +146,7 @@ def _other(value: Any, rng: random.Random) -> Any:
 
 def _similarity(row: dict[str, Any], rng: random.Random) -> None:
     name = rng.choice(("similarity", "image_similarity"))
-    values = row[name]
+    values = row[name] or []
     if rng.random() < 0.3:
         row[name] = values[: len(values) // 2] if rng.random() < 0.5 else values * 3
     elif values:
