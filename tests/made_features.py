@@ -18,6 +18,8 @@ NUMBERS = {
     "part_bias": -0.5,
     "whole_scale": 2.5,
     "whole_bias": -1.5,
+    "dense_scale": 2.0,
+    "dense_bias": -0.75,
 }
 """What modules of objectives have learned."""
 
@@ -44,6 +46,7 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         valid_further_NS=torch.arange(2) < 2 - torch.arange(num)[:, None] % 2,
         similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
         weight_NK=torch.ones(num, slots, dtype=dtype),
+        local_key_NK2=torch.arange(2.0 * num * slots).view(num, slots, 2),
         caption_key_N2=torch.arange(2.0 * num).view(num, 2),
         made={
             "image_tokens": embedding(num, 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
@@ -25,7 +26,8 @@ class Batch:
     """B samples with K local slots and S further texts each; in all, M and E are filled.
 
     The images hold the G whole ones first (G is B, or 0 where the objective needs none), then the
-    M crops; the texts hold the G captions, then the M sentences, then the E further texts.
+    M crops; the texts hold the G captions, then the M sentences, then the E further texts. There
+    are no crops, or no sentences, where the objective needs none.
     """
 
     pixels_V3SS: UInt8[Tensor, "v 3 side side"]
@@ -54,6 +56,8 @@ class Batch:
     """The matcher's cosine of the pair."""
     weight_BK: Float[Tensor, "b k"]
     """How much the pair counts; zero in empty slots."""
+    local_key_BK2: Float[Tensor, "b k 2"]
+    """The :func:`text_key` of every sentence's words."""
     caption_key_B2: Float[Tensor, "b 2"]
     """The :func:`text_key` of every caption."""
     prepared: Mapping[str, Tensor] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class PixelPlace:
     whole: UInt8[Tensor, "3 side side"] | None
     """None where whole images are not needed."""
     crops: UInt8[Tensor, "m 3 side side"]
-    """One for each of its pairs."""
+    """One for each of its pairs; none where they are not needed."""
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     """For what the objective prepares."""
 
@@ -117,7 +121,7 @@ def collate(
     num_samples, num_slots, num_texts = len(samples), needs.num_local, needs.num_texts
     pairs = [pair for sample in samples for pair in sample.pairs]
     texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
-    texts += [pair.sentence for pair in pairs]
+    texts += [pair.sentence for pair in pairs if needs.sentences]
     texts += [text for sample in samples for text in sample.texts]
     valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
     valid_further, slot_E = _filled([len(s.texts) for s in samples], num_texts)
@@ -125,15 +129,18 @@ def collate(
     spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
     similarity = np.zeros(num_samples * num_slots, dtype=np.float32)
     weight = np.zeros(num_samples * num_slots, dtype=np.float32)
+    local_key = np.zeros((num_samples * num_slots, 2), dtype=np.float32)
     if pairs:
+        local_key[slot_M] = [words_key(pair.sentence) for pair in pairs]
         boxes[slot_M] = np.concatenate([sample.boxes_K4 for sample in samples])
         spans[slot_M] = [pair.token_span for pair in pairs]
         similarity[slot_M] = [pair.similarity for pair in pairs]
         weight[slot_M] = [pair.weight for pair in pairs]
     num_global = num_samples if needs.whole else 0
+    num_crops = len(pairs) if needs.crops else 0
     valid = np.array([not sample.filler for sample in samples])
     pixels = torch.empty(
-        (num_global + len(pairs), 3, side, side), dtype=torch.uint8, pin_memory=pin_memory
+        (num_global + num_crops, 3, side, side), dtype=torch.uint8, pin_memory=pin_memory
     )
     batch = Batch(
         pixels_V3SS=pixels,
@@ -153,6 +160,7 @@ def collate(
             name: torch.zeros((num_global, *one.shape), dtype=one.dtype, pin_memory=pin_memory)
             for name, one in (inputs or {}).items()
         },
+        local_key_BK2=torch.from_numpy(local_key).view(num_samples, num_slots, 2),
         caption_key_B2=torch.tensor([text_key(s.caption) for s in samples]).float().view(-1, 2),
     )
     if pin_memory:
@@ -160,7 +168,8 @@ def collate(
         batch = batch.map(
             lambda each: each if any(each is one for one in written) else each.pin_memory()
         )
-    ends = np.cumsum([0, *(len(sample.pairs) for sample in samples)]) + num_global
+    crops = [len(sample.pairs) if needs.crops else 0 for sample in samples]
+    ends = np.cumsum([0, *crops]) + num_global
     return batch, [
         PixelPlace(
             whole=pixels[index] if needs.whole else None,
@@ -175,6 +184,11 @@ def text_key(text: str) -> tuple[int, int]:
     """48 bits of a text's hash as two numbers that float32 holds exactly."""
     digest = hashlib.blake2b(text.encode(), digest_size=6).digest()
     return int.from_bytes(digest[:3], "big"), int.from_bytes(digest[3:], "big")
+
+
+def words_key(text: str) -> tuple[int, int]:
+    """The :func:`text_key` of a text's words, whatever their case and the signs between them."""
+    return text_key(" ".join(re.findall(r"\w+", text.casefold())))
 
 
 def _filled(numbers: list[int], width: int) -> tuple[np.ndarray, np.ndarray]:

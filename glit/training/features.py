@@ -50,6 +50,8 @@ class Features:
     """The matcher's cosine of the pair, from the dataset."""
     weight_NK: Float[Tensor, "n k"]
     """How much the pair counts in local losses: 1, or its probability; zero in empty slots."""
+    local_key_NK2: Float[Tensor, "n k 2"]
+    """The same for sentences that are equal but for case and punctuation; zeros in empty slots."""
     caption_key_N2: Float[Tensor, "n 2"]
     """The same for equal captions, and for no others (see :func:`glit.training.batch.text_key`)."""
     valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)
@@ -114,6 +116,7 @@ _LABELS = (
     "valid_further_NS",
     "similarity_NK",
     "weight_NK",
+    "local_key_NK2",
     "caption_key_N2",
 )
 

@@ -15,6 +15,10 @@ class InputSpec:
     """Without them an empty text stands in every caption's place."""
     num_local: int = 0
     """Local pairs, best first."""
+    crops: bool = True
+    """Crops of the pairs' regions."""
+    sentences: bool = True
+    """Sentences of the pairs, encoded by themselves."""
     distinct_regions: bool = False
     """Only the best sentence of every region."""
     pooled: bool = False

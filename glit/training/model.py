@@ -74,11 +74,9 @@ class TrainedModel(nn.Module):
 
 
 def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
-    num_global, num_local = batch.num_global, len(batch.slot_M)
-    local_image = _into_slots(image_VD[num_global:], batch.slot_M, batch.valid_local_BK)
-    local_text = _into_slots(
-        text_TD[num_global : num_global + num_local], batch.slot_M, batch.valid_local_BK
-    )
+    num_global, first_further = batch.num_global, len(text_TD) - len(batch.slot_E)
+    local_image = _of_pairs(image_VD[num_global:], batch)
+    local_text = _of_pairs(text_TD[num_global:first_further], batch)
     empty_BKD = torch.zeros_like(local_image)
     empty_BD = image_VD.new_zeros(len(batch.valid_B), image_VD.shape[-1])
     nothing_BK = torch.zeros_like(batch.valid_local_BK)
@@ -89,9 +87,7 @@ def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
         local_text_NKD=local_text,
         pooled_patch_NKD=empty_BKD,
         pooled_token_NKD=empty_BKD,
-        further_text_NSD=_into_slots(
-            text_TD[num_global + num_local :], batch.slot_E, batch.valid_further_BS
-        ),
+        further_text_NSD=_into_slots(text_TD[first_further:], batch.slot_E, batch.valid_further_BS),
         valid_N=batch.valid_B,
         valid_local_NK=batch.valid_local_BK,
         valid_patch_NK=nothing_BK,
@@ -99,8 +95,15 @@ def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
         valid_further_NS=batch.valid_further_BS,
         similarity_NK=batch.similarity_BK,
         weight_NK=batch.weight_BK,
+        local_key_NK2=batch.local_key_BK2,
         caption_key_N2=batch.caption_key_B2,
     )
+
+
+def _of_pairs(embedding_MD: Tensor, batch: Batch) -> Tensor:
+    """Embeddings of the pairs' crops or sentences in their slots; zeros where none were encoded."""
+    slot_M = batch.slot_M if len(embedding_MD) else batch.slot_M[:0]
+    return _into_slots(embedding_MD, slot_M, batch.valid_local_BK)
 
 
 def _into_slots(embedding_MD: Tensor, slot_M: Tensor, valid_BK: Tensor) -> Tensor:
@@ -113,8 +116,8 @@ def _into_slots(embedding_MD: Tensor, slot_M: Tensor, valid_BK: Tensor) -> Tenso
 
 def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H: Tensor) -> Tokens:
     token_BLH, valid_token_BL = batch.texts.apart(token_flat_H, batch.num_global)
-    first = batch.num_global + len(batch.slot_M)
-    last_E = (batch.texts.offset_T + batch.texts.length_T - 1)[first:]
+    last_T = batch.texts.offset_T + batch.texts.length_T - 1
+    last_E = last_T[len(last_T) - len(batch.slot_E) :]
     further_ED = encoder.token_features(token_flat_H[last_E])
     return Tokens(
         patch_BPH=patch_BPH,

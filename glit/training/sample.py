@@ -44,19 +44,19 @@ class PlannedSample:
 
         Args:
             whole: for the whole image, None where it is not needed.
-            crops: for the crop of every pair.
+            crops: for the crop of every pair; empty where they are not needed.
             fit: how an image becomes the square.
 
         Raises:
             ImageError: the image is damaged.
             DatasetError: it has another size than its row says.
         """
-        if whole is None and not self.pairs:
+        if whole is None and not len(crops):
             return
         image = self.group.pixels(self.row)
         if self.augmentation is not None:
             image = self.augmentation.image(image)
         if whole is not None:
             write_fitted(image, whole, fit=fit)
-        for pair, out in zip(self.pairs, crops, strict=True):
+        for pair, out in zip(self.pairs if len(crops) else (), crops, strict=True):
             write_fitted(crop(image, np.array(pair.box_xyxy)), out, fit=fit)

@@ -28,6 +28,7 @@ CASES = {
     "mulclip": {"objective": "mulclip"},
     "beta-clip": {"objective": "beta-clip"},
     "f-cast": {"objective": "f-cast"},
+    "glit": {"objective": "glit", "micro_batch_size": 2},
     "adapters": {"objective": "fast-goal", "lora_rank": 2},
     "siglip cached": {"objective": "siglip", "micro_batch_size": 2},
 }

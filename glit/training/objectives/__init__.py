@@ -8,6 +8,7 @@ from glit.training.objectives.clip import Clip
 from glit.training.objectives.f_cast import FCast
 from glit.training.objectives.fast_goal import FastGoal
 from glit.training.objectives.finelip import FineLip
+from glit.training.objectives.glit import Glit
 from glit.training.objectives.global_local import GlobalLocal
 from glit.training.objectives.hard_negatives import HardNegatives
 from glit.training.objectives.local import Local
@@ -31,5 +32,6 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "mulclip": MulClip,
     "beta-clip": BetaClip,
     "f-cast": FCast,
+    "glit": Glit,
 }
 """By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""

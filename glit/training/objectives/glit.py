@@ -1,0 +1,187 @@
+"""``glit``: a sigmoid loss over whole images and captions, and one over regions and sentences.
+
+L = S(v, t) + lambda_dense / 2 (S(P, t_l) + S(P, S_l))
+S(x, y) = 1/M sum_m sum_n w_mn B(z_mn, s x_m . y_n + b),  B(z, l) = -z log sigmoid(l)
+                                                                  - (1 - z) log sigmoid(-l)
+
+``S`` is SigLIP's loss (Zhai et al., ICCV 2023, section 3.2), with a scale and a bias of its own for
+the whole and for the dense term. ``P`` are the patch tokens of the whole image under a region,
+averaged and projected; ``S_l`` the caption's tokens of its sentence, averaged and projected
+(FAST-GOAL Eq. 7 to 10); ``t_l`` is the sentence encoded by itself. The M regions and sentences of
+all images are each other's negatives, so the crop of a region is never encoded, and a step costs
+little more than one of ``siglip``.
+
+- A pair's target ``z_mm`` is its weight: 1, or its probability with ``train.pairs = "weighted"``.
+- Equal sentences are no negatives of each other (``w_mn = 0``): on many images the same is true.
+- Where a sentence leaves the text window, only its own embedding is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from glit.clip.encoder import ClipEncoder
+from glit.recipes.config import require_value
+from glit.training.features import Features
+from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.objective import InputSpec, Loss, Objective, check_weights
+from glit.training.objectives.siglip import sigmoid_loss
+
+_BLOCK = 4096
+"""Regions of which the logits against all sentences are in memory at a time."""
+
+
+class ScalesAndBiases(ObjectiveModule):
+    """Scale and bias of the whole term and of the dense one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.full((2,), math.log(10.0)))
+        self.bias = nn.Parameter(torch.full((2,), -10.0))
+
+    def forward(self, encoded: Encoded) -> ModuleOutput:
+        scale_2 = self.log_scale.exp()
+        return ModuleOutput(
+            numbers={
+                "whole_scale": scale_2[0],
+                "whole_bias": self.bias[0],
+                "dense_scale": scale_2[1],
+                "dense_bias": self.bias[1],
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glit(Objective):
+    """Sigmoid losses over whole images and over patches under regions; no crop is encoded."""
+
+    lambda_dense: float = 0.5
+    """Weight of the dense term; 0 is ``siglip``."""
+    num_regions: int = 1
+    """Pairs of every sample in the dense term, best first."""
+    encode_sentences: bool = True
+    """Encode every sentence by itself, too. Without it a step costs what one of ``siglip`` does,
+    and regions are found less well."""
+    sigmoid_lr: float = 1e-3
+    """Highest learning rate of the scales and biases. The encoders use ``train.lr``."""
+
+    def __post_init__(self) -> None:
+        check_weights(self, "lambda_dense")
+        require_value(
+            self.num_regions >= 1, f"train.num_regions = {self.num_regions}: wanted 1 or more"
+        )
+        good = math.isfinite(self.sigmoid_lr) and self.sigmoid_lr > 0
+        require_value(good, f"train.sigmoid_lr = {self.sigmoid_lr}: wanted a positive number")
+
+    @property
+    def needs(self) -> InputSpec:
+        return InputSpec(
+            num_local=self.num_regions,
+            distinct_regions=True,
+            pooled=True,
+            crops=False,
+            sentences=self.encode_sentences,
+        )
+
+    @property
+    def module_lr(self) -> float:
+        return self.sigmoid_lr
+
+    def module(self, encoder: ClipEncoder) -> ScalesAndBiases:
+        return ScalesAndBiases()
+
+    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
+        """The weighted sum, its terms, and where scales and biases have got to."""
+        numbers = features.numbers
+        whole = sigmoid_loss(
+            features.image_ND,
+            features.text_ND,
+            numbers["whole_scale"],
+            numbers["whole_bias"],
+            features.valid_N,
+        )
+        patch_MD = features.pooled_patch_NKD.flatten(0, 1)
+        target_M = features.weight_NK.flatten()
+        key_M2 = features.local_key_NK2.flatten(0, 1)
+        valid_patch_NK = features.valid_patch_NK & features.valid_N[:, None]
+        learned = numbers["dense_scale"], numbers["dense_bias"]
+
+        def dense_term(text_NKD: Tensor, valid_NK: Tensor) -> Tensor:
+            valid_M = (valid_patch_NK & valid_NK).flatten()
+            return dense_loss(patch_MD, text_NKD.flatten(0, 1), target_M, key_M2, valid_M, *learned)
+
+        terms = {"loss_tokens": dense_term(features.pooled_token_NKD, features.valid_token_NK)}
+        if self.encode_sentences:
+            sentence = dense_term(features.local_text_NKD, features.valid_local_NK)
+            terms["loss_sentences"] = sentence
+        dense = sum(terms.values(), start=torch.zeros_like(whole)) / len(terms)
+        # several processes wait for a gradient of every parameter, CLIP's own scale among them
+        loss = whole + self.lambda_dense * dense + 0 * logit_scale
+        shown = {"loss_whole": whole, **terms, **numbers}
+        return loss, {name: value.detach() for name, value in shown.items()}
+
+
+def dense_loss(
+    patch_MD: Float[Tensor, "m d"],
+    text_MD: Float[Tensor, "m d"],
+    target_M: Float[Tensor, " m"],
+    key_M2: Float[Tensor, "m 2"],
+    valid_M: Bool[Tensor, " m"],
+    scale: Float[Tensor, ""],
+    bias: Float[Tensor, ""],
+) -> Float[Tensor, ""]:
+    """The pairwise sigmoid loss of M regions and sentences, a mean over the valid regions.
+
+    Logits are made in blocks and again in the backward pass, so that memory is one block's.
+    Without a valid pair the loss is zero and still tied to its inputs.
+
+    Args:
+        patch_MD: pooled patches of the regions, L2-normalised.
+        text_MD: of the sentences, L2-normalised.
+        target_M: of the pair of region m and sentence m, from 0 to 1.
+        key_M2: equal for equal sentences, which are no negatives of each other.
+        valid_M: which pairs there are.
+        scale: of cosines.
+        bias: added to them.
+    """
+    total = patch_MD.new_zeros(())
+    for start in range(0, len(patch_MD), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        block = (patch_MD[rows], text_MD, target_M[rows], key_M2, valid_M, scale, bias)
+        if len(patch_MD) <= _BLOCK:
+            total = total + _block_loss(*block, start=start)
+        else:
+            total = total + checkpoint(_block_loss, *block, start=start, use_reentrant=False)
+    return total / valid_M.sum().clamp_min(1)
+
+
+def _block_loss(
+    patch_RD: Tensor,
+    text_MD: Tensor,
+    target_R: Tensor,
+    key_M2: Tensor,
+    valid_M: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    *,
+    start: int,
+) -> Tensor:
+    """The sum over the regions from ``start`` on, against all sentences."""
+    end = start + len(patch_RD)
+    logits_RM = scale * patch_RD @ text_MD.T + bias
+    own_RM = torch.zeros_like(logits_RM, dtype=torch.bool)
+    own_RM.diagonal(start).fill_(True)
+    equal_RM = (key_M2[start:end, None] == key_M2).all(dim=-1)
+    counted_RM = valid_M[start:end, None] & valid_M & (own_RM | ~equal_RM)
+    target_RM = own_RM * target_R[:, None]
+    error_RM = F.binary_cross_entropy_with_logits(
+        logits_RM, target_RM.to(logits_RM.dtype), reduction="none"
+    )
+    return torch.where(counted_RM, error_RM, torch.zeros_like(error_RM)).sum()

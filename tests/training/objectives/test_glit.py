@@ -1,0 +1,162 @@
+"""The objective ``glit``, worked by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from made_features import at, random_features
+
+from glit.dataset.reader import Dataset
+from glit.errors import RecipeError
+from glit.training.loader import BatchLoader, LoaderConfig
+from glit.training.mixture import Mixture
+from glit.training.objectives import glit
+from glit.training.objectives.glit import Glit, dense_loss
+from glit.training.objectives.siglip import sigmoid_loss
+
+
+def softplus(x: float) -> float:
+    return math.log1p(math.exp(x))
+
+
+WHOLE = (2 * softplus(1.5 - 2.5) + 2 * softplus(-1.5)) / 2
+"""Images and captions at 0 and 90 degrees, scale 2.5, bias -1.5: logits 1 and -1.5."""
+SENTENCES = (2 * softplus(0.75 - 2) + 2 * softplus(-0.75)) / 2
+"""Patches and sentences at 0 and 90 degrees, scale 2, bias -0.75: logits 1.25 and -0.75."""
+TOKENS = (2 * softplus(0.75) + 2 * softplus(2 - 0.75)) / 2
+"""Patches at 0 and 90, tokens at 90 and 0 degrees: the own logit is -0.75, the other's 1.25."""
+
+
+def two(**changes):
+    f = replace(
+        random_features(2, 1),
+        image_ND=at(0, 90),
+        text_ND=at(0, 90),
+        pooled_patch_NKD=at(0, 90)[:, None],
+        local_text_NKD=at(0, 90)[:, None],
+        pooled_token_NKD=at(90, 0)[:, None],
+        local_image_NKD=torch.full((2, 1, 5), math.nan),  # no crop is looked at
+    )
+    return replace(f, **changes)
+
+
+@pytest.mark.parametrize(
+    ("objective", "wanted"),
+    [
+        (Glit(), WHOLE + 0.5 * (SENTENCES + TOKENS) / 2),
+        (Glit(lambda_dense=2), WHOLE + 2 * (SENTENCES + TOKENS) / 2),
+        (Glit(encode_sentences=False), WHOLE + 0.5 * TOKENS),
+        (Glit(lambda_dense=0), WHOLE),
+    ],
+    ids=repr,
+)
+def test_two_samples_by_hand(objective, wanted: float) -> None:
+    loss, shown = objective(two(), torch.tensor(3.0))
+    assert loss.item() == pytest.approx(wanted, rel=1e-6)
+    assert shown["loss_tokens"].item() == pytest.approx(TOKENS, rel=1e-6)
+    assert ("loss_sentences" in shown) == objective.encode_sentences
+
+
+def test_equal_sentences_are_no_negatives() -> None:
+    """Both images show a red ring: only the pairs themselves are left."""
+    same = two(local_key_NK2=torch.ones(2, 1, 2))
+    _, shown = Glit()(same, torch.tensor(3.0))
+    assert shown["loss_sentences"].item() == pytest.approx(softplus(0.75 - 2), rel=1e-6)
+
+
+def test_a_probability_is_a_soft_target() -> None:
+    """Logit 1.25 at target 0.25: -0.25 log s(1.25) - 0.75 log s(-1.25); negatives stay."""
+    weights = torch.tensor([[0.25], [1.0]])
+    _, shown = Glit()(two(weight_NK=weights), torch.tensor(3.0))
+    own = 0.25 * softplus(-1.25) + 0.75 * softplus(1.25) + softplus(-1.25)
+    assert shown["loss_sentences"].item() == pytest.approx(
+        (own + 2 * softplus(-0.75)) / 2, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("missing", ["valid_N", "valid_patch_NK", "valid_local_NK"])
+def test_what_is_not_there_counts_for_nothing(missing: str) -> None:
+    """Neither as a pair nor as a negative; one pair of a logit of 1.25 is left."""
+    there = torch.tensor([True, False])
+    f = two(**{missing: there if missing == "valid_N" else there[:, None]})
+    f.pooled_patch_NKD[1] = 7.0
+    _, shown = Glit()(f, torch.tensor(3.0))
+    assert shown["loss_sentences"].item() == pytest.approx(softplus(-1.25), rel=1e-6)
+
+
+def test_no_pair_at_all_is_zero_with_gradients() -> None:
+    f = two(valid_patch_NK=torch.zeros(2, 1, dtype=torch.bool))
+    f.pooled_patch_NKD.requires_grad_()
+    loss, shown = Glit()(f, torch.tensor(3.0))
+    loss.backward()
+    assert shown["loss_sentences"].item() == shown["loss_tokens"].item() == 0
+    assert f.pooled_patch_NKD.grad is not None and not f.pooled_patch_NKD.grad.any()
+
+
+def arguments(num: int, *, seed: int = 0) -> list[torch.Tensor]:
+    f = random_features(num, 1, seed=seed, dtype=torch.float64)
+    key_M2 = torch.arange(num).remainder(5)[:, None].expand(-1, 2).double()
+    scale, bias = torch.tensor(4.0).double(), torch.tensor(-2.0).double()
+    return [
+        f.pooled_patch_NKD[:, 0], f.local_text_NKD[:, 0], f.similarity_NK[:, 0], key_M2,
+        torch.arange(num) % 4 != 1, scale, bias,
+    ]  # fmt: skip
+
+
+def test_blocks_are_the_whole(monkeypatch) -> None:
+    """Value and gradients, with a last block that is shorter."""
+
+    def measured() -> list[torch.Tensor]:
+        inputs = arguments(11)
+        learned = [inputs[i].requires_grad_() for i in (0, 1, 5, 6)]
+        loss = dense_loss(*inputs)
+        return [loss, *torch.autograd.grad(loss, learned)]
+
+    whole = measured()
+    monkeypatch.setattr(glit, "_BLOCK", 4)
+    for a, b in zip(whole, measured(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_gradients() -> None:
+    inputs = arguments(5)
+    for index in (0, 1, 5, 6):
+        inputs[index].requires_grad_()
+    assert torch.autograd.gradcheck(dense_loss, inputs)
+
+
+def test_without_the_dense_term_it_is_siglip() -> None:
+    f = random_features(6, 2)
+    loss, _ = Glit(lambda_dense=0)(f, torch.tensor(3.0))
+    numbers = f.numbers["whole_scale"], f.numbers["whole_bias"]
+    torch.testing.assert_close(loss, sigmoid_loss(f.image_ND, f.text_ND, *numbers))
+
+
+@pytest.mark.parametrize("encode_sentences", [True, False])
+def test_no_crop_is_decoded_and_no_sentence_unasked(
+    make_dataset, tokenizer, encode_sentences: bool
+) -> None:
+    objective = Glit(num_regions=2, encode_sentences=encode_sentences)
+    loader = BatchLoader(
+        Mixture([Dataset(make_dataset(6))]), objective,
+        lambda texts: tokenizer.encode_closed(texts, context=248),
+        LoaderConfig(side=32, fit="resize", context=248, pad_id=0, batch_size=6, num_workers=0),
+    )  # fmt: skip
+    [[batch]] = list(loader.epoch(0))
+    assert len(batch.pixels_V3SS) == batch.num_global == 6
+    pairs = len(batch.slot_M)
+    assert pairs > 6
+    assert len(batch.texts.length_T) == 6 + (pairs if encode_sentences else 0)
+    keys = batch.local_key_BK2.flatten(0, 1)[batch.slot_M]
+    assert (keys > 0).all()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"lambda_dense": -1.0}, {"num_regions": 0}, {"sigmoid_lr": math.nan}]
+)
+def test_values_that_cannot_be(changes: dict) -> None:
+    with pytest.raises(RecipeError, match=f"train.{next(iter(changes))} = "):
+        Glit(**changes)
