@@ -182,8 +182,8 @@ def _next_steps(console: Console, dataset: Path, *, learned: bool) -> None:
         f"""
 Where everything lies
   {dataset}/data/*.parquet      images, captions, sentences, regions, similarities, pairs
-  {dataset}/manifest.json       how it came to be;  {dataset}/README.md  its card
-  {dataset}/drops.parquet       what was left out, and why
+  {dataset}/manifest.json       how it was built;   {dataset}/README.md  its card
+  {dataset}/drops.parquet       what was dropped, and why
 
 What to do next
   make demo IMAGES=folder       the same on your own images

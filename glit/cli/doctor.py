@@ -32,8 +32,8 @@ def doctor_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="A built-in recipe or a TOML file. Default: the default of glit build, and times "
-            "for every recipe whose models are here.",
+            help="A built-in recipe or a TOML file. Default: flism if this machine has a GPU and "
+            "the weights, else mini; and times for every recipe whose models are here.",
         ),
     ] = None,
     overrides: SetOption = None,

@@ -65,7 +65,7 @@ function report() {
   main.append(
     hero(data, best ? card(best, { featured: true, heading: 'h2' }) : null),
     leftOut(data), distributions(data), gallery(data, inPage(data.samples, data.dropped)));
-  navigation([['origin', 'How it came to be'], ['left-out', 'Left out'], ['numbers', 'In numbers'], ['samples', 'Samples']]);
+  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ['samples', 'Samples']]);
 }
 
 /** The first samples at once; what is counted over everything follows. */
@@ -81,7 +81,7 @@ async function serve() {
     best = chosen && card(chosen, { featured: true, heading: 'h2' });
     draw();
   }));
-  navigation([['origin', 'How it came to be'], ['left-out', 'Left out'], ['numbers', 'In numbers'], ['samples', 'Samples']]);
+  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ['samples', 'Samples']]);
   const answer = await fetch('numbers');
   if (!answer.ok) { counted.replaceChildren(h('p', { class: 'lead' }, await answer.text())); return; }
   numbers = await answer.json();
@@ -91,7 +91,7 @@ async function serve() {
 }
 
 function leftOutSoon() {
-  return h('section', { id: 'left-out' }, h('p', { class: 'lead', role: 'status' }, 'Counting sentences, regions and pairs …'));
+  return h('section', { id: 'dropped' }, h('p', { class: 'lead', role: 'status' }, 'Counting sentences, regions and pairs …'));
 }
 
 function compare() {
