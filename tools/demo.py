@@ -14,6 +14,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from glit.doctor.inputs import look_at_images
+from glit.doctor.models import Model, models
+from glit.runtime.progress import size
+from glit.stages.recipe import load_recipe
+
+RECIPE = "glit-mini"
+FOR_PHOTOGRAPHS = ("laptop", "glit", "flism", "lism")
+"""The first whose models are here is used."""
+ROOT = Path(__file__).resolve().parent.parent
 NUM_SCENES = 200
 SEED = 2_000_000  # of the test scenes: the mini models have never seen them
 NUM_HELD_OUT = 100
@@ -27,22 +36,75 @@ def main() -> None:
     parser.add_argument("--images", type=Path, help="your own folder instead of scenes")
     arguments = parser.parse_args()
     console = Console(highlight=False)
-    images = arguments.images or _scenes(arguments.output / "scenes", NUM_SCENES, SEED, console)
-    dataset = arguments.output / "dataset"
-    _glit(console, "build", images, "-o", dataset, "-r", "mini", "--replace")
+    output, recipe = arguments.output, RECIPE
+    images = arguments.images or _scenes(output / "scenes", NUM_SCENES, SEED, console)
+    if arguments.images is not None:
+        recipe = recipe_for(images)
+    if recipe is None:
+        _without_models(images, console)
+        return
+    dataset = output / "dataset"
+    _glit(console, "build", images, "-o", dataset, "-r", recipe, "--replace")
     _glit(console, "verify", dataset)
     _summary(console, dataset)
-    report = arguments.output / "report.html"
+    report = output / "report.html"
     _glit(console, "view", dataset, "-o", report)
-    if arguments.images is None:
-        _learn(arguments.output, dataset, console)
-    _next_steps(console, dataset)
-    if arguments.images is not None:
-        console.print(
-            "\nThese boxes and sentences come from the mini models, which know only glit's "
-            "scenes.\nFor photographs: glit build FOLDER -o DATASET -r laptop (or -r flism)."
+    pages = {"Look at it": report}
+    if recipe == RECIPE:
+        pages["Why a rule matters: the same images, paired by argmax"] = _by_argmax(
+            output, dataset, console
         )
-    console.print(f"\n[bold]Look at it:[/bold] {report.resolve().as_uri()}", soft_wrap=True)
+    if arguments.images is None:
+        _learn(output, dataset, console)
+    _next_steps(console, dataset, learned=arguments.images is None)
+    for title, page in pages.items():
+        console.print(f"\n[bold]{title}:[/bold] {page.resolve().as_uri()}", soft_wrap=True)
+
+
+def recipe_for(images: Path) -> str | None:
+    """The recipe for a folder: the embedded models for scenes, real models for photographs.
+
+    None if the images are photographs and the models of no recipe are on this machine.
+    """
+    recipe = load_recipe(RECIPE)
+    seen, _ = look_at_images(str(images), recipe)
+    if seen.decoded and seen.scenes >= len(seen.decoded) / 2:
+        return RECIPE
+    return next((name for name in FOR_PHOTOGRAPHS if not _missing(name)), None)
+
+
+def _missing(recipe: str) -> list[Model]:
+    return [model for model in models([load_recipe(recipe)]) if not model.here]
+
+
+def _without_models(images: Path, console: Console) -> None:
+    """What to fetch for photographs, and what works without it."""
+    missing = _missing(FOR_PHOTOGRAPHS[0])
+    fetch = "\n".join(f"  .venv/bin/{model.fetch}" for model in missing)
+    weight = size(sum(model.num_bytes for model in missing))
+    console.print(
+        f"""
+{images}: these are no glit scenes, and the embedded models understand only scenes.
+No model for photographs is on this machine, so nothing was built.
+
+Fetch the models of the recipe laptop (about {weight}), then give the same command again:
+{fetch}
+
+Without them, regions and sentence spans of your own captions can be had today. Pairs cannot: they
+come from the embedded matcher here and mean nothing.
+
+  .venv/bin/glit build {images} -o DATASET -r captions --captions my.jsonl \\
+      --set propose.backend=grid --set score.model=mini-matcher
+  .venv/bin/glit view DATASET -o report.html
+  .venv/bin/glit export DATASET --to coco -o OUT
+
+With a YOLO file, detected regions:
+  --set propose.backend=yolo+grid --set propose.model=yolo11n.pt --set propose.allow_pickle=true
+
+All the ways: docs/your-images.md""",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def _scenes(folder: Path, num: int, seed: int, console: Console) -> Path:
@@ -53,13 +115,22 @@ def _scenes(folder: Path, num: int, seed: int, console: Console) -> Path:
     return folder / "images"
 
 
+def _by_argmax(output: Path, dataset: Path, console: Console) -> Path:
+    """A page of the same dataset, every sentence with its most similar region."""
+    other, page = output / "argmax-dataset", output / "argmax.html"
+    shutil.rmtree(other, ignore_errors=True)
+    _glit(console, "pair", dataset, "-o", other, "-r", "mini")
+    _glit(console, "view", other, "-o", page)
+    return page
+
+
 def _learn(output: Path, dataset: Path, console: Console) -> None:
     """A short fine-tune, measured on scenes that neither it nor the mini models have seen."""
     run, held_out = output / "run", output / "held-out-dataset"
     shutil.rmtree(run, ignore_errors=True)
     _glit(console, "train", dataset, "-o", run, "-r", "mini")
     images = _scenes(output / "held-out", NUM_HELD_OUT, HELD_OUT_SEED, console)
-    _glit(console, "build", images, "-o", held_out, "-r", "mini",
+    _glit(console, "build", images, "-o", held_out, "-r", RECIPE,
           "--executor", "local", "--replace")  # fmt: skip
     _glit(console, "eval", "retrieval", run, held_out, "--compare", "mini-matcher",
           "-o", output / "scores")  # fmt: skip
@@ -84,7 +155,8 @@ def _summary(console: Console, dataset: Path) -> None:
             SELECT source_path, sentences[pair.sentence + 1].text AS sentence,
                    regions[pair.region + 1] AS region, pair.similarity AS similarity
             FROM matched
-            WHERE regions[pair.region + 1].source NOT IN ('quadrant', 'centre')
+            WHERE NOT pair.global_wins
+                AND regions[pair.region + 1].source NOT IN ('quadrant', 'centre')
             QUALIFY row_number() OVER (PARTITION BY source_path ORDER BY similarity DESC) = 1
         )
         SELECT * FROM best ORDER BY similarity DESC, source_path LIMIT 5
@@ -100,20 +172,24 @@ def _summary(console: Console, dataset: Path) -> None:
     console.print(table if best else "The detector found no object that it is sure of.")
 
 
-def _next_steps(console: Console, dataset: Path) -> None:
+def _next_steps(console: Console, dataset: Path, *, learned: bool) -> None:
+    run = (
+        f"\n  .venv/bin/glit view {dataset.parent}/run {dataset.parent}/scores -o run.html"
+        if learned
+        else ""
+    )
     console.print(
         f"""
 Where everything lies
   {dataset}/data/*.parquet      images, captions, sentences, regions, similarities, pairs
-  {dataset}/manifest.json       how it came to be;  {dataset}/README.md  its card
-  {dataset}/drops.parquet       what was left out, and why
+  {dataset}/manifest.json       how it was built;   {dataset}/README.md  its card
+  {dataset}/drops.parquet       what was dropped, and why
 
 What to do next
   make demo IMAGES=folder       the same on your own images
-  .venv/bin/glit query {dataset} "SELECT caption FROM samples LIMIT 3"
-  .venv/bin/glit view {dataset.parent}/run {dataset.parent}/scores -o run.html
-  .venv/bin/glit doctor FOLDER  would a build of your images work here, and what would it take
-  .venv/bin/glit build FOLDER -o DATASET -r laptop      real photographs on a CPU""",
+  .venv/bin/glit query {dataset} "SELECT caption FROM samples LIMIT 3"{run}
+  .venv/bin/glit doctor FOLDER  check whether a build of your images would work, estimate its time
+  .venv/bin/glit build FOLDER -o DATASET -r laptop      photographs, on a CPU""",
         soft_wrap=True,
     )
 

@@ -52,7 +52,7 @@ def lism_flism_command(
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Compare LISM and FLISM, as published and in glit: seconds per image and quality."""
+    """Compare GOAL's and FAST-GOAL's matching (LISM, FLISM), as published and in glit."""
     from glit.bench.lism_flism.report import page
     from glit.bench.lism_flism.run import Request, run, write
     from glit.bench.tables import show

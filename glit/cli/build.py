@@ -103,7 +103,7 @@ def add_command(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add the images that are new in the folder since the build. Run again to resume."""
+    """Add new images without redoing the old ones. Run the same command again to resume."""
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
 

@@ -16,6 +16,8 @@ from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.doctor.examine import Report
+    from glit.doctor.finding import Finding
+    from glit.doctor.models import Model
 
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "fails": ("fails", "bold red")}
 
@@ -32,15 +34,18 @@ def doctor_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="A built-in recipe or a TOML file. Default: the default of glit build, and times "
-            "for every recipe whose models are here.",
+            help="A built-in recipe or a TOML file. Default: flism if this machine has a GPU and "
+            "the weights, else mini; and times for every recipe whose models are here.",
         ),
     ] = None,
     overrides: SetOption = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every check, and the models of every recipe.")
+    ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check whether a build would work here, and estimate its time. Exits 1 if it would fail.
+    """Check whether a build would work here; estimate time and disk. Exits 1 if it would fail.
 
     With IMAGES it builds eight of them in a temporary folder: with the recipe of -r, or with every
     recipe whose models are here.
@@ -60,46 +65,60 @@ def doctor_command(
     if as_json:
         print(json.dumps(report.as_dict()))
     else:
-        _print(report, Console(highlight=False))
+        _print(report, Console(highlight=False), verbose=verbose)
     if report.fails:
         sys.exit(1)
 
 
-def _print(report: Report, console: Console) -> None:
-    from glit.runtime.progress import size
+def _print(report: Report, console: Console, *, verbose: bool) -> None:
+    """The verdict, what to do, and with ``verbose`` every check, model and time."""
+    fails = sum(finding.state == "fails" for finding in report.findings)
+    problems = f"{fails} {'problem' if fails == 1 else 'problems'} to fix"
+    verdict = f"would fail: {problems}." if fails else "would work."
+    console.print(f"A build with -r {report.recipe} {verdict}")
+    _print_findings([f for f in report.findings if verbose or f.state != "ok"], console)
+    _print_models([m for m in report.models if verbose or report.recipe in m.recipes], console)
+    shown = [
+        p for p in report.paces if verbose or p.seconds is not None or p.recipe == report.recipe
+    ]
+    if shown:
+        times = Table("recipe", "time", box=None, padding=(0, 2))
+        for pace in shown:
+            times.add_row(pace.recipe, Text(pace.line(report.num_images)))
+        console.print()
+        console.print(times)
+    if not verbose:
+        console.print("\nAll checks, models and recipes: --verbose")
 
+
+def _print_findings(findings: list[Finding], console: Console) -> None:
+    """Problems first, then notes."""
     table = Table.grid(padding=(0, 2))
-    for each in report.findings:
+    for each in sorted(findings, key=lambda finding: list(_SIGNS)[::-1].index(finding.state)):
         word, style = _SIGNS[each.state]
         said = Text(visible(each.found), overflow="fold")
         if each.todo:
-            said.append(visible(f"\n→ {each.todo}"), style="bold" if each.state == "fails" else "")
+            place, _, commands = each.todo.partition(": ")
+            todo = f"{place}, with the commands below" if " && " in commands else each.todo
+            said.append(visible(f"\n→ {todo}"), style="bold" if each.state == "fails" else "")
         table.add_row(Text(word, style=style), each.about, said)
-    console.print(table)
+    if findings:
+        console.print()
+        console.print(table)
+
+
+def _print_models(models: list[Model], console: Console) -> None:
+    from glit.runtime.progress import size
+
     shown = Table("model", "here", "size", "recipes", box=None, padding=(0, 2))
-    for model in report.models:
+    for model in models:
         about = "" if model.here else "about "  # the published size, not measured here
         known = f"{about}{size(model.num_bytes)}" if model.num_bytes else "?"
         here = "yes" if model.here else "no"
         shown.add_row(model.name, here, known, Text(", ".join(model.recipes)))
     console.print()
     console.print(shown)
-    if commands := [model.fetch for model in report.models if model.fetch]:
+    if commands := [model.fetch for model in models if model.fetch]:
         console.print("\nTo get the missing models:")
         for command in commands:
             console.print(f"  {command}", soft_wrap=True, markup=False)
-    if report.paces:
-        times = Table("recipe", "time", box=None, padding=(0, 2))
-        for pace in report.paces:
-            times.add_row(pace.recipe, Text(pace.line(report.num_images)))
-        console.print()
-        console.print(times)
-    console.print()
-    if report.fails:
-        fails = sum(finding.state == "fails" for finding in report.findings)
-        console.print(
-            f"A build with -r {report.recipe} would fail: {fails} "
-            f"{'problem' if fails == 1 else 'problems'} to fix (marked fails above)."
-        )
-    else:
-        console.print(f"A build with -r {report.recipe} would work.")

@@ -42,8 +42,8 @@ def view_command(
     """Write a page about a dataset, a comparison or a training run. It needs no network.
 
     For a dataset: how it was built, its numbers, every pair. For two datasets: their differences.
-    For a run of glit train: loss terms and checkpoints. For the output of glit eval -o: recall
-    curves, and queries that succeed and fail.
+    Given a training run, shows loss terms and checkpoints. Given the output of glit eval -o, shows
+    recall curves, and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
     from glit.runtime.progress import StageProgress

@@ -197,7 +197,7 @@ class Pool:
             raise RunError(
                 f"stage {self._task.name}: {self._deaths} workers died one after the other and "
                 f"none of them finished anything ({first_line(error)}); what is done is kept, "
-                "run the same command again when that is mended"
+                "once fixed, run the same command again"
             ) from error
 
     def end_silent(self) -> None:

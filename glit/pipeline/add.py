@@ -1,4 +1,4 @@
-"""``glit add``: images that came since the build, at the cost of these images.
+"""``glit add``: add new images without redoing the old ones.
 
 They are listed as chunks after those that are there, so every table that is there stays, and their
 samples go into data files of their own. The dataset of before is whole and readable until its

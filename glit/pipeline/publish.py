@@ -79,8 +79,8 @@ def publish(
         _end_retry(work)
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
         raise RunError(
-            f"{work.images.root}: no sample was left to ship ({reasons}); when that is mended, "
-            "glit retry tries them again"
+            f"{work.images.root}: no sample was left to ship ({reasons}); once fixed, "
+            "run glit retry"
         )
     tokenizer = _tokenizer(work.plan)
     files = cut_series(work, chunks, ledger)

@@ -32,8 +32,9 @@ class PairConfig:
     """The rule that assigns a region to each sentence."""
 
     rule: str = "argmax"
-    """``argmax`` is FLISM's rule; ``lism`` is LISM's, where the whole image competes. ``centred``,
-    ``dual-softmax``, ``sinkhorn`` and ``mutual`` are described in docs/pairs.md."""
+    """``argmax`` is FLISM's rule; ``lism`` is LISM's, where a sentence that matches the whole image
+    better than any region gets none. ``centred``, ``dual-softmax``, ``sinkhorn`` and ``mutual`` are
+    described in docs/pairs.md."""
     calibration: str = added("")
     """The calibration that gives every pair a probability: the name of a built-in one, or a
     file."""

@@ -40,8 +40,9 @@ class ProposeConfig(ProposerConfig):
     """The regions that compete for a sentence."""
 
     backend: str = "yolos+grid"
-    """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``sa1b`` reads LISM's masks from
-    NAME.json beside the image, as SA-1B ships them; ``+grid`` adds the grid to any proposer."""
+    """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``yolo`` runs an ultralytics file;
+    ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``grid`` is
+    four quadrants and a centre; ``+grid`` adds it to any proposer."""
     max_iou: float = 0.9
     """If two detections overlap with a higher IoU than this, glit keeps the one with the better
     score."""

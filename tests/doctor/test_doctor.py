@@ -70,7 +70,13 @@ def test_without_models_and_offline_it_fails_and_says_what_to_fetch(monkeypatch,
     assert "hf download llava-hf/llava-v1.6-mistral-7b-hf --revision 2424fdd" in done.output
     assert "curl -L --create-dirs -o" in done.output and "sam_vit_h_4b8939.pth" in done.output
     assert "15.1 GB" in done.output and "2.6 GB" in done.output
-    assert "A build with -r lism would fail: 1 problem to fix" in done.output
+    first, *rest = done.stdout.splitlines()
+    assert first == "A build with -r lism would fail: 1 problem to fix."
+    assert next(line for line in rest if line.strip()).startswith("fails")
+    assert "yolos-tiny" not in done.stdout and "\nok " not in done.stdout
+    verbose = CliRunner().invoke(app, ["doctor", "-r", "lism", "--verbose"]).stdout
+    assert verbose.splitlines()[0] == first
+    assert "yolos-tiny" in verbose and "\nok " in verbose
 
 
 def test_what_the_hub_has_is_fetched_by_the_build_but_a_published_file_is_not(tmp_path):

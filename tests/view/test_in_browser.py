@@ -114,6 +114,38 @@ def test_a_sentence_without_a_region_looks_and_says_so(page):
     assert page.locator(f"{READY} .box.on").count() == 0
 
 
+def test_the_page_opens_on_the_sample_with_the_most_probable_regions(browser, report, tmp_path):
+    def opens_on(*probabilities):
+        """Numbers of samples whose sentences have these probabilities, each of its own region."""
+        samples = []
+        for number, values in enumerate(probabilities):
+            regions = [
+                {"box": [0, 0, 9, 9], "score": 1, "label": "", "source": "yolos"} for _ in values
+            ]
+            pairs = [
+                {"s": at, "r": at, "sim": 0.2, "p": p, "t": None, "none": False}
+                for at, p in enumerate(values)
+            ]
+            samples.append(report[1]["samples"][0] | {
+                "n": number, "pairs": pairs, "regions": regions, "numbers": list(range(len(values))),
+                "parts": [["Words. ", at] for at in range(len(values))],
+                "flags": [{"in_window": True, "truncated": False, "tokens": [0, 1]} for _ in values],
+                "matrix": [[0.2] * len(values) for _ in values],
+            })  # fmt: skip
+        path = tmp_path / "page.html"
+        path.write_text(report_html(report[1] | {"samples": samples}))
+        page = Page(browser, path.as_uri())
+        page.wait_for_selector(READY)
+        assert page.faults == []
+        found = page.locator(".featured").get_attribute("data-n")
+        page.close()
+        return int(found)
+
+    assert opens_on([0.9, 0.9, 0.1], [0.6, 0.7, 0.6], [0.99]) == 1
+    assert opens_on([0.9, 0.8, 0.1], [0.6, 0.7], [0.6, 0.8]) == 2  # shares, then means
+    assert opens_on([None], [None, None], [None]) == 1
+
+
 def test_by_keyboard_alone(page, report):
     place, pair = paired(report)
     for _ in range(place + 1):

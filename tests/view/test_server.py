@@ -90,7 +90,7 @@ def test_the_gallery_shows_what_was_left_out(server, browser):
     )
     expect(page.locator(".dropped-card")).to_have_count(1)
     assert "<img src=x" in page.locator(".dropped-card h3").inner_text()
-    assert page.locator(".tally").inner_text() == "1 of 1 image left out: ingest/empty_file"
+    assert page.locator(".tally").inner_text() == "1 of 1 image dropped: ingest/empty_file"
     assert violations(page) == [] and page.evaluate("window.hacked") is None
     page.locator(".tools label", has_text="Show").locator("select").select_option("")
     expect(page.locator(".cards .card").first).to_be_visible()

@@ -8,7 +8,7 @@ function distributions(data) {
   const charts = data.charts.map(chart);
   if (data.sources.length) charts.push(shares(data.sources));
   return h('section', { id: 'numbers', 'aria-labelledby': 'numbers-title' },
-    h('h2', { id: 'numbers-title' }, 'In numbers'),
+    h('h2', { id: 'numbers-title' }, 'Statistics'),
     h('p', { class: 'lead' }, `Over the whole dataset. The dashed line is the median; `
       + 'nine tenths of the values lie in the range that is named.'),
     h('div', { class: 'charts' }, charts));

@@ -16,7 +16,7 @@ function explanation(data) {
     facts.push(['Picture', `${found.width} × ${found.height} pixels, ${bytes(found.bytes)}`],
       ['Caption', [caption.kind, caption.model, caption.revision, caption.trimmed ? 'cut at the token limit, ended at its last sentence' : ''].filter(Boolean).join(' · ')]);
     if (found.prompt) facts.push(['Prompt', found.prompt]);
-    if (found.duplicates.length) facts.push(['Left out for it', found.duplicates.map((copy) => `${copy.path} (${copy.kind})`).join(', ')]);
+    if (found.duplicates.length) facts.push(['Its duplicates', found.duplicates.map((copy) => `${copy.path} (${copy.kind})`).join(', ')]);
   }
   facts.push(['Recipe', found.recipe], ['Rule of pairing', found.rule]);
   for (const step of found.steps) if (step.title !== 'Pairs') facts.push([step.title, stepWords(step)]);

@@ -25,7 +25,7 @@ function captionOf(sample) {
   return sample.parts.map(([words]) => words).join('');
 }
 
-/** All samples are in the page, and the first of what was left out for each reason. */
+/** All samples are in the page, and the first drops of each reason. */
 function inPage(samples, dropped) {
   const low = samples.map((sample) => `${captionOf(sample)}\n${sample.path}\n${sample.id}`.toLowerCase());
   return async (asked, from) => {
@@ -65,6 +65,11 @@ async function withServer(asked, from) {
   return answer.json();
 }
 
+/** The reason of a drop; a duplicate is no drop. */
+function droppedAs(why) {
+  return why.startsWith('duplicate/') ? why : `dropped: ${why}`;
+}
+
 function gallery(data, ask, onFirst = null) {
   const asked = { text: '', sort: 'order', source: '', from: null, upTo: null, kind: '', why: '', boxes: 'chosen' };
   const cards = h('div', { class: 'cards' });
@@ -95,8 +100,8 @@ function gallery(data, ask, onFirst = null) {
     shown = from + samples.length + dropped.length;
     if (!total) cards.append(h('p', { class: 'nothing' }, 'No sample is like that.'));
     more.hidden = shown >= total;
-    tools.classList.toggle('left-out-only', Boolean(asked.why));
-    if (asked.why) tally.textContent = `${count(total)} of ${counted(numberOf[asked.why], 'images')} left out: ${asked.why}`;
+    tools.classList.toggle('dropped-only', Boolean(asked.why));
+    if (asked.why) tally.textContent = `${count(total)} of ${counted(numberOf[asked.why], 'images')} ${droppedAs(asked.why)}`;
     else tally.textContent = `${count(total)} of ${counted(data.selection.shown ?? data.selection.all, 'samples')}${selectionWords(data.selection)}`;
     if (anew && onFirst) { onFirst(samples); onFirst = null; }
   };
@@ -121,7 +126,7 @@ function gallery(data, ask, onFirst = null) {
     for (const each of out.drops) numberOf[`${each.stage}/${each.reason}`] = each.number;
     for (const each of out.duplicates) numberOf[`duplicate/${each.kind}`] = each.number;
     which.hidden = !Object.keys(numberOf).length;
-    which.querySelector('select').append(...Object.entries(numberOf).map(([why, number]) => h('option', { value: why }, `left out: ${why} (${count(number)})`)));
+    which.querySelector('select').append(...Object.entries(numberOf).map(([why, number]) => h('option', { value: why }, `${droppedAs(why)} (${count(number)})`)));
   };
   which.hidden = true;
   if (data.sources) { offer(data.sources); offerLeftOut(data.left_out); }

@@ -75,7 +75,7 @@ function lineChart(curve, heading = 'h3', plot = PLOT) {
   const points = curve.points;
   const values = points.map((point) => point[1]);
   const lost = curve.not_finite ? `; ${counted(curve.not_finite, 'values')} not finite` : '';
-  const once = values.length === 1 ? `${digits(values[0])}, told once` : `${digits(values[0])} at first, ${digits(values[values.length - 1])} in the end`;
+  const once = values.length === 1 ? `${digits(values[0])}, reported once` : `${digits(values[0])} at first, ${digits(values[values.length - 1])} in the end`;
   const words = points.length ? `${once}${lost}` : `no finite value${lost}`;
   const low = Math.min(...values);
   const high = Math.max(...values);
@@ -114,7 +114,7 @@ function checkpointsOf(run) {
     h('h2', { id: 'checkpoints-title' }, 'Checkpoints'),
     h('p', { class: 'lead' }, 'Each is a folder that CLIPModel loads. The loss is the one reported last before it.'),
     rows.length ? h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Table of checkpoints' }, h('table', { class: 'table' },
-      h('thead', {}, h('tr', {}, ['Folder', 'Called', 'Step', 'Loss', 'Weights', 'Goes on'].map((words) => h('th', { scope: 'col' }, words)))),
+      h('thead', {}, h('tr', {}, ['Folder', 'Called', 'Step', 'Loss', 'Weights', 'Resumable'].map((words) => h('th', { scope: 'col' }, words)))),
       h('tbody', {}, rows))) : h('p', { class: 'nothing' }, 'None has been written yet.'));
 }
 

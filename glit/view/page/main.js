@@ -3,15 +3,22 @@
 const data = JSON.parse(document.getElementById('data').textContent);
 const main = document.getElementById('main');
 
-/** The sample that shows best what the dataset is: many objects of its own, well matched. */
+/**
+ * The sample to open on. Counted are its detected or segmented regions that a sentence probably
+ * describes (probability at least one half; without probabilities every pair), up to four. Among
+ * equals: the largest share of sentences that have such a region, then the highest mean.
+ */
 function exemplar(samples) {
-  const worth = (sample) => {
-    const pairs = sample.pairs.filter((pair) => !pair.none && !['quadrant', 'centre'].includes(sample.regions[pair.r].source));
-    const regions = new Set(pairs.map((pair) => pair.r)).size;
-    const clear = pairs.reduce((sum, pair) => sum + (pair.p ?? pair.sim ?? 0), 0) / Math.max(pairs.length, 1);
-    return sample.image ? Math.min(regions, 4) + clear - Math.max(0, sample.matrix.length - 10) * 0.3 : -1;
+  const rank = (sample) => {
+    const probable = sample.pairs.filter((pair) => !pair.none && (pair.p ?? 1) >= 0.5
+      && !['quadrant', 'centre'].includes(sample.regions[pair.r].source));
+    const mean = probable.reduce((sum, pair) => sum + (pair.p ?? pair.sim ?? 0), 0) / Math.max(probable.length, 1);
+    return [sample.image ? 1 : 0, Math.min(new Set(probable.map((pair) => pair.r)).size, 4),
+      probable.length / Math.max(sample.matrix.length, 1), mean];
   };
-  return samples.reduce((best, sample) => (best && worth(best) >= worth(sample) ? best : sample), null);
+  const before = (a, b) => { const at = a.findIndex((value, i) => value !== b[i]); return at >= 0 && a[at] > b[at]; };
+  const best = samples.map((sample) => [rank(sample), sample]).reduce((x, y) => (x && !before(y[0], x[0]) ? x : y), null);
+  return best && best[0][0] ? best[1] : null;
 }
 
 function themes() {
@@ -58,7 +65,7 @@ function report() {
   main.append(
     hero(data, best ? card(best, { featured: true, heading: 'h2' }) : null),
     leftOut(data), distributions(data), gallery(data, inPage(data.samples, data.dropped)));
-  navigation([['origin', 'How it came to be'], ['left-out', 'Left out'], ['numbers', 'In numbers'], ['samples', 'Samples']]);
+  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ['samples', 'Samples']]);
 }
 
 /** The first samples at once; what is counted over everything follows. */
@@ -74,7 +81,7 @@ async function serve() {
     best = chosen && card(chosen, { featured: true, heading: 'h2' });
     draw();
   }));
-  navigation([['origin', 'How it came to be'], ['left-out', 'Left out'], ['numbers', 'In numbers'], ['samples', 'Samples']]);
+  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ['samples', 'Samples']]);
   const answer = await fetch('numbers');
   if (!answer.ok) { counted.replaceChildren(h('p', { class: 'lead' }, await answer.text())); return; }
   numbers = await answer.json();
@@ -84,7 +91,7 @@ async function serve() {
 }
 
 function leftOutSoon() {
-  return h('section', { id: 'left-out' }, h('p', { class: 'lead', role: 'status' }, 'Counting sentences, regions and pairs …'));
+  return h('section', { id: 'dropped' }, h('p', { class: 'lead', role: 'status' }, 'Counting sentences, regions and pairs …'));
 }
 
 function compare() {

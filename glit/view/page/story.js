@@ -1,4 +1,4 @@
-/* The head of the page, how the dataset came to be, and what was left out. */
+/* The head of the page, how the dataset was built, and what was dropped. */
 
 function hero(data, featured) {
   const { totals, story } = data;
@@ -35,7 +35,7 @@ function origin(data) {
     h('p', {}, [step.how, step.model && step.revision ? `revision ${step.revision.slice(0, 12)}` : step.revision,
       step.licence].filter(Boolean).join(' · '))));
   return h('div', { class: 'origin', id: 'origin' },
-    h('h2', {}, 'How it came to be'),
+    h('h2', {}, 'How it was built'),
     h('p', { class: 'lead' }, 'Recipe ', h('code', {}, story.recipe), '. ', story.about || ''),
     h('ol', { class: 'steps' }, steps));
 }
@@ -52,8 +52,8 @@ function leftOut(data) {
   const groups = out.drops.map((drop) => reason(`${drop.stage} / ${drop.reason}`, drop.meaning, drop))
     .concat(out.duplicates.map((kind) => reason(`${kind.kind} duplicate`,
       kind.kind === 'exact' ? 'the same bytes as another image' : 'looks the same as another image', kind)));
-  return h('section', { id: 'left-out', 'aria-labelledby': 'left-out-title' },
-    h('h2', { id: 'left-out-title' }, groups.length ? 'What was left out' : 'Nothing was left out'),
+  return h('section', { id: 'dropped', 'aria-labelledby': 'dropped-title' },
+    h('h2', { id: 'dropped-title' }, groups.length ? 'Dropped' : 'Nothing was dropped'),
     h('p', { class: 'lead' }, `Of ${counted(counts.ingested, 'images')} that were found, every one is accounted for.`),
     strip, key, groups.length ? h('div', { class: 'reasons' }, groups) : null);
 }
