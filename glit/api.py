@@ -166,11 +166,8 @@ def _at_work(
     from glit.runtime.progress import StageProgress
     from glit.runtime.terminal import Console
 
-    console = Console(stderr=True, highlight=False)
-    with (
-        open_executor(executor, address=address) as runner,
-        progress or StageProgress(console, quiet=quiet) as shown,
-    ):
+    shown = progress or StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
+    with open_executor(executor, address=address) as runner, shown:
         yield runner, shown
 
 
@@ -384,13 +381,9 @@ def train(
     folder = local_folder(run)
     config = config_of(folder, recipe=recipe, objective=objective, settings=settings, resume=resume)
     return fine_tune(
-        config,
-        os.fspath(dataset),
-        folder,
-        resume=resume,
-        report=report,
+        config, os.fspath(dataset), folder, resume=resume, report=report,
         open_measure=open_validation,
-    )
+    )  # fmt: skip
 
 
 def evaluate(

@@ -16,6 +16,9 @@ from glit.storage.outputs import local_folder
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
 
 DeviceName = Literal["auto", "cpu", "cuda"]
+DeviceOption = Annotated[
+    DeviceName, typer.Option("--device", help="auto uses a GPU if there is one.")
+]
 WeightsName = Literal["random", "mini", "manifest"]
 
 
@@ -31,9 +34,7 @@ def lism_flism_command(
     images: Annotated[
         str | None, typer.Argument(help="A folder of photographs. Default: drawn scenes.")
     ] = None,
-    device: Annotated[
-        DeviceName, typer.Option("--device", help="auto uses a GPU if there is one.")
-    ] = "auto",
+    device: DeviceOption = "auto",
     weights: Annotated[
         WeightsName | None,
         typer.Option(
@@ -60,12 +61,9 @@ def lism_flism_command(
     folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
     hold(context, folder)
+    chosen = weights or _default_weights(console, device)
     request = Request(
-        images=images,
-        weights=weights or _default_weights(console, device),
-        device=device,
-        num_images=num_images,
-        repeats=repeats,
+        images=images, weights=chosen, device=device, num_images=num_images, repeats=repeats
     )
     with status_reporter(console, quiet=quiet) as progress:
         report = run(request, progress)
@@ -145,6 +143,7 @@ def objectives_command(
     require("train", needed_for="glit bench objectives")
     console = Console(stderr=True, highlight=False)
     whole, own = Request(output=local_folder(output)), WorldSize()
+    parts = {name: min(getattr(own, name), gallery) for name in ("twins", "local", "validation")}
     request = Request(
         output=whole.output,
         objectives=objectives or ALL,
@@ -153,12 +152,7 @@ def objectives_command(
         num_seeds=num_seeds,
         epochs=epochs,
         together=together,
-        world=WorldSize(
-            gallery=gallery,
-            twins=min(own.twins, gallery),
-            local=min(own.local, gallery),
-            validation=min(own.validation, gallery),
-        ),
+        world=WorldSize(gallery=gallery, **parts),
     )
     hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))
@@ -169,9 +163,7 @@ def objectives_command(
 def gpu_command(
     context: typer.Context,
     output: Annotated[str, typer.Option("-o", "--output", help="The folder for the results.")],
-    device: Annotated[
-        DeviceName, typer.Option("--device", help="auto uses a GPU if there is one.")
-    ] = "auto",
+    device: DeviceOption = "auto",
     tiny: Annotated[
         bool,
         typer.Option("--tiny", help="Use tiny shapes, to check on any machine that all parts run."),

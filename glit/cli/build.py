@@ -76,19 +76,16 @@ def build_command(
             "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
             "glit's procedural scenes; for photographs choose -r laptop or -r flism."
         )
-    own_process(executor)
     dataset = api.build(
         images,
         folder,
         recipe=name,
         settings=overrides or (),
         captions=captions,
-        executor=executor,
-        ray_address=ray_address,
         limit=limit,
         replace=replace,
         locked=locked,
-        progress=StageProgress(console, quiet=quiet),
+        **_at_work(executor, ray_address, console, quiet=quiet),
     )
     _report(dataset.manifest, folder, console, as_json=as_json)
 
@@ -117,15 +114,8 @@ def add_command(
             _report(added.manifest, folder, console, as_json=False)
             console.print(f"added: {_balance(new)}", soft_wrap=True)
 
-    own_process(executor)
-    api.add(
-        folder,
-        limit=limit,
-        executor=executor,
-        ray_address=ray_address,
-        progress=StageProgress(console, quiet=quiet),
-        report=report,
-    )
+    how = _at_work(executor, ray_address, console, quiet=quiet)
+    api.add(folder, limit=limit, report=report, **how)
 
 
 def retry_command(
@@ -145,25 +135,22 @@ def retry_command(
     """Process the dropped samples again and merge the ones that succeed."""
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
-    own_process(executor)
-    retried = api.retry(
-        folder,
-        stage=stage,
-        reason=reason,
-        settings=overrides or (),
-        executor=executor,
-        ray_address=ray_address,
-        progress=StageProgress(console, quiet=quiet),
-    )
+    how = _at_work(executor, ray_address, console, quiet=quiet)
+    retried = api.retry(folder, stage=stage, reason=reason, settings=overrides or (), **how)
     _report(retried.manifest, folder, console, as_json=as_json)
 
 
-def own_process(executor: ExecutorName) -> None:
-    """Let stages in this process keep freed memory; a command owns its process."""
+def _at_work(
+    executor: ExecutorName, address: str | None, console: Console, *, quiet: bool
+) -> dict[str, Any]:
+    """Where to run, and who is told. A command owns its process, so stages that run in it may keep
+    the memory that they free."""
     if executor == "local":
         from glit.executors.process import keep_freed_memory
 
         keep_freed_memory()
+    progress = StageProgress(console, quiet=quiet)
+    return {"executor": executor, "ray_address": address, "progress": progress}
 
 
 def lock_command(
@@ -197,11 +184,8 @@ def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json
     if as_json:
         print(json.dumps({"dataset": dataset, "counts": counts}))
         return
-    console.print(
-        f"{dataset}: {_balance(counts)}"
-        + (f" ({counts['without_pair']} without a pair)" if counts["without_pair"] else ""),
-        soft_wrap=True,
-    )
+    bare = f" ({counts['without_pair']} without a pair)" if counts["without_pair"] else ""
+    console.print(f"{dataset}: {_balance(counts)}{bare}", soft_wrap=True)
     for key, number in counts["drops"].items():
         console.print(f"  {number:>6} {key}")
 

@@ -5,30 +5,20 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from itertools import chain, islice
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import (
-    DatasetArgument,
-    ImageRootOption,
-    JsonOption,
-    QuietOption,
-    SetOption,
-)
+from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption, SetOption
 from glit.errors import UserError
 from glit.exporters import EXPORTERS
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, local_folder
 from glit.storage.store import Store
-
-if TYPE_CHECKING:
-    from glit.pipeline.timeline import Timeline
 
 _MOST_LINES = 200
 _MOST_SHOWN = 100
@@ -69,16 +59,11 @@ def status_command(
             f"{c['duplicates']} duplicates"
         )
     if timeline:
-        _show_timeline(runs, console)
+        from glit.cli.timeline import timeline_lines
 
-
-def _show_timeline(runs: Sequence[Timeline], console: Console) -> None:
-    from glit.cli.timeline import timeline_lines
-
-    if not runs:
-        console.print("no timeline: glit build keeps it in the work folder")
-    for run in runs:
-        for line in timeline_lines(run):
+        if not runs:
+            console.print("no timeline: glit build keeps it in the work folder")
+        for line in chain.from_iterable(map(timeline_lines, runs)):
             console.print(line, soft_wrap=True, markup=False)
 
 
@@ -161,12 +146,11 @@ def export_command(
     quiet: QuietOption = False,
 ) -> None:
     """Write the dataset in another format."""
-    from glit.dataset.reader import Dataset
     from glit.exporters import export
     from glit.runtime.progress import StageProgress
 
     folder = local_folder(output)
-    opened = Dataset(dataset, image_root=image_root)
+    opened = api.open_dataset(dataset, image_root=image_root)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         progress.begin("export", total=len(opened), done=0, drops=False)
         if embeddings:

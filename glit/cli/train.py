@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,19 +69,11 @@ def train_command(
     )
     if not (quiet or as_json) and os.environ.get("RANK", "0") == "0":  # torchrun starts several
         console.print(f"loading {config.model} for {config.objective} on {dataset}", soft_wrap=True)
+    how: Any = {"resume": resume, "open_measure": open_validation}
     if ray_workers:
-        result = train_on_ray(
-            config,
-            dataset,
-            run,
-            num_workers=ray_workers,
-            resume=resume,
-            open_measure=open_validation,
-        )
+        result = train_on_ray(config, dataset, run, num_workers=ray_workers, **how)
     else:
-        result = train(
-            config, dataset, run, resume=resume, report=report, open_measure=open_validation
-        )
+        result = train(config, dataset, run, report=report, **how)
     if result.interrupted:
         console.print(
             f"stopped after step {result.step} of {result.total_steps}; continue with --resume"

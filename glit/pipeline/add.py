@@ -8,40 +8,30 @@ manifest is replaced, which is done last.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
-from glit.pipeline.build_lock import only_one_build
-from glit.pipeline.listing import Chunk, Difference, difference, gathered, series_of, write_grown
+from glit.pipeline.listing import Chunk, difference, series_of, write_grown
 from glit.pipeline.open_build import is_whole
 from glit.pipeline.open_work import (
     complete,
-    finished_work,
+    images_now,
     in_dataset,
     is_made_of,
     not_finished,
+    open_finished,
     read_listing,
-    work_folder,
 )
-from glit.pipeline.plan import sidecars
 from glit.pipeline.preflight import check_early
-from glit.pipeline.publish import publish
-from glit.pipeline.source import Source, entries, skipped_note
-from glit.pipeline.stage_runner import StageRunner
-from glit.pipeline.stage_task import disk_error
-from glit.pipeline.state import other_version, read_state, update_state
-from glit.pipeline.timeline import Timed
-from glit.pipeline.user_captions import brought_table
+from glit.pipeline.publish import run_and_publish
+from glit.pipeline.source import Source
+from glit.pipeline.state import read_state, update_state
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import IngestConfig
-from glit.storage.outputs import output_folder
 from glit.storage.store import Store
 
 
@@ -77,11 +67,8 @@ def add(
     """
     if limit is not None and limit < 1:
         raise UserError(f"limit {limit}: want 1 or more images, or None for all")
-    dataset = Store(output_folder(output))
-    store = work_folder(dataset)
-    executor = Timed(executor, store)
-    with only_one_build(store) as still_held:
-        work = finished_work(store, executor.device)
+    with open_finished(output, executor, progress) as runner:
+        dataset, work, store = runner.dataset, runner.work, runner.work.store
         if read_state(store).retry is not None:
             raise RunError(
                 f"{dataset.root}: a retry was stopped here; run glit retry, which goes on where it "
@@ -91,25 +78,14 @@ def add(
         listed = read_listing(store, wanted_by="add")
         before = in_dataset(dataset, store, listed)
         _check_finished(dataset, work, before)
-        skipped: Counter[str] = Counter()
-        found, chunks = _list(work, source, before, len(listed), limit, skipped)
-        _tell(found, progress)
-        if skipped:
-            progress.note(skipped_note(skipped))
+        chunks = _list(work, source, before, len(listed), limit, progress)
         if len(chunks) == len(before) == len(listed) and _is_untouched(dataset):
             return Added(manifest=read_manifest(dataset), images=source.root, balance=None)
         update_state(store, num_chunks=len(chunks), additions=len(series_of(chunks)) - 1)
         dataset.sweep_folders("", "data")
         if len(chunks) > len(before):
             check_early(work, chunks[len(before) :], progress)
-
-        runner = StageRunner(work=work, executor=executor, progress=progress, still_held=still_held)
-
-        def added() -> dict[str, Any]:
-            whole, duplicates = runner.run(chunks)
-            return publish(dataset, runner, whole, duplicates, appending=True)
-
-        manifest = runner.repairing(added)
+        manifest = run_and_publish(runner, chunks, appending=True)
         balance = manifest["additions"][-1] if len(chunks) > len(before) else None
         return Added(manifest=manifest, images=source.root, balance=balance)
 
@@ -118,12 +94,9 @@ def _source(store: Store) -> Source:
     """Where the build found its images.
 
     Raises:
-        UserError: it did not say.
         InputError: the folder is gone.
     """
     state = read_state(store)
-    if state.source.keys() != {"pattern", "list_file"}:
-        raise other_version(store)
     source = Source(root=state.images, **state.source)
     if "://" not in source.root and not os.path.isdir(source.root):
         raise InputError(
@@ -153,48 +126,31 @@ def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
 def _list(
     work: Work,
     source: Source,
-    before: Sequence[Chunk],
+    before: list[Chunk],
     num_listed: int,
     limit: int | None,
-    skipped: Counter[str],
-) -> tuple[Difference, list[Chunk]]:
-    """How the folder has grown, and all chunks; the listing is written where it is another."""
-    store = work.store
-    beside = tuple(sidecars(work.plan.recipe).values())
-    room = Path(store.full("")) if store.is_local else None
-    try:
-        with (
-            store.local_copy("listing.parquet") as listing,
-            brought_table(work.plan.brought) as captions,
-            gathered(
-                entries(source, sidecars=beside, work=store, skipped=skipped),
-                room,
-                num_beside=len(beside),
-                captions=captions,
-            ) as now,
-        ):
-            found = difference(now, listing, before)
-            new = _num_taken(found, limit)
-            if not new and num_listed == len(before):
-                return found, list(before)
-            with store.atomic("listing.parquet") as target:
-                size = work.plan.config(IngestConfig).chunk_size
-                return found, write_grown(now, listing, target, before, new=new, chunk_size=size)
-    except OSError as error:
-        raise disk_error(error, store.root) from error
-
-
-def _num_taken(found: Difference, limit: int | None) -> int:
-    return found.new if limit is None else min(found.new, limit)
-
-
-def _tell(found: Difference, progress: StageProgress) -> None:
-    """Of images whose samples are no longer those of the folder."""
-    if found.changed or found.gone:
-        progress.note(
-            f"of the dataset's images {found.changed} changed since the build, or their captions "
-            f"or masks did, and {found.gone} went; their samples stay as they were made"
-        )
+    progress: StageProgress,
+) -> list[Chunk]:
+    """All chunks; the listing is written where the folder has grown."""
+    with (
+        images_now(work, source) as (now, not_read),
+        work.store.local_copy("listing.parquet") as listing,
+    ):
+        found = difference(now, listing, before)
+        if found.changed or found.gone:
+            progress.note(
+                f"of the dataset's images {found.changed} changed since the build, or their "
+                f"captions or masks did, and {found.gone} went; their samples stay as they were "
+                "made"
+            )
+        if not_read:
+            progress.note(not_read)
+        new = found.new if limit is None else min(found.new, limit)
+        if not new and num_listed == len(before):
+            return before
+        with work.store.atomic("listing.parquet") as target:
+            size = work.plan.config(IngestConfig).chunk_size
+            return write_grown(now, listing, target, before, new=new, chunk_size=size)
 
 
 def _is_untouched(dataset: Store) -> bool:

@@ -44,18 +44,13 @@ LockCheck = Callable[[], None]
 """Raises a RunError once another build has taken over."""
 
 
-@contextlib.contextmanager
-def only_one_build(work: Store) -> Iterator[LockCheck]:
+def only_one_build(work: Store) -> contextlib.AbstractContextManager[LockCheck]:
     """Hold a work folder, and be able to tell whether it is held still.
-
-    Args:
-        work: the folder.
 
     Raises:
         UserError: another build holds it, or it cannot be written to.
     """
-    with (_held_locally if work.is_local else _held_remotely)(work) as still_held:
-        yield still_held
+    return (_held_locally if work.is_local else _held_remotely)(work)
 
 
 @contextlib.contextmanager
@@ -80,9 +75,10 @@ def remove_held(work: Store) -> None:
             os.rmdir(work.full(""))
 
 
-def _refused(where: str, holder: str) -> UserError:
+def _refused(work: Store, number: str) -> UserError:
+    holder = _said(work, number).get("holder")
     named = f" ({holder})" if holder else ""
-    return UserError(f"{where}: another glit is building here{named}; {_TODO}")
+    return UserError(f"{_dataset(work)}: another glit is building here{named}; {_TODO}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,7 +153,7 @@ def take(work: Store) -> _Held:
     """
     numbers = sorted(_numbers(work))
     if numbers and _lives(work, numbers[-1]):
-        raise _refused(_dataset(work), _holder(work, numbers[-1]))
+        raise _refused(work, numbers[-1])
     number = f"{int(numbers[-1]) + 1 if numbers else 1:08d}"
     said = {"holder": this_process(), "released": False, "token": uuid.uuid4().hex, **_process()}
     asked_at = _now()
@@ -169,7 +165,7 @@ def take(work: Store) -> _Held:
             "build into a folder, and copy the dataset there"
         )
     if _said(work, number).get("token") != said["token"]:
-        raise _refused(_dataset(work), _holder(work, number))
+        raise _refused(work, number)
     for old in numbers:
         work.remove(f"{FOLDER}/{old}")
     return _Held(work=work, name=number, said=said, seen_at=asked_at)
@@ -202,10 +198,6 @@ def _said(work: Store, number: str) -> dict[str, Any]:
     except OSError as error:  # of one object, but without it nothing goes on
         raise StorageError(work.address(name), first_line(error), keys=True) from error
     return found if isinstance(found, dict) else {}
-
-
-def _holder(work: Store, number: str) -> str:
-    return str(_said(work, number).get("holder", ""))
 
 
 def _lives(work: Store, number: str) -> bool:

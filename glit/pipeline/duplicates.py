@@ -7,8 +7,6 @@ found is kept in the work folder.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import pyarrow as pa
@@ -16,18 +14,14 @@ import pyarrow as pa
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.errors import DamagedTableError
 from glit.pipeline.listing import Chunk
-from glit.pipeline.stage_task import disk_error
-from glit.pipeline.tables import read_table
+from glit.pipeline.tables import read_table, tables_ahead, write_table
 from glit.pipeline.work import BEFORE, Work
-from glit.runtime.prefetch import map_ahead
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import Ingest, IngestConfig
-from glit.storage.checksummed_parquet import write_sealed
 
 _PREFIX = "duplicates-"
 _BEFORE = f"duplicates{BEFORE}"
 _SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
-_READERS = 8
 
 
 def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:
@@ -41,13 +35,11 @@ def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], 
     if found is None:
         spill = work.store.full("") if work.store.is_local else None
         near_bits = work.plan.config(IngestConfig).near_duplicates
-        found = find_duplicates(_tables(work, chunks), near_bits=near_bits, spill=spill)
+        read = tables_ahead(work.store, (work.table(Ingest.name, chunk) for chunk in chunks))
+        tables = zip((chunk.index for chunk in chunks), read, strict=True)
+        found = find_duplicates(tables, near_bits=near_bits, spill=spill)
         rows = pa.Table.from_pylist([asdict(each) for each in found], schema=_SCHEMA)
-        try:
-            with work.store.atomic(name) as path:
-                write_sealed(rows, path)
-        except OSError as error:
-            raise disk_error(error, work.store.root) from error
+        write_table(work.store, name, rows)
     return _without(chunks, found), found
 
 
@@ -89,15 +81,3 @@ def _found_before(work: Work, name: str) -> list[Duplicate] | None:
         return [Duplicate(**row) for row in read_table(work.store, name).to_pylist()]
     except DamagedTableError:  # or not there
         return None
-
-
-def _tables(work: Work, chunks: list[Chunk]) -> Iterator[tuple[int, pa.Table]]:
-    with ThreadPoolExecutor(_READERS) as pool:
-        read = map_ahead(
-            pool,
-            lambda chunk: read_table(work.store, work.table(Ingest.name, chunk)),
-            chunks,
-            most=4 * _READERS,
-        )
-        for chunk, table in zip(chunks, read, strict=True):
-            yield chunk.index, table

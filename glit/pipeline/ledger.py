@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +16,11 @@ import pyarrow as pa
 
 from glit.backends.base import PLAIN_BYTES
 from glit.data.schema import DROPS_SCHEMA
-from glit.errors import DamagedTableError
 from glit.executors.protocols import Heartbeat, Resources, Tally
 from glit.pipeline.listing import Chunk
-from glit.pipeline.stage_task import disk_error
-from glit.pipeline.tables import read_table
+from glit.pipeline.tables import tables_ahead, write_table
 from glit.pipeline.work import Work
-from glit.runtime.prefetch import map_ahead
-from glit.storage.checksummed_parquet import write_sealed
 
-_READERS = 8
 _SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
 """``stage`` is null for a shipped image."""
 
@@ -64,19 +58,14 @@ class LedgerWorker:
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
         """Write a chunk's ledger."""
         yield from ()
-        rows = list(self._rows(unit))
-        try:
-            with self._work.store.atomic(ledger_name(self._work, unit)) as temporary:
-                write_sealed(pa.Table.from_pylist(rows, schema=_SCHEMA), temporary)
-        except OSError as error:
-            raise disk_error(error, self._work.store.root) from error
+        rows = pa.Table.from_pylist(list(self._rows(unit)), schema=_SCHEMA)
+        write_table(self._work.store, ledger_name(self._work, unit), rows)
         return Tally(rows=len(rows))
 
     def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        """See :class:`glit.executors.protocols.Worker`; no sample is touched."""
+        """Nothing: no sample is touched."""
 
     def size(self, unit: Chunk) -> int:
-        """See :class:`glit.executors.protocols.Worker`."""
         return 0
 
     def _rows(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
@@ -91,24 +80,9 @@ class LedgerWorker:
             for name in stages:
                 if drop is not None:
                     break
-                stage, drop = name, self._outcome(later[name], row, name, chunk)
+                of = (row["sample_id"], row["source_path"], name, chunk)
+                stage, drop = name, self._work.row_of(later[name], *of)
             yield known if drop is None else {**known, "stage": stage, **drop}
-
-    def _outcome(
-        self, outcomes: Mapping[str, Any], row: Mapping[str, Any], stage: str, chunk: Chunk
-    ) -> dict[str, Any] | None:
-        """The drop of an image that no stage before dropped, None where it has a result.
-
-        Raises:
-            DamagedTableError: the table tells nothing of it, so it is not of these samples.
-        """
-        if row["sample_id"] not in outcomes:
-            raise DamagedTableError(
-                self._work.store.root,
-                self._work.table(stage, chunk),
-                f"it has no row of {row['source_path']}",
-            )
-        return outcomes[row["sample_id"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,24 +112,19 @@ class Ledger:
 
 def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     """All ledgers of a finished flow, in the order of the chunks."""
-
-    def one(chunk: Chunk) -> pa.Table:
-        return read_table(work.store, ledger_name(work, chunk))
-
     sizes: list[np.ndarray] = []
     drops: list[pa.Table] = []
     contents: list[Any] = []
-    with ThreadPoolExecutor(_READERS) as pool:
-        read = map_ahead(pool, one, chunks, most=4 * _READERS)
-        for chunk, table in zip(chunks, read, strict=True):
-            kept = table.filter(table["stage"].is_null())
-            sizes.append(kept["num_bytes"].to_numpy())
-            drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
-            if chunk.series == len(contents):
-                contents.append(hashlib.sha256())
-            for name in work.plan.flow.ends:
-                contents[-1].update(work.table(name, chunk).encode())
-            contents[-1].update("".join(kept["sample_id"].to_pylist()).encode())
+    read = tables_ahead(work.store, (ledger_name(work, chunk) for chunk in chunks))
+    for chunk, table in zip(chunks, read, strict=True):
+        kept = table.filter(table["stage"].is_null())
+        sizes.append(kept["num_bytes"].to_numpy())
+        drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
+        if chunk.series == len(contents):
+            contents.append(hashlib.sha256())
+        for name in work.plan.flow.ends:
+            contents[-1].update(work.table(name, chunk).encode())
+        contents[-1].update("".join(kept["sample_id"].to_pylist()).encode())
     return Ledger(
         sizes=sizes,
         num_dropped=[len(table) for table in drops],

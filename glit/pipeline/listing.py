@@ -100,35 +100,6 @@ class Chunk:
     """0 for what was built first, 1 for what the first addition brought, and so on."""
 
 
-def write_listing(
-    found: Iterable[Entry],
-    target: Path,
-    *,
-    chunk_size: int,
-    limit: int | None,
-    num_beside: int = 0,
-    captions: Path | None = None,
-) -> list[Chunk]:
-    """Sort the images by path, write them in row groups of one chunk each, return the chunks.
-
-    Names that are not valid UTF-8 are stored escaped (``\\udcff`` as ``\\xff``) with size -2, so
-    that ingest can name them in a drop; where another file has that very name, as ``./`` and it.
-
-    Args:
-        found: images, and the files beside them by their roles.
-        target: the file.
-        chunk_size: images in a chunk; 0 decides by their number.
-        limit: only the first ones.
-        num_beside: kinds of files beside the images that are wanted.
-        captions: table of the user's captions, if they are read.
-    """
-    with gathered(found, target.parent, num_beside=num_beside, captions=captions) as now:
-        total = now.num_images if limit is None else min(now.num_images, limit)
-        found_sorted = now.images("SELECT * FROM now ORDER BY path LIMIT $total", total=total)
-        with listing_writer(target) as writer:
-            return write_chunks(found_sorted, writer, chunk_size=chunk_size, total=total)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What was found, in a DuckDB with the view ``now``: path, size, stamp and beside, unsorted."""
@@ -151,6 +122,9 @@ def gathered(
 ) -> Iterator[Found]:
     """Images with the stamps of the files beside them.
 
+    Names that are not valid UTF-8 are stored escaped (``\\udcff`` as ``\\xff``) with size -2, so
+    that ingest can name them in a drop; where another file has that very name, as ``./`` and it.
+
     Args:
         found: images, and the files beside them by their roles.
         folder: a disk with room for all of them; None for the machine's own place.
@@ -165,7 +139,22 @@ def gathered(
         yield Found(connection=connection, num_images=total)
 
 
-def quoted(path: str | Path) -> str:
+def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | None) -> list[Chunk]:
+    """Sort the images by path, write them in row groups of one chunk each, return the chunks.
+
+    Args:
+        found: what the folder holds.
+        target: the file.
+        chunk_size: images in a chunk; 0 decides by their number.
+        limit: only the first ones.
+    """
+    total = found.num_images if limit is None else min(found.num_images, limit)
+    images = found.images("SELECT * FROM now ORDER BY path LIMIT $total", total=total)
+    with _listing_writer(target) as writer:
+        return _write_chunks(images, writer, chunk_size=chunk_size, total=total)
+
+
+def _quoted(path: str | Path) -> str:
     """A path within quotes of SQL."""
     return str(path).replace("'", "''")
 
@@ -179,10 +168,10 @@ def _now(file: Path, num_beside: int, captions: Path | None) -> str:
     ]
     if captions is not None:
         stamps.append(f"coalesce(texts.stamp, '{NOT_THERE}')")
-        texts = _TEXTS.format(file=quoted(captions))
+        texts = _TEXTS.format(file=_quoted(captions))
         joins.append(f"LEFT JOIN ({texts}) AS texts ON texts.path = found.path")
     beside = f"[{', '.join(stamps)}]::VARCHAR[]"
-    return _NOW.format(file=quoted(file), bad=BAD_NAME, beside=beside, joins=" ".join(joins))
+    return _NOW.format(file=_quoted(file), bad=BAD_NAME, beside=beside, joins=" ".join(joins))
 
 
 def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
@@ -208,7 +197,7 @@ def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
     return total
 
 
-def listing_writer(target: Path) -> pq.ParquetWriter:
+def _listing_writer(target: Path) -> pq.ParquetWriter:
     """Writes a listing, with checksums that :func:`open_listing` looks at."""
     return pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd", write_page_checksum=True)
 
@@ -218,7 +207,7 @@ def open_listing(listing: Any) -> pq.ParquetFile:
     return pq.ParquetFile(listing, page_checksum_verification=True)
 
 
-def write_chunks(
+def _write_chunks(
     reader: pa.RecordBatchReader,
     writer: pq.ParquetWriter,
     *,
@@ -226,18 +215,8 @@ def write_chunks(
     total: int,
     before: Sequence[Chunk] = (),
 ) -> list[Chunk]:
-    """Write images in row groups of one chunk each, as a series after those ``before``.
-
-    Args:
-        reader: the images, in order.
-        writer: of the listing, in which those before are written already.
-        chunk_size: images in a chunk; 0 decides by their number.
-        total: how many images there are.
-        before: chunks that the listing has.
-
-    Returns:
-        Those before and the new ones.
-    """
+    """Write so many images, given in order, in row groups of one chunk each, as a series after the
+    chunks ``before``, which are written already; all chunks."""
     size = chunk_size or min(256, max(16, -(-total // 16)))
     series = before[-1].series + 1 if before else 0
     chunks = list(before)
@@ -276,11 +255,6 @@ def read_chunks(listing: Any) -> list[Chunk]:
         raise ValueError(f"{file.num_row_groups} chunks, but its series have {sum(lengths)}")
     series = [number for number, length in enumerate(lengths) for _ in range(length)]
     return [_chunk(index, file.read_row_group(index), each) for index, each in enumerate(series)]
-
-
-def series_lengths(listing: Any) -> list[int]:
-    """How many chunks every series of a listing has; the footer alone is read."""
-    return _lengths(pq.read_metadata(listing))
 
 
 def _lengths(metadata: pq.FileMetaData) -> list[int]:
@@ -346,21 +320,20 @@ class Difference:
 
 def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Difference:
     """How what was found differs from a listing's first chunks."""
-    rows = num_images(listing, chunks)
-    found.connection.execute(_OLD.format(file=quoted(listing), rows=rows))
-    return _difference(found.connection)
+    metadata = pq.read_metadata(listing)
+    rows = sum(metadata.row_group(chunk.index).num_rows for chunk in chunks)
+    return _difference(found.connection, listing, rows)
 
 
 def difference_of_listings(now: Path, before: Path) -> Difference:
     """How a listing differs from an earlier one."""
     with spilling(now.parent) as connection:
-        connection.execute(_LISTED.format(file=quoted(now)))
-        rows = pq.read_metadata(before).num_rows
-        connection.execute(_OLD.format(file=quoted(before), rows=rows))
-        return _difference(connection)
+        connection.execute(_LISTED.format(file=_quoted(now)))
+        return _difference(connection, before, pq.read_metadata(before).num_rows)
 
 
-def _difference(connection: duckdb.DuckDBPyConnection) -> Difference:
+def _difference(connection: duckdb.DuckDBPyConnection, before: Path, rows: int) -> Difference:
+    connection.execute(_OLD.format(file=_quoted(before), rows=rows))
     ((new, changed, gone),) = connection.execute(_DIFFERENCE).fetchall()
     return Difference(new=new, changed=changed, gone=gone)
 
@@ -389,18 +362,12 @@ def write_grown(
     Returns:
         All chunks.
     """
-    with pq.ParquetFile(listing) as before, listing_writer(target) as writer:
+    with pq.ParquetFile(listing) as before, _listing_writer(target) as writer:
         for chunk in chunks:
             rows = before.read_row_group(chunk.index)
             writer.write_table(rows, row_group_size=len(rows))
         images = found.images(_NEW, most=new)
-        return write_chunks(images, writer, chunk_size=chunk_size, total=new, before=chunks)
-
-
-def num_images(listing: Path, chunks: Sequence[Chunk]) -> int:
-    """In a listing's first chunks."""
-    metadata = pq.read_metadata(listing)
-    return sum(metadata.row_group(chunk.index).num_rows for chunk in chunks)
+        return _write_chunks(images, writer, chunk_size=chunk_size, total=new, before=chunks)
 
 
 class EarlierListing:
@@ -414,7 +381,7 @@ class EarlierListing:
     def __init__(self, work: Store, now: Path) -> None:
         self._work, self._now = work, now
         try:
-            self.num_series = len(series_lengths(work.for_arrow("listing.parquet")))
+            self.num_series = len(_lengths(pq.read_metadata(work.for_arrow("listing.parquet"))))
             """0 where there is no listing, or its footer is damaged."""
         except DAMAGED:
             self.num_series = 0
@@ -444,7 +411,11 @@ class EarlierListing:
         Args:
             chunks: of the new one.
         """
-        if not self.num_series or self._is_equal() or not (self.chunks and self.difference):
+        if not self.num_series:
+            return ""
+        with self._work.local_copy("listing.parquet") as path:
+            is_equal = filecmp.cmp(path, self._now, shallow=False)
+        if is_equal or not (self.chunks and self.difference):
             return ""
         before = {chunk.key for chunk in self.chunks}
         others = sum(chunk.key not in before for chunk in chunks)
@@ -452,10 +423,6 @@ class EarlierListing:
             f"{self.difference}, since this folder was last built here; {others} of {len(chunks)} "
             "chunks hold other images than before and are done anew"
         )
-
-    def _is_equal(self) -> bool:
-        with self._work.local_copy("listing.parquet") as path:
-            return filecmp.cmp(path, self._now, shallow=False)
 
     def keep(self) -> list[Chunk]:
         """Put it into the new one's place; its chunks."""

@@ -51,8 +51,7 @@ class Lock:
 def _described(model: Mapping[str, str] | None) -> str:
     if model is None:
         return "none"
-    values = [model.get(key, "unknown") for key in ("name", "revision", "sha256")]
-    name, revision, sha256 = values
+    name, revision, sha256 = (model.get(k, "unknown") for k in ("name", "revision", "sha256"))
     return f"{name!r} at {revision[:12]} with sha256 {sha256[:12]}"
 
 

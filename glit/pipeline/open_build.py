@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,22 +16,15 @@ from glit.pipeline.build_lock import FOLDER as LOCK_FOLDER
 from glit.pipeline.build_lock import only_one_build, remove_held
 from glit.pipeline.listing import Chunk, EarlierListing, series_of, write_listing
 from glit.pipeline.lock import Lock
-from glit.pipeline.open_work import with_retry
-from glit.pipeline.plan import make_plan, sidecars
+from glit.pipeline.open_work import images_now, with_retry
+from glit.pipeline.plan import make_plan
 from glit.pipeline.preflight import check_early
 from glit.pipeline.series import identities
-from glit.pipeline.source import (
-    Source,
-    entries,
-    find_source,
-    refuse_images_folder,
-    skipped_note,
-)
+from glit.pipeline.source import Source, find_source, refuse_images_folder
 from glit.pipeline.stage_runner import StageRunner
-from glit.pipeline.stage_task import disk_error
 from glit.pipeline.state import STATE, BuildState, known_state, write_state
 from glit.pipeline.timeline import Timed
-from glit.pipeline.user_captions import brought_table, prepare
+from glit.pipeline.user_captions import prepare
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
@@ -71,22 +63,12 @@ class BuildRequest:
             raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenBuild:
-    """A build that holds its work folder."""
-
-    dataset: Store
-    runner: StageRunner
-    chunks: list[Chunk]
-    finished: dict[str, Any] | None
-    """The manifest, if the dataset is there already."""
-
-
 @contextlib.contextmanager
 def open_build(
     request: BuildRequest, executor: Executor, progress: StageProgress
-) -> Iterator[OpenBuild]:
-    """Hold the work folder, list the images, and note what was asked.
+) -> Iterator[tuple[StageRunner, list[Chunk], dict[str, Any] | None]]:
+    """Hold the work folder, list the images, and note what was asked; who runs the stages, the
+    chunks, and the manifest if the dataset is there already.
 
     Raises:
         GlitError: the request cannot be built here.
@@ -109,8 +91,14 @@ def open_build(
             dataset.sweep_folders("", "data")
             if work.missing(Ingest.name, chunks):
                 check_early(work, chunks, progress)
-        runner = StageRunner(work=work, executor=executor, progress=progress, still_held=still_held)
-        yield OpenBuild(dataset=dataset, runner=runner, chunks=chunks, finished=finished)
+        runner = StageRunner(
+            dataset=dataset,
+            work=work,
+            executor=executor,
+            progress=progress,
+            still_held=still_held,
+        )
+        yield runner, chunks, finished
 
 
 def _going_on(work: Work, before: BuildState | None, device: str) -> Work:
@@ -165,40 +153,28 @@ def _list(
     A listing with additions stays as it is where its images are those that were found. A build
     that is refused leaves the listing of the finished one as it was.
     """
-    beside = tuple(sidecars(work.plan.recipe).values())
-    skipped: Counter[str] = Counter()
-    try:
-        with (
-            brought_table(work.plan.brought) as captions,
-            work.store.atomic("listing.parquet") as target,
-        ):
-            chunks = write_listing(
-                entries(source, sidecars=beside, work=work.store, skipped=skipped),
-                target,
-                num_beside=len(beside),
-                captions=captions,
-                chunk_size=work.plan.config(IngestConfig).chunk_size,
-                limit=request.limit,
+    size = work.plan.config(IngestConfig).chunk_size
+    with (
+        images_now(work, source) as (now, not_read),
+        work.store.atomic("listing.parquet") as target,
+    ):
+        chunks = write_listing(now, target, chunk_size=size, limit=request.limit)
+        if not chunks:
+            raise InputError(
+                f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF "
+                "and AVIF files in the folder and below it, then in .tar and .parquet files"
+                f"{'; ' if not_read else ''}{not_read})"
             )
-            if not chunks:
-                raise InputError(
-                    f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, "
-                    "GIF and AVIF files in the folder and below it, then in .tar and .parquet "
-                    f"files{'; ' if skipped else ''}{skipped_note(skipped)})"
-                )
-            if skipped:
-                progress.note(skipped_note(skipped))
-            earlier = EarlierListing(work.store, target)
-            if earlier.is_added_to and not earlier.difference:
-                chunks = earlier.keep()
-            finished = finished_already(
-                dataset, work, chunks, earlier, before, replace=request.replace
-            )
-            if told := earlier.how_it_differs(chunks):
-                progress.note(told)
-            return chunks, finished
-    except OSError as error:
-        raise disk_error(error, work.store.root) from error
+        if not_read:
+            progress.note(not_read)
+        earlier = EarlierListing(work.store, target)
+        if earlier.is_added_to and not earlier.difference:
+            chunks = earlier.keep()
+        replace = request.replace
+        finished = finished_already(dataset, work, chunks, earlier, before, replace=replace)
+        if told := earlier.how_it_differs(chunks):
+            progress.note(told)
+        return chunks, finished
 
 
 def _write_state(
@@ -209,9 +185,8 @@ def _write_state(
     before: BuildState | None,
 ) -> None:
     """What ``glit status`` and ``glit retry`` need to know without being told again."""
-    history = {} if before is None else {
-        "versions": before.versions, "published": before.published, "retries": before.retries,
-    }  # fmt: skip
+    kept = ("versions", "published", "retries")
+    history: Any = {name: getattr(before, name) for name in kept if before is not None}
     state = BuildState(
         images=source.root,
         captions=None if request.captions is None else absolute(request.captions),
@@ -236,17 +211,14 @@ def refuse_others_files(dataset: Store) -> None:
     """
     if any(map(dataset.exists, (MANIFEST, *(f"work/{name}" for name in _OF_A_BUILD)))):
         return
-    taken = [f"{name}/" for name in _FOLDERS if _holds_something(dataset, name)]
+    here = [name for name in _FOLDERS if dataset.exists(name)]
+    taken = [f"{name}/" for name in here if any(True for _ in dataset.below(name).walk())]
     taken += [name for name in _FILES if dataset.exists(name)]
     if taken:
         raise UserError(
             f"{dataset.root}: holds {', '.join(taken)}, which a build would replace, and neither a "
             "dataset nor a build of glit; choose another folder with -o"
         )
-
-
-def _holds_something(dataset: Store, folder: str) -> bool:
-    return dataset.exists(folder) and any(True for _ in dataset.below(folder).walk())
 
 
 def finished_already(

@@ -1,32 +1,61 @@
-"""The work folder of a finished dataset: what ``glit retry`` and ``glit add`` begin with."""
+"""Opening the work folder of a finished dataset, as ``glit retry`` and ``glit add`` do."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from glit.dataset.manifest import manifest_before, num_series, read_manifest
 from glit.errors import RecipeError, UserError, first_line
+from glit.executors.protocols import Executor
+from glit.pipeline.build_lock import only_one_build
 from glit.pipeline.duplicates import leave_out_duplicates
-from glit.pipeline.listing import DAMAGED, Chunk, read_chunks
+from glit.pipeline.listing import DAMAGED, Chunk, Found, gathered, read_chunks
 from glit.pipeline.lock import Lock
-from glit.pipeline.plan import make_plan, read_beside
+from glit.pipeline.plan import make_plan, read_beside, sidecars
 from glit.pipeline.series import identities
+from glit.pipeline.source import Source, entries, skipped_note
+from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.state import STATE, Retry, other_version, read_state
-from glit.pipeline.user_captions import prepare
+from glit.pipeline.tables import disk_errors
+from glit.pipeline.timeline import Timed
+from glit.pipeline.user_captions import brought_table, prepare
 from glit.pipeline.work import Work
+from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
 from glit.stages import flow
 from glit.stages.recipe import overridden_tables, recipe_from_dict
+from glit.storage.outputs import output_folder
 from glit.storage.store import Store
 
 
-def work_folder(dataset: Store) -> Store:
-    """The work folder of a dataset.
+@contextlib.contextmanager
+def open_finished(
+    output: str, executor: Executor, progress: StageProgress
+) -> Iterator[StageRunner]:
+    """Hold the work folder of a finished dataset.
 
     Raises:
-        UserError: there is none, or no dataset either.
+        UserError: there is none, or models, prompt or glit are no longer those of the build.
     """
+    dataset = Store(output_folder(output))
+    store = _work_folder(dataset)
+    executor = Timed(executor, store)
+    with only_one_build(store) as still_held:
+        yield StageRunner(
+            dataset=dataset,
+            work=_finished_work(store, executor.device),
+            executor=executor,
+            progress=progress,
+            still_held=still_held,
+        )
+
+
+def _work_folder(dataset: Store) -> Store:
     work = dataset.below("work")
     if not work.exists(STATE):
         read_manifest(dataset)  # nothing built here at all is the clearer thing to say
@@ -41,12 +70,8 @@ def work_folder(dataset: Store) -> Store:
     return work
 
 
-def finished_work(store: Store, device: str) -> Work:
-    """The work that the folder's state tells of.
-
-    Raises:
-        UserError: models, prompt or glit are no longer those of the build.
-    """
+def _finished_work(store: Store, device: str) -> Work:
+    """The work that the folder's state tells of."""
     state = read_state(store)
     try:
         recipe = recipe_from_dict(state.recipe)
@@ -66,6 +91,29 @@ def finished_work(store: Store, device: str) -> Work:
             "run glit build again instead"
         )
     return Work(store=store, images=ImageFiles(state.images, index=store.root), plan=plan)
+
+
+@contextlib.contextmanager
+def images_now(work: Work, source: Source) -> Iterator[tuple[Found, str]]:
+    """The images of a source as they are now, with the stamps of all that the recipe reads beside
+    them; and what to tell of those that are not read.
+
+    Raises:
+        RunError: nothing can be written there, of what happens meanwhile too.
+    """
+    store, skipped = work.store, Counter[str]()
+    beside = tuple(sidecars(work.plan.recipe).values())
+    with (
+        disk_errors(store.root),
+        brought_table(work.plan.brought) as captions,
+        gathered(
+            entries(source, sidecars=beside, work=store, skipped=skipped),
+            Path(store.full("")) if store.is_local else None,
+            num_beside=len(beside),
+            captions=captions,
+        ) as found,
+    ):
+        yield found, skipped_note(skipped)
 
 
 def with_retry(work: Work, retry: Retry, device: str) -> Work:

@@ -13,7 +13,7 @@ from glit.dataset.manifest import describe_data_file, describe_file
 from glit.errors import RunError
 from glit.executors.protocols import Heartbeat, Resources, Tally
 from glit.pipeline.listing import Chunk
-from glit.pipeline.stage_task import disk_error
+from glit.pipeline.tables import disk_errors
 from glit.pipeline.work import Work
 from glit.stages.pack import DataFile, PackConfig, write_groups
 from glit.storage.store import to_json
@@ -63,23 +63,20 @@ class PackWorker:
         target = f"{task.folder}/{unit.file.name}"
         if (rows := self._written(target)) is not None:
             return Tally(rows=rows)
-        try:
+        plan, rows = task.work.plan, 0
+        schema = dataset_schema(tokenizer=task.tokenizer, further=plan.flow.dataset_columns)
+        with disk_errors(task.work.store.root):
             with task.work.store.atomic(target) as temporary:
-                rows = 0
                 for rows in write_groups(
                     self._samples(unit),
                     temporary,
                     images=task.work.images,
-                    config=task.work.plan.config(PackConfig),
-                    schema=dataset_schema(
-                        tokenizer=task.tokenizer, further=task.work.plan.flow.dataset_columns
-                    ),
+                    config=plan.config(PackConfig),
+                    schema=schema,
                 ):
                     yield Heartbeat(rows=rows, drops=0)
                 described = describe_data_file(temporary, rows)
             task.work.store.write(f"{target}.json", to_json(described))
-        except OSError as error:
-            raise disk_error(error, task.work.store.root) from error
         return Tally(rows=rows)
 
     def _written(self, target: str) -> int | None:
@@ -104,11 +101,10 @@ class PackWorker:
             yield from samples[piece.start : piece.stop]
 
     def probe(self, unit: PackUnit, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        """See :class:`glit.executors.protocols.Worker`; a file is not divided."""
+        """Refuse: a file is not divided."""
         raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
 
     def size(self, unit: PackUnit) -> int:
-        """See :class:`glit.executors.protocols.Worker`."""
         return unit.file.num_rows
 
 

@@ -65,42 +65,29 @@ def pair_again(
         RecipeError: a setting cannot be, or the scores do not suffice for it.
         DatasetError: a file of the dataset is damaged.
     """
-    with new_folder(output) as partial:
-        return _write(dataset, partial, recipe, settings, processes, report, name=output.name)
-
-
-def _write(
-    dataset: Dataset,
-    folder: Path,
-    recipe: str | None,
-    settings: Sequence[str],
-    processes: int,
-    report: Report,
-    *,
-    name: str,
-) -> dict[str, Any]:
-    manifest = json.loads(json.dumps(dataset.manifest))
-    if manifest["schema_version"] != SCHEMA_VERSION:
-        raise InputError(
-            f"{dataset.path}: schema version {manifest['schema_version']} does not hold what rules "
-            "ask for; build it again"
-        )
-    config = pair_config(manifest, recipe, settings)
-    pairing = _pairing(manifest, config)
-    (folder / "data").mkdir()
-    described = _write_files(dataset, folder, pairing, processes, report)
-    for left_out in ("drops.parquet", "duplicates.parquet"):
-        (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
-    manifest["files"] |= described
-    manifest["counts"]["without_pair"] = sum_without_pair(described)
-    manifest["recipe"]["pair"] = as_table(config)
-    kept = pairing.calibration
-    manifest["calibration"] = None if kept is None else kept.as_dict()
-    manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
-    (folder / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
-    (folder / CROISSANT).write_bytes(croissant(manifest, name=name))
-    (folder / MANIFEST).write_bytes(to_json(manifest))
-    return manifest
+    with new_folder(output) as folder:
+        manifest = json.loads(json.dumps(dataset.manifest))
+        if manifest["schema_version"] != SCHEMA_VERSION:
+            raise InputError(
+                f"{dataset.path}: schema version {manifest['schema_version']} does not hold what "
+                "rules ask for; build it again"
+            )
+        config = pair_config(manifest, recipe, settings)
+        pairing = _pairing(manifest, config)
+        (folder / "data").mkdir()
+        described = _write_files(dataset, folder, pairing, processes, report)
+        for left_out in ("drops.parquet", "duplicates.parquet"):
+            (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
+        manifest["files"] |= described
+        manifest["counts"]["without_pair"] = sum_without_pair(described)
+        manifest["recipe"]["pair"] = as_table(config)
+        kept = pairing.calibration
+        manifest["calibration"] = None if kept is None else kept.as_dict()
+        manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
+        (folder / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
+        (folder / CROISSANT).write_bytes(croissant(manifest, name=output.name))
+        (folder / MANIFEST).write_bytes(to_json(manifest))
+        return manifest
 
 
 def pair_config(
@@ -115,20 +102,14 @@ def pair_config(
         if not word.startswith("pair."):
             raise RecipeError(f"--set {word}: only keys of [pair] can change here")
     with naming_file(recipe):
-        return _pair_config(manifest, recipe, settings)
-
-
-def _pair_config(
-    manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]
-) -> PairConfig:
-    if recipe is not None:
-        values = read_tables(recipe, overrides=settings).get("pair", {})
-    else:
-        own, changes = manifest["recipe"]["pair"], overridden_tables(settings).get("pair", {})
-        if changes.get("rule", own["rule"]) != own["rule"]:
-            own = {}  # another rule's options, and a calibration of it
-        values = {**own, **changes}
-    return build_dataclass(PairConfig, values, where="[pair]")
+        if recipe is not None:
+            values = read_tables(recipe, overrides=settings).get("pair", {})
+        else:
+            own, changes = manifest["recipe"]["pair"], overridden_tables(settings).get("pair", {})
+            if changes.get("rule", own["rule"]) != own["rule"]:
+                own = {}  # another rule's options, and a calibration of it
+            values = {**own, **changes}
+        return build_dataclass(PairConfig, values, where="[pair]")
 
 
 def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:

@@ -118,18 +118,15 @@ def find_models(recipe: Recipe, *, lock: Lock | None = None) -> dict[str, Resolv
             for role, (name, revision) in wanted.items()
         }
     found: dict[tuple[str, str], Resolved] = {}
-    missing: dict[tuple[str, str], MissingModelError] = {}
+    missing: list[tuple[str, MissingModelError]] = []
     for model in dict.fromkeys(wanted.values()):
         try:
             found[model] = resolve(*model)
         except MissingModelError as error:
-            missing[model] = error
+            roles = " and ".join(role for role, each in wanted.items() if each == model)
+            missing.append((roles, error))
     if missing:
-        roles = {
-            model: " and ".join(role for role, each in wanted.items() if each == model)
-            for model in missing
-        }
-        raise _missing(recipe, [(roles[model], error) for model, error in missing.items()])
+        raise _missing(recipe, missing)
     models = {role: found[model] for role, model in wanted.items()}
     if lock is not None:
         lock.check(models)

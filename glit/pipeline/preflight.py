@@ -46,7 +46,18 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         work, chunks, len(kinds), of=len(read_beside(work.plan.recipe))
     )
     for (step, suffix), without in zip(kinds, missing, strict=True):
-        _check_beside(work, step, suffix, without, images, progress)
+        if step == "caption" or not without:  # captions that are not there are found at once
+            continue
+        backend = f"{step}.backend = {work.plan.recipe.tables[step].backend!r}"
+        if without == images:
+            raise InputError(
+                f"{work.images.root}: {backend} reads NAME{suffix} beside NAME.jpg, and none of "
+                f"the {images} images has one; put the files there, or choose another backend"
+            )
+        progress.note(
+            f"{without} of {images} images have no NAME{suffix}, which {backend} reads; they will "
+            "be dropped"
+        )
     _check_room(work, num_bytes, progress)
     _check_scenes(work, chunks, progress)
 
@@ -97,23 +108,6 @@ def _in_listing(
             for kind in range(num_kinds):
                 missing[kind] += int((stamps[kind::of] == NOT_THERE).sum())
     return images, num_bytes, missing
-
-
-def _check_beside(
-    work: Work, step: str, suffix: str, without: int, images: int, progress: StageProgress
-) -> None:
-    if step == "caption" or not without:  # captions that are not there are found at once
-        return
-    backend = f"{step}.backend = {work.plan.recipe.tables[step].backend!r}"
-    if without == images:
-        raise InputError(
-            f"{work.images.root}: {backend} reads NAME{suffix} beside NAME.jpg, and none of the "
-            f"{images} images has one; put the files there, or choose another backend"
-        )
-    progress.note(
-        f"{without} of {images} images have no NAME{suffix}, which {backend} reads; they will be "
-        "dropped"
-    )
 
 
 def _check_room(work: Work, num_bytes: int, progress: StageProgress) -> None:

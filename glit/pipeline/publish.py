@@ -37,8 +37,8 @@ from glit.pipeline.series import (
     series_made_of,
 )
 from glit.pipeline.stage_runner import StageRunner
-from glit.pipeline.stage_task import disk_error
 from glit.pipeline.state import read_state, told_retries, update_state
+from glit.pipeline.tables import disk_errors
 from glit.pipeline.versions import earlier_versions, versions_of
 from glit.pipeline.work import BEFORE, Work
 from glit.stages.dedup import Duplicate
@@ -47,8 +47,18 @@ from glit.stages.plan import Plan
 from glit.storage.store import Store, to_json
 
 
+def run_and_publish(
+    runner: StageRunner, chunks: list[Chunk], *, appending: bool = False
+) -> dict[str, Any]:
+    """Run the stages and publish what they made; the manifest.
+
+    Raises:
+        GlitError: see :func:`publish`; what is done stays done.
+    """
+    return runner.repairing(lambda: publish(runner, *runner.run(chunks), appending=appending))
+
+
 def publish(
-    dataset: Store,
     runner: StageRunner,
     chunks: list[Chunk],
     duplicates: list[Duplicate],
@@ -61,7 +71,6 @@ def publish(
     do that the dataset has, its manifest stays valid until that of now takes its place.
 
     Args:
-        dataset: where it goes.
         runner: of the build whose stages are all done.
         chunks: all of them, their duplicates known.
         duplicates: these.
@@ -71,7 +80,7 @@ def publish(
         RunError: nothing was left to ship, the disk is full, or what the dataset has would change
             when it must not.
     """
-    work, state = runner.work, read_state(runner.work.store)
+    dataset, work, state = runner.dataset, runner.work, read_state(runner.work.store)
     ledger = _ledger(runner, chunks)
     series = count_series(work, chunks, ledger, duplicates)
     counts = _sum(series, ledger)
@@ -98,7 +107,7 @@ def publish(
     folder = f"{work.plan.folder('pack')}-{shipped}"
     described = _pack(runner, folder, todo, chunks, tokenizer)
     runner.still_held()
-    try:
+    with disk_errors(dataset.root):
         if before is None or _data_files(before) - kept.keys():
             dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
         _put_in_place(dataset, folder, described, kept)
@@ -128,8 +137,6 @@ def publish(
         dataset.write(MANIFEST, to_json(manifest))
         work.store.remove(folder)
         _end_retry(work)
-    except OSError as error:
-        raise disk_error(error, dataset.root) from error
     return json.loads(json.dumps(manifest))
 
 
@@ -140,13 +147,9 @@ def _end_retry(work: Work) -> None:
 
 
 def _sum(series: list[SeriesCounts], ledger: Ledger) -> Counts:
-    return Counts(
-        ingested=sum(each.ingested for each in series),
-        shipped=sum(each.shipped for each in series),
-        dropped=sum(each.dropped for each in series),
-        duplicates=sum(each.duplicates for each in series),
-        drops=ledger.drops_by_reason(),
-    )
+    balances = [dataclasses.asdict(each) for each in series]
+    total = {name: sum(balance[name] for balance in balances) for name in balances[0]}
+    return Counts(**total, drops=ledger.drops_by_reason())
 
 
 def _data_files(manifest: dict[str, Any]) -> set[str]:
@@ -231,15 +234,7 @@ def _write_left_out(
     dataset: Store, drops: pa.Table, duplicates: list[Duplicate]
 ) -> dict[str, dict[str, Any]]:
     """Write drops and duplicates; what the manifest says of these files."""
-    rows = [
-        {
-            "sample_id": duplicate.sample_id,
-            "source_path": duplicate.source_path,
-            "kept_path": duplicate.kept_path,
-            "kind": duplicate.kind,
-        }
-        for duplicate in duplicates
-    ]
+    rows = [dataclasses.asdict(duplicate) for duplicate in duplicates]
     repeated = pa.Table.from_pylist(rows, schema=DUPLICATES_SCHEMA)
     described = {}
     for name, content in (("drops.parquet", drops), ("duplicates.parquet", repeated)):

@@ -14,30 +14,25 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, manifest_before
 from glit.errors import UserError
 from glit.executors.protocols import Executor
-from glit.pipeline.build_lock import only_one_build
 from glit.pipeline.duplicates import keep_duplicates_before
 from glit.pipeline.listing import Chunk
 from glit.pipeline.open_work import (
     complete,
-    finished_work,
     in_dataset,
     is_made_of,
     not_finished,
+    open_finished,
     read_listing,
     with_retry,
-    work_folder,
 )
-from glit.pipeline.publish import publish
+from glit.pipeline.publish import run_and_publish
 from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.state import KEEP_ALL, Retry, read_state, update_state
-from glit.pipeline.timeline import Timed
 from glit.pipeline.work import BEFORE, Work
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
 from glit.stages.pack import Pack
 from glit.stages.recipe import overridden_tables
-from glit.storage.outputs import output_folder
-from glit.storage.store import Store
 
 
 def retry(
@@ -70,11 +65,8 @@ def retry(
     if reason is not None and reason not in reasons:
         raise UserError(f"--reason {reason!r}: want one of {', '.join(reasons)}")
     asked = Retry(stage=stage, reason=reason, settings=tuple(settings))
-    dataset = Store(output_folder(output))
-    store = work_folder(dataset)
-    executor = Timed(executor, store)
-    with only_one_build(store) as still_held:
-        finished = finished_work(store, executor.device)
+    with open_finished(output, executor, progress) as opened:
+        dataset, finished, store = opened.dataset, opened.work, opened.work.store
         work = with_retry(finished, asked, executor.device)
         listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
         manifest = manifest_before(dataset)
@@ -84,15 +76,10 @@ def retry(
             store.sweep(BEFORE)
             if not dataset.exists(MANIFEST):
                 complete(finished, listed, wanted_by="retry")
-        runner = StageRunner(work=work, executor=executor, progress=progress, still_held=still_held)
-
-        def retried() -> dict[str, Any]:
-            if read_state(store).retry != asked:
-                _begin(runner, listed, asked)
-            chunks, duplicates = runner.run(listed)
-            return publish(dataset, runner, chunks, duplicates)
-
-        return runner.repairing(retried)
+        runner = dataclasses.replace(opened, work=work)
+        if read_state(store).retry != asked:
+            runner.repairing(lambda: _begin(runner, listed, asked))
+        return run_and_publish(runner, listed)
 
 
 def _begin(runner: StageRunner, listed: list[Chunk], asked: Retry) -> None:
@@ -109,37 +96,23 @@ def _begin(runner: StageRunner, listed: list[Chunk], asked: Retry) -> None:
     keep_duplicates_before(work, chunks)
     for chunk in chunks:
         _move_aside(work, chunk, asked)
-    state = read_state(work.store)
-    tried = _with_settings(work, asked)
-    update_state(
-        work.store,
-        retry=asked,
-        retries=(*state.retries, *(each for each in tried if each not in state.retries)),
-    )
+    retries = read_state(work.store).retries
+    if asked.settings:  # which, and the tables they go into
+        tables = overridden_tables(asked.settings)
+        told = {"settings": tables, "stage": asked.stage, "reason": asked.reason}
+        tried = {"told": told, "folders": {name: work.plan.folder(name) for name in tables}}
+        retries = retries if tried in retries else (*retries, tried)
+    update_state(work.store, retry=asked, retries=retries)
 
 
 def _move_aside(work: Work, chunk: Chunk, asked: Retry) -> None:
     """A chunk's tables with drops that are tried again, and those made of them, the last first."""
     stages = list(work.plan.flow.stages)
-    hit = {name for name in stages if _has_drops(work, name, chunk, asked)}
+    asked_of = [name for name in stages if asked.stage in (None, name)]
+    drops = {name: work.counts(name, [chunk])[1] for name in asked_of}
+    hit = {name for name in drops if any(asked.wants_reason(name, why) for why in drops[name])}
     concerned = [name for name in stages if name in hit or hit.intersection(work.waits_for(name))]
     if concerned:
         work.forget_ledger(chunk)
     for name in reversed(concerned):
         work.move_aside(name, chunk)
-
-
-def _has_drops(work: Work, stage: str, chunk: Chunk, asked: Retry) -> bool:
-    if asked.stage not in (None, stage):
-        return False
-    _, drops = work.counts(stage, [chunk])
-    return any(asked.wants_reason(stage, reason) for reason in drops)
-
-
-def _with_settings(work: Work, asked: Retry) -> list[dict[str, Any]]:
-    """What the state keeps of a retry by other settings: which, and the tables they go into."""
-    if not asked.settings:
-        return []
-    tables = overridden_tables(asked.settings)
-    told = {"settings": tables, "stage": asked.stage, "reason": asked.reason}
-    return [{"told": told, "folders": {name: work.plan.folder(name) for name in tables}}]

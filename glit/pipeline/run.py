@@ -6,7 +6,7 @@ from typing import Any
 
 from glit.executors.protocols import Executor
 from glit.pipeline.open_build import BuildRequest, open_build
-from glit.pipeline.publish import publish
+from glit.pipeline.publish import run_and_publish
 from glit.runtime.progress import StageProgress
 
 
@@ -16,12 +16,5 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     Raises:
         GlitError: see the one line it carries; what is done stays done.
     """
-    with open_build(request, executor, progress) as opened:
-        if opened.finished is not None:
-            return opened.finished
-
-        def built() -> dict[str, Any]:
-            chunks, duplicates = opened.runner.run(opened.chunks)
-            return publish(opened.dataset, opened.runner, chunks, duplicates)
-
-        return opened.runner.repairing(built)
+    with open_build(request, executor, progress) as (runner, chunks, finished):
+        return run_and_publish(runner, chunks) if finished is None else finished

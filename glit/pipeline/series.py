@@ -82,11 +82,8 @@ def series_made_of(chunks: Sequence[Chunk], contents: Sequence[str]) -> tuple[Pu
 
 def identities(chunks: Sequence[Chunk]) -> list[str]:
     """What images every series is made of: a hash over the keys of its chunks."""
-    return [
-        _hash([key for chunk in series for key in (chunk.key, *chunk.beside)])
+    keys = [
+        " ".join(key for chunk in series for key in (chunk.key, *chunk.beside))
         for series in series_of(chunks)
     ]
-
-
-def _hash(keys: Sequence[str]) -> str:
-    return hashlib.sha256(" ".join(keys).encode()).hexdigest()
+    return [hashlib.sha256(each.encode()).hexdigest() for each in keys]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import fnmatch
+import glob
 import io
 import json
 import os
@@ -91,7 +92,7 @@ def _one_file(images: str) -> Source:
     path = os.path.abspath(images)
     _refuse_packed(images, path)
     if is_shard(path):
-        return Source(root=os.path.dirname(path), pattern=_literal(os.path.basename(path)))
+        return Source(root=os.path.dirname(path), pattern=glob.escape(os.path.basename(path)))
     if not path.lower().endswith(_LIST_SUFFIXES):
         raise InputError(
             f"{images}: found a single file, want a folder, a glob, a list "
@@ -100,11 +101,6 @@ def _one_file(images: str) -> Source:
     first = next(_names_in_list(path), (0, ""))[1]
     root = "/" if os.path.isabs(first) else os.path.dirname(path)
     return Source(root=root, list_file=path)
-
-
-def _literal(name: str) -> str:
-    """A glob that is one name."""
-    return "".join(f"[{c}]" if c in _GLOB_CHARACTERS else c for c in name)
 
 
 def _refuse_packed(images: str, name: str) -> None:

@@ -18,6 +18,7 @@ from glit.pipeline.versions import note_versions
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.stages.dedup import Duplicate
+from glit.storage.store import Store
 
 T = TypeVar("T")
 _REPAIRS = 10
@@ -26,8 +27,9 @@ _REPAIRS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRunner:
-    """A work folder that this process holds, who works in it, and whom it tells."""
+    """A dataset whose work folder this process holds, who works there, and whom it tells."""
 
+    dataset: Store
     work: Work
     executor: Executor
     progress: StageProgress
@@ -67,7 +69,9 @@ class StageRunner:
         missing = work.missing(stage, chunks)
         if missing:
             work.forget_after(stage, missing)
-        per_chunk = _rows_in(work, chunks)
+        # images as the listing has them; later stages see a few less
+        listing = pq.read_metadata(work.store.for_arrow("listing.parquet"))
+        per_chunk = {c.index: listing.row_group(c.index).num_rows - len(c.skip) for c in chunks}
         total = sum(per_chunk.values())
         todo = sum(per_chunk[chunk.index] for chunk in missing)
         told = self.progress.beside()
@@ -99,11 +103,3 @@ class StageRunner:
                 self.work.store.remove(error.table)
                 forget_duplicates(self.work)
         return run()
-
-
-def _rows_in(work: Work, chunks: list[Chunk]) -> dict[int, int]:
-    """Images per chunk, as the listing has them; later stages see a few less."""
-    metadata = pq.read_metadata(work.store.for_arrow("listing.parquet"))
-    return {
-        chunk.index: metadata.row_group(chunk.index).num_rows - len(chunk.skip) for chunk in chunks
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import time
 from collections import deque
@@ -14,8 +13,9 @@ from typing import Any
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.device import gpu_memory
 from glit.backends.model_files import weight_files, weights_hash
+from glit.backends.weights import Resolved
 from glit.data.records import Drop
-from glit.errors import DamagedTableError, GlitError, RunError, WeightsError
+from glit.errors import DamagedTableError, RunError, WeightsError
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
 from glit.pipeline.listing import Chunk
 from glit.pipeline.state import STATE
@@ -42,19 +42,19 @@ class StageTask:
 
     @property
     def loads(self) -> str:
-        plan = self.work.plan
-        models = self._step.models(plan.recipe) if self._with_model else ()
-        return ", ".join(plan.models[role].name for role in models)
+        return ", ".join(model.name for model in self._models)
 
     @property
     def needs(self) -> Resources:
-        backend, weights = self._backend, self._weight_bytes
+        backend = self._backend
         if backend is None:
             return Resources(memory_bytes=PLAIN_BYTES)
-        on_gpu = self._with_model and self._config.device == "cuda"
+        files = [file for model in self._models for file in weight_files(model.path)]
+        weights = sum(file.stat().st_size for file in files)
+        on_gpu = self._device == "cuda"
         return Resources(
             memory_bytes=backend.process_bytes + 3 * weights,
-            place=self._place(backend),
+            place="server" if backend.on_server else self._device,
             gpus=backend.gpus(self._config) if on_gpu else 0,
             gpu_bytes=backend.gpu_bytes + weights if backend.gpu_bytes else 0,
             units_at_once=2 if backend.continuous else 1,
@@ -62,17 +62,15 @@ class StageTask:
             keeps_process=backend.keeps_process,
         )
 
-    def _place(self, backend: Backend) -> Place:
-        if backend.on_server:
-            return "server"
+    @property
+    def _device(self) -> Place:
         return self._config.device if self._with_model else "cpu"
 
     @property
-    def _weight_bytes(self) -> int:
+    def _models(self) -> list[Resolved]:
         plan = self.work.plan
-        models = self._step.models(plan.recipe) if self._with_model else ()
-        files = [file for role in models for file in weight_files(plan.models[role].path)]
-        return sum(file.stat().st_size for file in files)
+        roles = self._step.models(plan.recipe) if self._with_model else ()
+        return [plan.models[role] for role in roles]
 
     @property
     def _config(self) -> Any:
@@ -154,10 +152,7 @@ class StageWorker:
                 row["drop"]["attempt"] = retried[key] + 1
             kept[key] = row
         rows = [kept[self._key(item)] for item in items]
-        try:
-            self._work.write(self._name, unit, rows)
-        except OSError as error:
-            raise disk_error(error, self._work.store.root) from error
+        self._work.write(self._name, unit, rows)
         return Tally(rows=len(rows), drops=drops_by_reason(rows))
 
     def _key(self, item: Any) -> str:
@@ -197,9 +192,10 @@ class StageWorker:
         alive = [item for index, item in enumerate(items) if index not in excluded]
         made = self._stage.rows(alive, self._images)
         for index, item in enumerate(items):
-            yield (
-                self._stage.drop(item, _lost(excluded[index])) if index in excluded else next(made)
-            )
+            if (reason := excluded.get(index)) is not None:
+                yield self._stage.drop(item, Drop(reason=reason, message=_LOST[reason]))
+            else:
+                yield next(made)
         assert next(made, None) is None, f"{self._name}: more rows than items"
 
     def _refuse_total_failure(self, rows: list[dict[str, Any]]) -> None:
@@ -211,13 +207,11 @@ class StageWorker:
             )
 
     def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        """See :class:`glit.executors.protocols.Worker`."""
         todo = self._todo(unit)
         part = [todo[index] for index in range(start, stop) if index not in excluded]
         deque(self.rows(part, {}), maxlen=0)
 
     def size(self, unit: Chunk) -> int:
-        """See :class:`glit.executors.protocols.Worker`."""
         return len(self._todo(unit))
 
 
@@ -241,17 +235,3 @@ def with_heartbeats(
         if since.bit_count() == 1:
             yield Heartbeat(rows=len(done), drops=drops, gpu_memory=gpu_memory())
     return done
-
-
-def _lost(reason: str) -> Drop:
-    return Drop(reason=reason, message=_LOST[reason])
-
-
-def disk_error(error: OSError, where: str) -> GlitError:
-    """The RunError for a failed write; a full disk is named."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RunError(
-            f"{where}: the disk is full; free some space and run the same command again, "
-            "it goes on where it stopped"
-        )
-    return RunError(f"{where}: cannot write ({error.strerror or error})")

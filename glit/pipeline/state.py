@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from glit.errors import DamagedTableError, UserError, first_line
-from glit.pipeline.tables import read_table
+from glit.errors import UserError
 from glit.stages.plan import Plan
 from glit.storage.store import Store, to_json
 
 STATE = "state.json"
 _COPY = "state.copy.json"
 _VERSION = 2
+_WANTED = {"images", "captions", "recipe", "source", "folders", "num_chunks"}
+"""What every state has told of since glit kept one."""
 _FOLDER = re.compile(r"[a-z]+-[0-9a-f]+")
 
 
@@ -69,7 +70,7 @@ class BuildState:
     recipe: dict[str, Any]
     lock: Mapping[str, Any] | None = None
     """The models it was locked to, by role."""
-    source: dict[str, str] = dataclasses.field(default_factory=dict)
+    source: dict[str, str]
     """The glob or the list file that names the images."""
     folders: dict[str, str]
     """By stage: the folder of its tables."""
@@ -87,6 +88,10 @@ class BuildState:
     tables they went into."""
 
 
+class UnreadNotesError(UserError):
+    """A work folder tells what its dataset was made of in files that this glit does not read."""
+
+
 def read_state(work: Store) -> BuildState:
     """What a build noted of itself in its work folder.
 
@@ -97,10 +102,16 @@ def read_state(work: Store) -> BuildState:
 
 
 def known_state(work: Store) -> BuildState | None:
-    """The same for a build, which writes it anew; None where there is none, or it is damaged."""
+    """The same for a build, which writes it anew; None where there is none, or it is damaged.
+
+    Raises:
+        UnreadNotesError: see there.
+    """
     for name in (STATE, _COPY):
         try:
             return _read(work, name)
+        except UnreadNotesError:
+            raise
         except (UserError, FileNotFoundError):
             continue
     return None
@@ -148,15 +159,16 @@ def _read(work: Store, name: str) -> BuildState:
             f"{work.root}/{name}: not valid JSON ({error}); run glit build again, which writes it "
             "anew and reuses the tables"
         ) from error
-    fields = {field.name: field for field in dataclasses.fields(BuildState)}
-    wanted = {name for name, field in fields.items() if _is_wanted(field)}
-    if not isinstance(found, dict) or not found.keys() >= wanted:
+    if not isinstance(found, dict) or not found.keys() >= _WANTED:
         raise other_version(work)
     if isinstance(found["recipe"], dict) and "name" not in found["recipe"]:
         raise other_version(work)
     if found.get("version") != _VERSION:
-        found |= _notes_of_an_earlier_glit(work)
-    known = {key: value for key, value in found.items() if key in fields}
+        raise UnreadNotesError(
+            f"{work.root}: was made by another version of glit, whose notes this one does not "
+            "read; use that version, or run glit build with another folder"
+        )
+    known = {key: found[key] for key in found.keys() & _AS.keys()}
     for key, value in known.items():
         try:
             known[key] = _AS[key](value)
@@ -166,11 +178,6 @@ def _read(work: Store, name: str) -> BuildState:
                 "there; run glit build again, which writes it anew and reuses the tables"
             ) from error
     return BuildState(**known)
-
-
-def _is_wanted(field: dataclasses.Field) -> bool:
-    missing = dataclasses.MISSING
-    return field.default is missing and field.default_factory is missing
 
 
 def _of(*kinds: type) -> Callable[[Any], Any]:
@@ -194,7 +201,7 @@ def _recipe(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _source(value: dict[str, str]) -> dict[str, str]:
-    if value.keys() - {"pattern", "list_file"}:
+    if value.keys() != {"pattern", "list_file"}:
         raise ValueError(value)
     return {name: _of(str)(each) for name, each in value.items()}
 
@@ -238,36 +245,3 @@ _AS: dict[str, Callable[[Any], Any]] = {
     "retries": _retries,
 }
 """What becomes of a value of the file; raises where glit does not write such a one."""
-
-
-def _notes_of_an_earlier_glit(work: Store) -> dict[str, Any]:
-    """What version 1 kept in files of their own.
-
-    Raises:
-        UserError: its retry was stopped while it moved tables, or what it kept is damaged.
-    """
-    if work.exists("in-place.retry"):
-        raise UserError(
-            f"{work.root}: a retry of an earlier glit was stopped here; finish it with that glit, "
-            "or run glit build --replace, which reuses what is still valid"
-        )
-    found: dict[str, Any] = {}
-    if work.exists("published.sha256"):
-        lines = work.read("published.sha256").decode(errors="replace").splitlines()
-        words = [line.split() for line in lines]
-        if all(len(each) == 2 for each in words):
-            found["published"] = [{"images": i, "content": c} for i, c in words]
-    if work.exists("retries.json"):
-        try:
-            found["retries"] = json.loads(work.read("retries.json"))
-        except ValueError as error:
-            raise UserError(
-                f"{work.root}/retries.json: damaged ({first_line(error)}); it tells the settings "
-                "of earlier retries: restore it, or build anew in another folder"
-            ) from error
-    try:
-        rows = read_table(work, "versions.parquet").to_pylist()
-        found["versions"] = [(row["package"], row["version"]) for row in rows]
-    except DamagedTableError:  # or not there: no build stops for that
-        pass
-    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
@@ -14,17 +13,6 @@ from glit.stages import all_steps
 from glit.storage.store import Store
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageStatus:
-    """One stage's progress."""
-
-    stage: str
-    chunks_done: int
-    chunks_total: int
-    rows: int
-    drops: dict[str, int]
 
 
 def status(output: str) -> dict[str, Any]:
@@ -57,22 +45,20 @@ def status(output: str) -> dict[str, Any]:
         result["recipe"] = state.recipe["name"]
         result["adding"] = complete and state.additions >= num_series(manifest)
         result["retrying"] = state.retry is not None
+        # stages of another version of glit come last
+        order = {step.name: number for number, step in enumerate(all_steps())}
         result["stages"] = [
-            asdict(_stage(work, stage, folder, state.num_chunks))
-            for stage, folder in sorted(state.folders.items(), key=_in_flow_order)
+            _stage(work, stage, folder, state.num_chunks)
+            for stage, folder in sorted(
+                state.folders.items(), key=lambda item: order.get(item[0], len(order))
+            )
         ]
     elif not complete:
         raise UserError(f"{output}: no dataset and no build here")
     return result
 
 
-def _in_flow_order(item: tuple[str, str]) -> int:
-    """Stages of another version of glit come last."""
-    names = [step.name for step in all_steps()]
-    return names.index(item[0]) if item[0] in names else len(names)
-
-
-def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:
+def _stage(work: Store, stage: str, folder: str, total: int) -> dict[str, Any]:
     of: dict[int, list[str]] = {}
     for name in work.names(folder):
         if _TABLE.fullmatch(name) and int(name[:6]) < total:
@@ -82,6 +68,5 @@ def _stage(work: Store, stage: str, folder: str, total: int) -> StageStatus:
         n: found[0] if len(found) == 1 else max(found, key=work.modified) for n, found in of.items()
     }
     rows, drops = sum_counts(work, newest.values())
-    return StageStatus(
-        stage=stage, chunks_done=len(newest), chunks_total=total, rows=rows, drops=drops
-    )
+    done = {"chunks_done": len(newest), "chunks_total": total}
+    return {"stage": stage, **done, "rows": rows, "drops": drops}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
@@ -13,8 +15,8 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import Columns, stage_schema
 from glit.errors import DamagedTableError, RunError, first_line
-from glit.runtime.prefetch import batched
-from glit.storage.checksummed_parquet import SealError, read_sealed
+from glit.runtime.prefetch import batched, map_ahead
+from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
 from glit.storage.store import Store
 
 META_ROWS = b"glit.rows"
@@ -34,12 +36,37 @@ def stage_table(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 def drops_by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     """How many of the rows are drops, by reason."""
-    drops: dict[str, int] = {}
-    for row in rows:
-        if row.get("drop"):
-            reason = row["drop"]["reason"]
-            drops[reason] = drops.get(reason, 0) + 1
-    return drops
+    return dict(Counter(row["drop"]["reason"] for row in rows if row.get("drop")))
+
+
+def write_table(store: Store, name: str, table: pa.Table) -> None:
+    """Publish a table under a name.
+
+    Raises:
+        RunError: the disk is full or cannot be written to.
+    """
+    with disk_errors(store.root), store.atomic(name) as path:
+        write_sealed(table, path)
+
+
+@contextlib.contextmanager
+def disk_errors(where: str) -> Iterator[None]:
+    """Translate a failed write into a RunError; a full disk is named."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise RunError(
+                f"{where}: the disk is full; free some space and run the same command again, "
+                "it goes on where it stopped"
+            ) from error
+        raise RunError(f"{where}: cannot write ({error.strerror or error})") from error
+
+
+def tables_ahead(store: Store, names: Iterable[str]) -> Iterator[pa.Table]:
+    """Tables in order, read ahead by threads; raises what :func:`read_table` raises."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        yield from map_ahead(pool, lambda name: read_table(store, name), names, most=4 * _READERS)
 
 
 def read_table(store: Store, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -71,18 +98,14 @@ def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]
         DamagedTableError: a file's footer is damaged, or none of ours.
         RunError: one cannot be read, for a reason that may pass.
     """
-
-    def some(batch: list[str]) -> list[tuple[int, dict[str, int]]]:
-        return [_counts_of(store, name) for name in batch]
-
-    total, drops = 0, {}
+    total, drops = 0, Counter[str]()
     with ThreadPoolExecutor(_READERS) as pool:
         # a thread takes many at a time: handing one over costs as much as reading it
-        for rows, reasons in chain.from_iterable(pool.map(some, batched(names, 64))):
+        batches = pool.map(lambda few: [_counts_of(store, n) for n in few], batched(names, 64))
+        for rows, reasons in chain.from_iterable(batches):
             total += rows
-            for reason, number in reasons.items():
-                drops[reason] = drops.get(reason, 0) + number
-    return total, drops
+            drops.update(reasons)
+    return total, dict(drops)
 
 
 def _counts_of(store: Store, name: str) -> tuple[int, dict[str, int]]:

@@ -90,10 +90,8 @@ class Timeline:
         shares = []
         for number in range(max((len(each.busy_s) for each in chosen), default=0)):
             here = [e for e in chosen if number < len(e.busy_s) and e.busy_s[number]]
-            busy, workers = (
-                sum(e.busy_s[number] for e in here),
-                max((e.workers for e in here), default=1),
-            )
+            busy = sum(e.busy_s[number] for e in here)
+            workers = max((e.workers for e in here), default=1)
             shares.append(min(1.0, busy / (workers * self.bin_s)))
         return shares
 
@@ -115,11 +113,10 @@ class Timed:
 
     @property
     def device(self) -> str:
-        """See :class:`glit.executors.protocols.Executor`."""
         return self._executor.device
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """See :class:`glit.executors.protocols.Executor`."""
+        """Run jobs, and note when which worker was busy."""
         if not any(job.units for job in jobs):
             self._executor.run(jobs)
             return
@@ -135,7 +132,6 @@ class Timed:
         self._save()
 
     def close(self) -> None:
-        """See :class:`glit.executors.protocols.Executor`."""
         self._executor.close()
 
     def _note(self, job: Job, stretch: BusyInterval) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.errors import InputError, first_line
+from glit.runtime.prefetch import batched
 from glit.shards import is_utf8
 from glit.storage.duckdb_temp import spilling
 from glit.storage.store import Store
@@ -220,26 +221,21 @@ def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
 
 def _csv(file: Path) -> Iterator[tuple[int, dict]]:
     with file.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.DictReader(stream)
-        number = 1
+        rows, number = csv.DictReader(stream), 1
         try:
-            while True:
-                with _long_fields():  # for one row: the limit is the whole process's
-                    row = next(rows, None)
-                if row is None:
-                    return
+            while (row := _next_row(rows)) is not None:
                 number += 1
                 yield number, row
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{file}: not valid CSV in UTF-8 ({error})") from error
 
 
-@contextlib.contextmanager
-def _long_fields() -> Iterator[None]:
-    """Fields of any length, where Python's csv refuses those over 131,072 characters."""
+def _next_row(rows: csv.DictReader) -> dict | None:
+    """With fields of any length, where Python's csv refuses those over 131,072 characters; for one
+    row alone, as the limit is the whole process's."""
     before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
-        yield
+        return next(rows, None)
     finally:
         csv.field_size_limit(before)
 
@@ -252,35 +248,19 @@ def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
         raise InputError(f"{file}: not a valid Parquet file ({error})") from error
     columns = [name for name in names if name in (*PATH_KEYS, *TEXT_KEYS)]
     number = 0
-    batches = opened.iter_batches(columns=columns)
-    while True:
-        try:
-            rows = next(batches).to_pylist()
-        except StopIteration:
-            return
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"{file}: damaged after row {number} ({first_line(error)}); fetch or write it again"
-            ) from error
-        for row in rows:
-            number += 1
-            yield number, row
+    try:
+        for batch in opened.iter_batches(columns=columns):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{file}: damaged after row {number} ({first_line(error)}); fetch or write it again"
+        ) from error
 
 
 def _write(rows: Iterator[tuple[str, str | None, int]], target: Path) -> None:
-    columns: tuple[list, list, list] = ([], [], [])
     with pq.ParquetWriter(target, _SCHEMA, compression="lz4") as writer:
-        for row in rows:
-            for column, value in zip(columns, row, strict=True):
-                column.append(value)
-            if len(columns[0]) >= _BATCH:
-                _flush(writer, columns)
-        _flush(writer, columns)
-
-
-def _flush(writer: pq.ParquetWriter, columns: tuple[list, list, list]) -> None:
-    if columns[0]:
-        names = dict(zip(_SCHEMA.names, columns, strict=True))
-        writer.write_table(pa.table(names, schema=_SCHEMA))
-    for column in columns:
-        column.clear()
+        for batch in batched(rows, _BATCH):
+            columns = dict(zip(_SCHEMA.names, zip(*batch, strict=True), strict=True))
+            writer.write_table(pa.table(columns, schema=_SCHEMA))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -24,12 +24,12 @@ from glit.errors import DamagedTableError
 from glit.pipeline.listing import Chunk, open_listing, read_chunk
 from glit.pipeline.plan import read_beside
 from glit.pipeline.state import Retry
-from glit.pipeline.tables import read_table, stage_table, sum_counts
+from glit.pipeline.tables import read_table, stage_table, sum_counts, write_table
 from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan
-from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Entry, Store
 
+T = TypeVar("T")
 BEFORE = ".before"
 """How the names of tables end that a retry moved aside."""
 
@@ -123,16 +123,17 @@ class Work:
         flow = self.plan.flow
         later = [name for name in flow.stages if stage in flow.upstream[name]]
         for folder in [*map(self.plan.folder, later), self.ledger_folder]:
-            for name in self.store.names(folder):
-                index = name.partition("-")[0]
-                if index in has_before and not (has_before[index] and name.endswith(BEFORE)):
-                    self.store.remove(f"{folder}/{name}")
+            self._forget(folder, has_before)
+
+    def _forget(self, folder: str, has_before: Mapping[str, bool]) -> None:
+        for name in self.store.names(folder):
+            index = name.partition("-")[0]
+            if index in has_before and not (has_before[index] and name.endswith(BEFORE)):
+                self.store.remove(f"{folder}/{name}")
 
     def forget_ledger(self, chunk: Chunk) -> None:
         """Remove a chunk's ledger, as its tables change."""
-        for name in self.store.names(self.ledger_folder):
-            if name.partition("-")[0] == f"{chunk.index:06d}":
-                self.store.remove(f"{self.ledger_folder}/{name}")
+        self._forget(self.ledger_folder, {f"{chunk.index:06d}": False})
 
     @property
     def ledger_folder(self) -> str:
@@ -146,8 +147,7 @@ class Work:
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
         """Publish a stage's table."""
         table = stage_table(self.plan.flow.step(stage).columns, rows)
-        with self.store.atomic(self.table(stage, chunk)) as temporary:
-            write_sealed(table, temporary)
+        write_table(self.store, self.table(stage, chunk), table)
 
     def items(self, stage: str, chunk: Chunk) -> Sequence[Entry | Sample]:
         """What reaches a stage: entries of the listing the first one, samples the others."""
@@ -175,26 +175,28 @@ class Work:
         later = self.plan.flow.later_stages
         for name in filter(later.__contains__, self.plan.flow.upstream[stage]):
             rows, step = self.rows(name, chunk), later[name]
-            found = [(sample, self._row_of(sample, rows, name, chunk)) for sample in samples]
+            found = [
+                (each, self.row_of(rows, each.sample_id, each.source_path, name, chunk))
+                for each in samples
+            ]
             samples = [step.with_row(sample, row) for sample, row in found if row["drop"] is None]
         for name in self.skips_drops_of(stage):
             outcomes = self.outcomes(name, chunk)
             samples = [each for each in samples if outcomes.get(each.sample_id) is None]
         return samples
 
-    def _row_of(
-        self, sample: Sample, rows: Mapping[str, dict[str, Any]], stage: str, chunk: Chunk
-    ) -> dict[str, Any]:
-        """A sample's row of a table.
+    def row_of(
+        self, rows: Mapping[str, T], sample_id: str, source_path: str, stage: str, chunk: Chunk
+    ) -> T:
+        """What a stage's table says of a sample.
 
         Raises:
-            DamagedTableError: the table has none, so it is not of these samples.
+            DamagedTableError: nothing, so the table is not of these samples.
         """
-        row = rows.get(sample.sample_id)
-        if row is None:
-            reason = f"it has no row of {sample.source_path}"
+        if sample_id not in rows:
+            reason = f"it has no row of {source_path}"
             raise DamagedTableError(self.store.root, self.table(stage, chunk), reason)
-        return row
+        return rows[sample_id]
 
     def ingested(self, chunk: Chunk) -> Iterator[Sample]:
         """Samples of a chunk that ingest let through and that repeat no other."""

@@ -54,7 +54,7 @@ class Step(ABC):
     shows: ClassVar[str] = "backend"
     """The key of its table that reports give beside the title."""
     role: ClassVar[str] = ""
-    """The role of the model that reports name."""
+    """The role of its backend's model, which reports name."""
 
     @classmethod
     def backend(cls, config: Any) -> Backend | None:
@@ -72,8 +72,12 @@ class Step(ABC):
 
     @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
-        """The models it opens, by role: name and revision."""
-        return {}
+        """The models it opens, by role: name and revision; that of its backend, if it has one."""
+        config = recipe.tables[cls.name]
+        backend = cls.backend(config)
+        if backend is None or not backend.needs_model:
+            return {}
+        return {cls.role: (config.model, config.revision)}
 
     @classmethod
     def check(cls, plan: Plan) -> None:
@@ -133,6 +137,10 @@ class Stage(TableStep):
     ``open`` may give an instance of a subclass, by backend; its class attributes are the same.
     """
 
+    as_rows: ClassVar[tuple[Callable[[Any], Any], Callable[[Any], Any]] | None] = None
+    """Where its one column is a list that the sample has under the same name: what makes a row of
+    an item of it, and the other way."""
+
     @abstractmethod
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         """Exactly one outcome per sample, in order."""
@@ -150,7 +158,11 @@ class Stage(TableStep):
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
-        """A finished sample's columns; by default those that ``process`` put into ``extra``."""
+        """A finished sample's columns; without ``as_rows`` those that ``process`` put into
+        ``extra``."""
+        if cls.as_rows is not None:
+            ((name, _),) = cls.columns
+            return {name: [cls.as_rows[0](each) for each in getattr(sample, name) or ()]}
         return {name: sample.extra.get(name) for name, _ in cls.columns}
 
     @classmethod
@@ -158,6 +170,9 @@ class Stage(TableStep):
         """The sample with these columns read back in."""
         if not cls.columns:
             return sample
+        if cls.as_rows is not None:
+            ((name, _),) = cls.columns
+            return dataclasses.replace(sample, **{name: tuple(map(cls.as_rows[1], row[name]))})
         found = {name: row[name] for name, _ in cls.columns}
         return dataclasses.replace(sample, extra={**sample.extra, **found})
 

@@ -32,7 +32,7 @@ from glit.recipes.config import Choice, require_value
 from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
-from glit.stages.plan import Plan, Recipe
+from glit.stages.plan import Plan
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
 
@@ -89,19 +89,11 @@ class CaptionStage(Stage):
 
     @classmethod
     def backend(cls, config: CaptionConfig) -> Backend:
-        """See :class:`Step`."""
         return CAPTIONERS[config.backend]
 
     @classmethod
-    def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
-        """See :class:`Step`."""
-        config = recipe.of(CaptionConfig)
-        needs = cls.backend(config).needs_model
-        return {"captioner": (config.model, config.revision)} if needs else {}
-
-    @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """See :class:`Step`. Captions that the token limit cut are trimmed by the splitter.
+        """Captions that the token limit cut are trimmed by the splitter.
 
         Captions of a file are no part of it: the listing tells of them image by image.
         """
@@ -119,7 +111,6 @@ class CaptionStage(Stage):
 
     @classmethod
     def open(cls, plan: Plan) -> CaptionStage:
-        """See :class:`Stage`."""
         config = plan.config(CaptionConfig)
         backend = cls.backend(config)
         if backend.reads != "pixels":
@@ -135,14 +126,12 @@ class CaptionStage(Stage):
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
-        """See :class:`Stage`."""
         assert sample.caption is not None
         tokens = rows.token_rows(sample.caption)
         return {**rows.caption_row(sample.caption), "caption_tokens": tokens}
 
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
-        """See :class:`Stage`."""
         tokens = rows.tokens(row.get("caption_tokens"))
         return dataclasses.replace(
             sample, caption=dataclasses.replace(rows.caption(row), tokens=tokens)

@@ -159,13 +159,13 @@ class PairStage(Stage):
     makes = ("pairs",)
     config = PairConfig
     columns = (("pairs", pa.list_(PAIR)),)
+    as_rows = (rows.pair_row, rows.pair)
 
     def __init__(self, pairing: Pairing) -> None:
         self._pairing = pairing
 
     @classmethod
     def check(cls, plan: Plan) -> None:
-        """See :class:`Step`."""
         config, scored = plan.config(PairConfig), plan.config(ScoreConfig)
         config.check_phrases(scored=scored.phrases)
         if plan.calibration is not None:
@@ -175,7 +175,6 @@ class PairStage(Stage):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """See :class:`Step`."""
         return cls.identity_of(plan.config(PairConfig), plan.calibration)
 
     @classmethod
@@ -189,22 +188,10 @@ class PairStage(Stage):
 
     @classmethod
     def open(cls, plan: Plan) -> PairStage:
-        """See :class:`Stage`."""
         return cls(plan.config(PairConfig).make_pairing(plan.calibration))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        """See :class:`Stage`."""
         for sample in samples:
             scores, regions, sentences = sample.scores, sample.regions, sample.sentences
             assert scores is not None and regions is not None and sentences is not None
             yield dataclasses.replace(sample, pairs=self._pairing(scores, regions, sentences))
-
-    @classmethod
-    def row(cls, sample: Sample) -> dict[str, Any]:
-        """See :class:`Stage`."""
-        return {"pairs": [rows.pair_row(pair) for pair in sample.pairs or ()]}
-
-    @classmethod
-    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
-        """See :class:`Stage`."""
-        return dataclasses.replace(sample, pairs=tuple(map(rows.pair, row["pairs"])))

@@ -23,7 +23,7 @@ from glit.recipes.config import Choice, require_value
 from glit.shards import stem
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
-from glit.stages.plan import Plan, Recipe
+from glit.stages.plan import Plan
 
 _AND_GRID = "+grid"
 _GROUP = 4  # detector batches looked at together, so that images of one shape can meet
@@ -70,6 +70,7 @@ class ProposeStage(Stage):
     title, role = "Regions", "proposer"
     config = ProposeConfig
     columns = (("regions", pa.list_(REGION)),)
+    as_rows = (rows.region_row, rows.region)
 
     def __init__(self, config: ProposeConfig) -> None:
         self._config = config
@@ -78,25 +79,15 @@ class ProposeStage(Stage):
 
     @classmethod
     def backend(cls, config: ProposeConfig) -> Backend:
-        """See :class:`Step`."""
         return _backends()[config.backend]
 
     @classmethod
-    def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
-        """See :class:`Step`."""
-        config = recipe.of(ProposeConfig)
-        needs = cls.backend(config).needs_model
-        return {"proposer": (config.model, config.revision)} if needs else {}
-
-    @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """See :class:`Step`."""
         model = plan.models.get("proposer")
         return {"model": model.identity() if model else {}}
 
     @classmethod
     def open(cls, plan: Plan) -> ProposeStage:
-        """See :class:`Stage`."""
         config = plan.config(ProposeConfig)
         backend = cls.backend(config)
         kinds = {"pixels": DetectRegions, "file": ReadRegions, "nothing": LayRegions}
@@ -117,16 +108,6 @@ class ProposeStage(Stage):
             )
         return dataclasses.replace(sample, regions=tuple(kept))
 
-    @classmethod
-    def row(cls, sample: Sample) -> dict[str, Any]:
-        """See :class:`Stage`."""
-        return {"regions": [rows.region_row(region) for region in sample.regions or ()]}
-
-    @classmethod
-    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
-        """See :class:`Stage`."""
-        return dataclasses.replace(sample, regions=tuple(map(rows.region, row["regions"])))
-
 
 class DetectRegions(ProposeStage):
     """Regions from a detector that is given pixels."""
@@ -136,7 +117,6 @@ class DetectRegions(ProposeStage):
         self._detector = detector
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        """See :class:`Stage`."""
         for group in loaded_batches(samples, images, self._config.batch_size * _GROUP):
             good = [image for _, image in group if not isinstance(image, Drop)]
             found = iter(isolate(good, self._detector.detect))
@@ -154,7 +134,6 @@ class ReadRegions(ProposeStage):
         self._suffix = self.backend(config).beside
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        """See :class:`Stage`."""
         for sample in samples:
             found = self._read(sample, images)
             yield found if isinstance(found, Drop) else self.finished(sample, found)
@@ -181,7 +160,6 @@ class LayRegions(ProposeStage):
         self._grid = layout
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        """See :class:`Stage`."""
         return (self.finished(sample, []) for sample in samples)
 
 

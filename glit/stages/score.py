@@ -86,12 +86,10 @@ class ScoreStage(Stage):
 
     @classmethod
     def backend(cls, config: ScoreConfig) -> Backend:
-        """See :class:`Step`."""
         return MATCHERS[config.backend]
 
     @classmethod
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
-        """See :class:`Step`."""
         config = recipe.of(ScoreConfig)
         if not (config.phrases or config.opinion):
             return super().extras(recipe)
@@ -100,26 +98,22 @@ class ScoreStage(Stage):
 
     @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
-        """See :class:`Step`."""
         config = recipe.of(ScoreConfig)
         asked = {"opinion": (config.opinion, config.opinion_revision)} if config.opinion else {}
-        return {"matcher": (config.model, config.revision), **asked}
+        return {**super().models(recipe), **asked}
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """See :class:`Step`."""
         asked = {"opinion": plan.models["opinion"].identity()} if "opinion" in plan.models else {}
         return {"model": plan.models["matcher"].identity(), **asked}
 
     @classmethod
     def check(cls, plan: Plan) -> None:
-        """See :class:`Step`."""
         if "opinion" in plan.models:
             refuse_other_detector(plan.models["opinion"])
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:
-        """See :class:`Stage`."""
         config = plan.config(ScoreConfig)
         asked = plan.models.get("opinion")
         return cls(
@@ -129,7 +123,6 @@ class ScoreStage(Stage):
         )
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        """See :class:`Stage`."""
         texts = [s.text for sample in samples for s in sample.sentences or ()]
         if self._config.phrases:
             texts = [each for pair in zip(texts, head_phrases(texts), strict=True) for each in pair]
@@ -230,13 +223,11 @@ class ScoreStage(Stage):
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
-        """See :class:`Stage`."""
         assert sample.scores is not None
         return rows.scores_row(sample.scores)
 
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
-        """See :class:`Stage`."""
         return dataclasses.replace(sample, scores=rows.scores(row, len(row["image_similarity"])))
 
 

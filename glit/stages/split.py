@@ -62,6 +62,7 @@ class SplitStage(Stage):
     title, shows = "Sentences", "splitter"
     config = SplitConfig
     columns = (("sentences", pa.list_(SENTENCE)),)
+    as_rows = (rows.sentence_row, rows.sentence)
 
     def __init__(self, config: SplitConfig, tokenizer: TextTokenizer) -> None:
         self._config = config
@@ -70,7 +71,6 @@ class SplitStage(Stage):
 
     @classmethod
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
-        """See :class:`Step`."""
         punkt = recipe.of(SplitConfig).splitter == "punkt"
         return {
             "models": "token spans",
@@ -79,23 +79,20 @@ class SplitStage(Stage):
 
     @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
-        """See :class:`Step`; no weights are loaded, a tokenizer is."""
+        """No weights are loaded, a tokenizer is."""
         name = recipe.of(SplitConfig).tokenizer
         matcher = (recipe.score.model, recipe.score.revision)
         return {"tokenizer": (name, "main") if name else matcher}
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """See :class:`Step`."""
         return {"tokenizer": plan.models["tokenizer"].identity()}
 
     @classmethod
     def open(cls, plan: Plan) -> SplitStage:
-        """See :class:`Stage`."""
         return cls(plan.config(SplitConfig), TextTokenizer(plan.models["tokenizer"].path))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        """See :class:`Stage`."""
         for sample in samples:
             assert sample.caption is not None
             sentences = self.sentences(sample.caption.text, sample.caption.tokens)
@@ -132,16 +129,6 @@ class SplitStage(Stage):
             )
             for (start, end), (first, last) in zip(spans, tokens, strict=True)
         )
-
-    @classmethod
-    def row(cls, sample: Sample) -> dict[str, Any]:
-        """See :class:`Stage`."""
-        return {"sentences": [rows.sentence_row(each) for each in sample.sentences or ()]}
-
-    @classmethod
-    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
-        """See :class:`Stage`."""
-        return dataclasses.replace(sample, sentences=tuple(map(rows.sentence, row["sentences"])))
 
 
 def logprobs_within(

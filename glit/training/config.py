@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glit.clip import ImageFit
 from glit.errors import RecipeError
 from glit.recipes.config import Choice
+from glit.training.config_checks import check_choice, check_least, check_positive
 
 if TYPE_CHECKING:
     from glit.training.objective import Objective
@@ -196,26 +197,20 @@ class TrainConfig:
     """Trackers of accelerate in addition to the JSONL file: tensorboard, wandb, mlflow, ..."""
 
     def __post_init__(self) -> None:
-        _one_of("image_fit", self.image_fit, get_args(ImageFit))
-        _one_of("pairs", self.pairs, get_args(PairChoice))
+        check_choice(self, "image_fit", ImageFit)
+        check_choice(self, "pairs", PairChoice)
         if not 0 <= self.min_probability < 1:
             raise RecipeError(f"[train] min_probability: found {self.min_probability}, want 0 to 1")
-        _one_of("precision", self.precision, get_args(Precision))
-        for name in ("epochs", "batch_size", "accumulation_steps", "context", "log_every"):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("prefetch_batches", "shuffle_row_groups", "together"):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("max_steps", "micro_batch_size", "warmup_steps"):
-            _at_least(name, getattr(self, name), 0)
-        _at_least("num_workers", self.num_workers, -1)
-        for name in ("checkpoint_every", "keep_every", "unlocked_blocks", "lora_rank"):
-            _at_least(name, getattr(self, name), 0)
-        for name in ("min_lr", "weight_decay", "image_lr", "text_lr", "lora_alpha"):
-            _at_least(name, getattr(self, name), 0.0)
-        _at_least("max_grad_norm", self.max_grad_norm, 0.0)
-        _at_least("max_logit_scale", self.max_logit_scale, 1.0)
-        if not (math.isfinite(self.lr) and self.lr > 0):
-            raise RecipeError(f"train.lr = {self.lr}: wanted a positive number; set e.g. 5e-6")
+        check_choice(self, "precision", Precision)
+        check_least(self, 1, "epochs", "batch_size", "accumulation_steps", "context", "log_every")
+        check_least(self, 1, "prefetch_batches", "shuffle_row_groups", "together")
+        check_least(self, 0, "max_steps", "micro_batch_size", "warmup_steps")
+        check_least(self, -1, "num_workers")
+        check_least(self, 0, "checkpoint_every", "keep_every", "unlocked_blocks", "lora_rank")
+        check_least(self, 0.0, "min_lr", "weight_decay", "image_lr", "text_lr", "lora_alpha")
+        check_least(self, 0.0, "max_grad_norm")
+        check_least(self, 1.0, "max_logit_scale")
+        check_positive(self, "lr", "; set e.g. 5e-6")
         for name in ("beta1", "beta2", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"train.{name} = {getattr(self, name)}: wanted 0 to below 1")
@@ -223,8 +218,7 @@ class TrainConfig:
             raise RecipeError(f"train.min_crop = {self.min_crop}: wanted above 0, to 1")
         if not 0 <= self.flip <= 1:
             raise RecipeError(f"train.flip = {self.flip}: wanted 0 to 1")
-        if not (math.isfinite(self.eps) and self.eps > 0):
-            raise RecipeError(f"train.eps = {self.eps}: wanted a positive number")
+        check_positive(self, "eps")
         self._check_locks()
         self._check_mixture()
         if self.micro_batch_size > self.batch_size:
@@ -298,13 +292,3 @@ class TrainConfig:
                 f"{type(made).__name__}"
             )
         return made
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise RecipeError(f"train.{name} = {value!r}: wanted one of {', '.join(allowed)}")
-
-
-def _at_least(name: str, value: float, low: float) -> None:
-    if not (math.isfinite(value) and value >= low):
-        raise RecipeError(f"train.{name} = {value}: wanted {low} or more")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -93,32 +93,10 @@ class Features:
         """Which samples have the same caption, each with itself."""
         return (self.caption_key_N2[:, None] == self.caption_key_N2).all(dim=-1)
 
-    @property
-    def num_slots(self) -> int:
-        """K, the local slots a sample."""
-        return self.local_image_NKD.shape[1]
 
-
-_EMBEDDINGS = (
-    "image_ND",
-    "text_ND",
-    "local_image_NKD",
-    "local_text_NKD",
-    "pooled_patch_NKD",
-    "pooled_token_NKD",
-    "further_text_NSD",
-)
-_LABELS = (
-    "valid_N",
-    "valid_local_NK",
-    "valid_patch_NK",
-    "valid_token_NK",
-    "valid_further_NS",
-    "similarity_NK",
-    "weight_NK",
-    "local_key_NK2",
-    "caption_key_N2",
-)
+_ROWS = [each.name for each in fields(Features) if "_N" in each.name]
+_EMBEDDINGS = [name for name in _ROWS if name.endswith("D")]  # as wide as an embedding
+_LABELS = [name for name in _ROWS if name not in _EMBEDDINGS]
 
 
 def concatenate(parts: list[Features]) -> Features:

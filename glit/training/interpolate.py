@@ -56,31 +56,26 @@ def interpolate(
     """
     if not 0 <= alpha <= 1:
         raise UserError(f"--alpha {alpha}: wanted 0 (the start) to 1 (the end)")
+    progress, names = progress or null_progress(), f"{start} and {end}"
     with new_folder(output) as folder, without_bars():
-        return _write(start, end, folder, alpha, progress or null_progress())
-
-
-def _write(start: str, end: str, folder: Path, alpha: float, progress: StageProgress) -> str:
-    progress.begin("models", total=2, done=0, drops=False)
-    first, last = find_model(start), find_model(end)
-    for found, name in ((first, start), (last, end)):
-        refuse_own_encoders(found.folder, name)
-    if tokenizer_hash(first.folder) != tokenizer_hash(last.folder):
-        raise WeightsError(
-            f"{start} and {end}: they have other tokenizers, so nothing lies between"
-        )
-    before, after = (
-        _loaded(found.folder, name, progress) for found, name in ((first, start), (last, end))
-    )
-    context = after.text_model.config.max_position_embeddings
-    if before.text_model.config.max_position_embeddings < context:
-        stretch_model(before, context)
-    _check_alike(before, after, f"{start} and {end}")
-    _mix(before, after, alpha, f"{start} and {end}")
-    write_model(folder, after, start=last.folder, preprocessing=read_preprocessing(last.folder))
-    note = {"glit": __version__, "start": start, "end": end, "checkpoint": last.checkpoint}
-    write_json(folder / NOTE, {**note, "alpha": alpha})
-    return last.checkpoint
+        progress.begin("models", total=2, done=0, drops=False)
+        first, last = find_model(start), find_model(end)
+        for found, name in ((first, start), (last, end)):
+            refuse_own_encoders(found.folder, name)
+        if tokenizer_hash(first.folder) != tokenizer_hash(last.folder):
+            raise WeightsError(f"{names}: they have other tokenizers, so nothing lies between")
+        before = _loaded(first.folder, start, progress)
+        after = _loaded(last.folder, end, progress)
+        context = after.text_model.config.max_position_embeddings
+        if before.text_model.config.max_position_embeddings < context:
+            stretch_model(before, context)
+        _check_alike(before, after, names)
+        _mix(before, after, alpha, names)
+        preprocessing = read_preprocessing(last.folder)
+        write_model(folder, after, start=last.folder, preprocessing=preprocessing)
+        note = {"glit": __version__, "start": start, "end": end, "checkpoint": last.checkpoint}
+        write_json(folder / NOTE, {**note, "alpha": alpha})
+        return last.checkpoint
 
 
 def _loaded(folder: Path, name: str, progress: StageProgress) -> CLIPModel:

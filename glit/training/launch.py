@@ -52,7 +52,7 @@ def train_on_ray(
     settings = {
         "config": config,
         "dataset": _anywhere(dataset),
-        "run": str(run.resolve()),
+        "run": run.resolve(),
         "resume": resume,
         "open_measure": open_measure,
     }
@@ -91,10 +91,4 @@ def _anywhere(path: str) -> str:
 
 def _worker(settings: dict[str, Any]) -> None:
     """One process of the run; Ray Train has made the process group."""
-    train(
-        settings["config"],
-        settings["dataset"],
-        Path(settings["run"]),
-        resume=settings["resume"],
-        open_measure=settings["open_measure"],
-    )
+    train(**settings)

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from glit.clip import ImageFit
 from glit.dataset.columns import RowGroup
 from glit.dataset.reader import RowGroupCache
 from glit.errors import DatasetError, GlitError
@@ -27,10 +26,11 @@ from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import map_ahead
 from glit.training.augment import draw_augmentation
 from glit.training.batch import Batch, PixelPlace, Tokenize, collate
+from glit.training.config import TrainConfig
 from glit.training.mixture import Mixture
 from glit.training.objective import Objective
 from glit.training.order import BatchPlan, grouped_within_batches
-from glit.training.planning import BEST_PAIRS, READ_COLUMNS, Augment, ChosenPairs, plan_sample
+from glit.training.planning import READ_COLUMNS, Augment, ChosenPairs, plan_sample
 from glit.training.sample import PlannedSample
 
 _IMAGE = 1
@@ -38,59 +38,6 @@ _IMAGE = 1
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 """What ``map`` is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderConfig:
-    """The content of a batch, and how to load it."""
-
-    side: int
-    """Side of the model's input square, pixels."""
-
-    fit: ImageFit
-    """How an image becomes that square."""
-
-    context: int
-    """Text window, tokens."""
-
-    pad_id: int
-    """Token id for empty slots."""
-
-    batch_size: int
-    """Samples of a batch over all ranks."""
-
-    micro_batch_size: int = 0
-    """Samples of one part of a batch on this rank; 0 for a single part."""
-
-    drop_last: bool = False
-    """Skip the smaller last batch."""
-
-    seed: int = 0
-    """Decides the order."""
-
-    window: int = 16
-    """Row groups shuffled together."""
-
-    together: int = 1
-    """Rows side by side that stay so."""
-
-    num_workers: int = -1
-    """Threads; -1 for one a core, 0 loads in the calling thread."""
-
-    prefetch: int = 4
-    """Batches that are at work or ready."""
-
-    chosen: ChosenPairs = BEST_PAIRS
-    """Which local pairs are learned from."""
-
-    min_crop: float = 1.0
-    """Least share of an image's area that is kept; see ``train.min_crop``."""
-
-    flip: float = 0.0
-    """How probable it is that an image is mirrored."""
-
-    pin_memory: bool = False
-    """Put batches in page-locked memory, for copies to a GPU that nobody waits for."""
 
 
 class BatchLoader:
@@ -101,16 +48,31 @@ class BatchLoader:
         dataset: Mixture,
         objective: Objective,
         tokenize: Tokenize,
-        config: LoaderConfig,
+        config: TrainConfig,
         *,
+        side: int,
+        pad_id: int,
         rank: int = 0,
         num_ranks: int = 1,
+        pin_memory: bool = False,
     ) -> None:
-        self.dataset = dataset
-        self.objective = objective
-        self.tokenize = tokenize
-        self.config = config
-        self.rank = rank
+        """Open a loader.
+
+        Args:
+            dataset: all that is trained on.
+            objective: says what it needs of every sample.
+            tokenize: its texts.
+            config: the run's configuration; a batch holds its samples over all ranks.
+            side: of the model's input square, pixels.
+            pad_id: token id for empty slots.
+            rank: this process.
+            num_ranks: processes that share a batch.
+            pin_memory: page-locked batches, for copies to a GPU that nobody waits for.
+        """
+        self.dataset, self.objective, self.tokenize = dataset, objective, tokenize
+        self.config, self.side, self.pad_id = config, side, pad_id
+        self.chosen = ChosenPairs(how=config.pairs, min_probability=config.min_probability)
+        self.rank, self.pin_memory = rank, pin_memory
         self.plan = BatchPlan(
             num_samples=len(dataset),
             batch_size=config.batch_size,
@@ -127,18 +89,16 @@ class BatchLoader:
         Raises:
             DatasetError: a shard or an image cannot be read; says which.
         """
+        config, window = self.config, self.config.shuffle_row_groups
         order = self.dataset.order(
-            seed=self.config.seed,
-            epoch=epoch,
-            window=self.config.window,
-            together=self.config.together,
+            seed=config.seed, epoch=epoch, window=window, together=config.together
         )
-        order = grouped_within_batches(order, self.config.batch_size)
-        capacity = 2 * self.config.window * len(self.dataset.parts)
+        order = grouped_within_batches(order, config.batch_size)
+        capacity = 2 * window * len(self.dataset.parts)
         groups = RowGroupCache(self.dataset, capacity=capacity, columns=READ_COLUMNS)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))
-        if self.config.num_workers == 0:
+        if config.num_workers == 0:
             yield from (pass_.batch(number, map) for number in numbers)
         else:
             yield from self._ahead(pass_, numbers)
@@ -150,13 +110,13 @@ class BatchLoader:
         decoders = ThreadPoolExecutor(
             num_threads(config.num_workers), thread_name_prefix="glit-decode"
         )
-        collators = ThreadPoolExecutor(config.prefetch, thread_name_prefix="glit-collate")
+        collators = ThreadPoolExecutor(config.prefetch_batches, thread_name_prefix="glit-collate")
 
         def made(number: int) -> list[Batch]:
             return pass_.batch(number, decoders.map)
 
         try:
-            yield from map_ahead(collators, made, numbers, most=config.prefetch)
+            yield from map_ahead(collators, made, numbers, most=config.prefetch_batches)
         finally:
             decoders.shutdown(wait=False, cancel_futures=True)
             collators.shutdown(wait=True, cancel_futures=True)
@@ -196,11 +156,11 @@ class _Pass:
                 part,
                 loader.tokenize,
                 loader.objective.needs,
-                side=config.side,
+                side=loader.side,
                 context=config.context,
-                pad_id=config.pad_id,
-                inputs=loader.objective.inputs(config.side),
-                pin_memory=config.pin_memory,
+                pad_id=loader.pad_id,
+                inputs=loader.objective.inputs(loader.side),
+                pin_memory=loader.pin_memory,
             )
             parts.append(batch)
             jobs += zip(part, pixels, strict=True)
@@ -215,9 +175,9 @@ class _Pass:
                 group,
                 row,
                 self.loader.objective,
-                side=config.side,
-                fit=config.fit,
-                chosen=config.chosen,
+                side=self.loader.side,
+                fit=config.image_fit,
+                chosen=self.loader.chosen,
                 draw=np.random.default_rng([config.seed, self.epoch, number, row]),
                 augment=self._augment(number, row),
             )
@@ -237,7 +197,7 @@ class _Pass:
     def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
         sample, place = job
         with self._named(sample.group, sample.row):
-            sample.write_pixels(place.whole, place.crops, fit=self.loader.config.fit)
+            sample.write_pixels(place.whole, place.crops, fit=self.loader.config.image_fit)
         if place.inputs and place.whole is not None:
             self.loader.objective.prepare(place.whole, sample.caption, place.inputs)
 

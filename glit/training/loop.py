@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,7 @@ from glit.runtime.process_state import kept_random_states, without_bars
 from glit.storage.folder_lock import folder_lock
 from glit.training.accelerated import open_accelerator
 from glit.training.average import Average, read_raw_weights
-from glit.training.checkpoint import (
-    Checkpoints,
-)
+from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.deferred_scalars import Unseen
 from glit.training.gather import num_ranks
@@ -73,56 +71,29 @@ def train(
     held = folder_lock(run) if is_first else contextlib.nullcontext()
     # outside: to put back what a GPU holds fails as well
     with held, one_line_where_a_run_ends(run), kept_random_states(), without_bars():
-        return _train(config, dataset, run, resume, report, open_measure)
-
-
-def _train(
-    config: TrainConfig,
-    dataset: str,
-    run: Path,
-    resume: bool,
-    report: Report | None,
-    open_measure: OpenMeasure | None,
-) -> TrainResult:
-    checkpoint = checkpoint_to_start_from(run, resume=resume)
-    accelerator, config = open_accelerator(config, run)
-    with CpuThreads(accelerator.device.type) as threads:
-        return _train_with(
-            threads, accelerator, config, dataset, run, checkpoint, report, open_measure
-        )
-
-
-def _train_with(
-    threads: CpuThreads,
-    accelerator: Accelerator,
-    config: TrainConfig,
-    dataset: str,
-    run: Path,
-    checkpoint: Path | None,
-    report: Report | None,
-    open_measure: OpenMeasure | None,
-) -> TrainResult:
-    ingredients = prepare(
-        config,
-        dataset,
-        rank=accelerator.process_index,
-        num_ranks=accelerator.num_processes,
-        checkpoint=checkpoint,
-        pin_memory=accelerator.device.type == "cuda",
-    )
-    if checkpoint is not None:
-        check_resumable(run, config, ingredients.loader.dataset, start=ingredients.start)
-    measure = None
-    if config.is_measured:
-        assert open_measure is not None, "train.validation wants somebody who measures"
-        if accelerator.is_main_process:
-            measure = open_measure(config, ingredients)
-    num_threads = threads.fit(None if checkpoint is None else threads_of(run))
-    with interrupt_flag() as interrupted:
-        runner = _Run(
-            config, run, ingredients, accelerator, checkpoint, report, measure, num_threads
-        )
-        return runner.train(interrupted)
+        checkpoint = checkpoint_to_start_from(run, resume=resume)
+        accelerator, config = open_accelerator(config, run)
+        with CpuThreads(accelerator.device.type) as threads:
+            ingredients = prepare(
+                config,
+                dataset,
+                rank=accelerator.process_index,
+                num_ranks=accelerator.num_processes,
+                checkpoint=checkpoint,
+                pin_memory=accelerator.device.type == "cuda",
+            )
+            if checkpoint is not None:
+                check_resumable(run, config, ingredients.loader.dataset, start=ingredients.start)
+            measure = None
+            if config.is_measured:
+                assert open_measure is not None, "train.validation wants somebody who measures"
+                if accelerator.is_main_process:
+                    measure = open_measure(config, ingredients)
+            num_threads = threads.fit(None if checkpoint is None else threads_of(run))
+            with interrupt_flag() as interrupted:
+                runner = _Run(config, run, ingredients, accelerator, checkpoint, num_threads)
+                runner.report, runner.measure = report, measure
+                return runner.train(interrupted)
 
 
 class _Run:
@@ -135,8 +106,6 @@ class _Run:
         ingredients: Ingredients,
         accelerator: Accelerator,
         checkpoint: Path | None,
-        report: Report | None,
-        measure: Measure | None,
         num_threads: int,
     ) -> None:
         self.config, self.accelerator, self.ingredients = config, accelerator, ingredients
@@ -144,7 +113,8 @@ class _Run:
         self.checkpoints = Checkpoints(run)
         self.position = read_position(checkpoint) if checkpoint else Position()
         self.total_steps = total_steps(config, len(self.loader))
-        self.report, self.measure = report, measure
+        self.report: Report | None = None
+        self.measure: Measure | None = None
         self.wait_for_first = WaitForFirst() if config.is_measured else None
         fused = accelerator.device.type == "cuda"
         optimizer = make_optimizer(ingredients.model, self.objective, config, fused=fused)
@@ -155,12 +125,7 @@ class _Run:
             clip.vision_model.compile()
             clip.text_model.encoder.compile(dynamic=True)
         if checkpoint:
-            check_position(
-                checkpoint,
-                self.position,
-                num_batches=len(self.loader),
-                accumulation_steps=config.accumulation_steps,
-            )
+            check_position(checkpoint, self.position, config, num_batches=len(self.loader))
             restore_optimizer(
                 checkpoint, self.optimizer, accelerator.scaler,
                 step=self.position.step, fused=fused,
@@ -234,13 +199,7 @@ class _Run:
     def _step(self, group: list[Any]) -> None:
         config, step = self.config, self.position.step
         torch.manual_seed(config.seed * 1_000_003 + step * 1009 + self.accelerator.process_index)
-        rate = learning_rate(
-            step,
-            total_steps=self.total_steps,
-            lr=config.lr,
-            min_lr=config.min_lr,
-            warmup_steps=config.warmup_steps,
-        )
+        rate = learning_rate(config, step, total_steps=self.total_steps)
         for parameters, highest in zip(self.optimizer.param_groups, self.rates, strict=True):
             parameters["lr"] = rate * (highest / config.lr)
         metrics: dict[str, torch.Tensor] = {}
@@ -344,15 +303,7 @@ class _Run:
             if position.step > 0:
                 self._score(found.score)
             epoch = position.epoch + (position.batch > 0)
-            self._write(
-                {
-                    "step": position.step,
-                    "total_steps": self.total_steps,
-                    "epoch": epoch,
-                    **found.metrics,
-                    VALIDATION: found.score,
-                }
-            )
+            self._write(position.step, epoch, {**found.metrics, VALIDATION: found.score})
         assert self.wait_for_first is not None
         self.wait_for_first()
 
@@ -388,22 +339,17 @@ class _Run:
         self._look()
         values = numbers(list(metrics.values()))
         now = time.perf_counter()
-        line: dict[str, float | int | str] = {
-            "step": self.position.step + 1,
-            "total_steps": self.total_steps,
-            "epoch": self.position.epoch + 1,
-            "lr": rate,
-            **dict(zip(metrics, values, strict=True)),
-            "samples_per_s": self.samples / max(now - self.clock, 1e-9),
-            "steps_per_s": self.steps / max(now - self.clock, 1e-9),
-        }
+        seconds = max(now - self.clock, 1e-9)
+        rates = {"samples_per_s": self.samples / seconds, "steps_per_s": self.steps / seconds}
         self.clock, self.samples, self.steps = now, 0, 0
-        self._write(line)
+        learned = {"lr": rate, **dict(zip(metrics, values, strict=True)), **rates}
+        self._write(self.position.step + 1, self.position.epoch + 1, learned)
 
-    def _write(self, line: dict[str, float | int | str]) -> None:
+    def _write(self, step: int, epoch: int, found: Mapping[str, float]) -> None:
+        values = {"total_steps": self.total_steps, "epoch": epoch, **found}
         if self.log is not None:
+            line = {"step": step, **values}
             self.log.write(line)
             if self.report is not None:
                 self.report(line)
-        values = {name: value for name, value in line.items() if name != "step"}
-        self.accelerator.log(values, step=int(line["step"]))
+        self.accelerator.log(values, step=step)

@@ -67,10 +67,18 @@ class Mixture:
             window: row groups of a dataset that are shuffled together.
             together: rows side by side that stay so; of one dataset only.
         """
-        streams = [
-            self._stream(part, seed=seed, epoch=epoch, window=window, together=together)
-            for part in range(len(self.parts))
-        ]
+        streams = []
+        for part, (dataset, size) in enumerate(zip(self.parts, self._sizes, strict=True)):
+            rows, number = [place.num_rows for place in dataset.places], len(dataset)
+            start, stop = epoch * size, (epoch + 1) * size  # of the dataset's endless order
+            own_seed, passes = seed + part * _STRIDE, []
+            for turn in range(start // number, -(-stop // number)):
+                order = epoch_order(
+                    rows, seed=own_seed, epoch=turn, window=window, together=together
+                )
+                passes.append(order[max(start - turn * number, 0) : stop - turn * number])
+            streams.append(np.concatenate(passes))
+            streams[part][:, 0] += self._first[part]
         if len(streams) == 1:
             return streams[0]
         assert together == 1
@@ -80,21 +88,3 @@ class Mixture:
         for part, stream in enumerate(streams):
             mixed[of_part == part] = stream
         return mixed
-
-    def _stream(
-        self, part: int, *, seed: int, epoch: int, window: int, together: int
-    ) -> Int[np.ndarray, "n 2"]:
-        """What an epoch takes of a dataset's endless order."""
-        dataset, size = self.parts[part], self._sizes[part]
-        rows, number = [place.num_rows for place in dataset.places], len(dataset)
-        start, stop = epoch * size, (epoch + 1) * size
-        passes = []
-        for turn in range(start // number, -(-stop // number)):
-            order = epoch_order(
-                rows, seed=seed + part * _STRIDE, epoch=turn, window=window, together=together
-            )
-            begin = turn * number
-            passes.append(order[max(start - begin, 0) : stop - begin])
-        taken = np.concatenate(passes)
-        taken[:, 0] += self._first[part]
-        return taken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -11,7 +10,6 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from glit.errors import RecipeError
 from glit.text.spans import Span
 from glit.training.features import Features
 from glit.training.input_spec import InputSpec
@@ -98,16 +96,9 @@ class Objective(ABC):
         return 0.0
 
 
-def check_weights(objective: Objective, *names: str) -> None:
-    """Refuse weights of loss terms that are negative or not finite.
-
-    Raises:
-        RecipeError: names the key.
-    """
-    for name in names:
-        value = getattr(objective, name)
-        if not (math.isfinite(value) and value >= 0):
-            raise RecipeError(f"train.{name} = {value}: wanted 0 or more")
+def logged(loss: Float[Tensor, ""], **values: Tensor) -> Loss:
+    """A loss with values for the log."""
+    return loss, {name: value.detach() for name, value in values.items()}
 
 
 def global_loss(features: Features, logit_scale: Float[Tensor, ""]) -> Float[Tensor, ""]:

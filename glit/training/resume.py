@@ -10,6 +10,7 @@ import torch
 
 from glit.errors import InputError, first_line
 from glit.training.checkpoint import Checkpoints
+from glit.training.config import TrainConfig
 from glit.training.position import GO_BACK, Position
 
 if TYPE_CHECKING:
@@ -35,19 +36,14 @@ def checkpoint_to_start_from(run: Path, *, resume: bool) -> Path | None:
 
 
 def check_position(
-    checkpoint: Path, position: Position, *, num_batches: int, accumulation_steps: int
+    checkpoint: Path, position: Position, config: TrainConfig, *, num_batches: int
 ) -> None:
-    """Refuse a position that this run cannot have reached.
-
-    Args:
-        checkpoint: that says so.
-        position: its own.
-        num_batches: of an epoch.
-        accumulation_steps: batches of an optimiser step.
+    """Refuse a checkpoint's position that a run of so many batches an epoch cannot have reached.
 
     Raises:
         InputError: names what was found and what is wanted.
     """
+    accumulation_steps = config.accumulation_steps
     an_epoch = -(-num_batches // accumulation_steps)
     wanted = position.epoch * an_epoch + position.batch // accumulation_steps
     if (

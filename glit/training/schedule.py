@@ -7,14 +7,13 @@ import math
 from glit.training.config import TrainConfig
 
 
-def learning_rate(
-    step: int, *, total_steps: int, lr: float, min_lr: float, warmup_steps: int
-) -> float:
+def learning_rate(config: TrainConfig, step: int, *, total_steps: int) -> float:
     """The rate for optimiser step ``step`` (from 0).
 
-    >>> [learning_rate(s, total_steps=4, lr=1.0, min_lr=0.0, warmup_steps=0) for s in (0, 2)]
+    >>> [learning_rate(TrainConfig(lr=1.0), step, total_steps=4) for step in (0, 2)]
     [1.0, 0.5]
     """
+    lr, min_lr, warmup_steps = config.lr, config.min_lr, config.warmup_steps
     if step < warmup_steps:
         return lr * (step + 1) / warmup_steps
     done = (step - warmup_steps) / max(1, total_steps - warmup_steps)

@@ -16,7 +16,6 @@ from glit.clip.folder import Preprocessing, read_preprocessing
 from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
 from glit.clip.open_clip import check_files, is_open_clip
 from glit.clip.text_window import stretch_model
-from glit.dataset.columns import RowGroup
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
 from glit.training.checkpoint import (
@@ -27,13 +26,12 @@ from glit.training.checkpoint import (
     read_objective,
 )
 from glit.training.config import TrainConfig
-from glit.training.loader import BatchLoader, LoaderConfig
+from glit.training.loader import BatchLoader
 from glit.training.lora import add_adapters, read_adapters
 from glit.training.mixture import Mixture
 from glit.training.model import TrainedModel
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
-from glit.training.planning import ChosenPairs
 from glit.training.run_file import dataset_hash
 from glit.training.towers import lock_towers
 
@@ -141,13 +139,21 @@ def prepare(
         )
     if checkpoint is not None and module is not None:
         read_module(checkpoint, module)
+    if config.batch_size % num_ranks:
+        raise RecipeError(
+            f"train.batch_size = {config.batch_size} does not divide among {num_ranks} "
+            f"processes; set it to a multiple of {num_ranks}"
+        )
     loader = BatchLoader(
         mixture,
         objective,
         lambda texts: tokenizer.encode_closed(texts, context=config.context),
-        _loader_config(config, encoder.side, tokenizer.end_id, pin_memory, num_ranks),
+        config,
+        side=encoder.side,
+        pad_id=tokenizer.end_id,
         rank=rank,
         num_ranks=num_ranks,
+        pin_memory=pin_memory,
     )
     return Ingredients(
         model=TrainedModel(encoder, objective, module),
@@ -266,40 +272,11 @@ def _check_apart(config: TrainConfig, datasets: Mixture) -> None:
 
 def _has_local_pairs(dataset: Mixture, min_probability: float) -> bool:
     """Whether any sample has a usable local pair; stops at the first row group that has one."""
-    groups = (dataset.row_group(i, columns=["pairs"]) for i in range(len(dataset.places)))
-    return any(_any_usable(group, min_probability) for group in groups)
-
-
-def _any_usable(group: RowGroup, min_probability: float) -> bool:
-    local = ~group.pairs["global_wins"]
-    if min_probability:
-        local &= group.pairs["probability"] >= min_probability
-    return bool(local.any())
-
-
-def _loader_config(
-    config: TrainConfig, side: int, pad_id: int, pin_memory: bool, num_ranks: int
-) -> LoaderConfig:
-    if config.batch_size % num_ranks:
-        raise RecipeError(
-            f"train.batch_size = {config.batch_size} does not divide among {num_ranks} "
-            f"processes; set it to a multiple of {num_ranks}"
-        )
-    return LoaderConfig(
-        side=side,
-        fit=config.image_fit,
-        context=config.context,
-        pad_id=pad_id,
-        batch_size=config.batch_size,
-        micro_batch_size=config.micro_batch_size,
-        drop_last=config.drop_last,
-        seed=config.seed,
-        window=config.shuffle_row_groups,
-        together=config.together,
-        num_workers=config.num_workers,
-        prefetch=config.prefetch_batches,
-        chosen=ChosenPairs(how=config.pairs, min_probability=config.min_probability),
-        min_crop=config.min_crop,
-        flip=config.flip,
-        pin_memory=pin_memory,
-    )
+    for number in range(len(dataset.places)):
+        pairs = dataset.row_group(number, columns=["pairs"]).pairs
+        local = ~pairs["global_wins"]
+        if min_probability:
+            local &= pairs["probability"] >= min_probability
+        if local.any():
+            return True
+    return False

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 def run_step(
     parts: list[Batch],
-    *,
     model: torch.nn.Module,
     objective: Objective,
     accelerator: Accelerator,
+    *,
     scale: float = 1.0,
     last: bool = True,
 ) -> dict[str, Tensor]:
@@ -52,31 +52,18 @@ def run_step(
             loss, metrics = objective(gather_features(features), logit_scale.float())
             accelerator.backward(loss * scale)
     else:
-        loss, metrics = _cached_step(
-            parts,
-            model=model,
-            objective=objective,
-            accelerator=accelerator,
-            scale=scale,
-            sync=sync,
-        )
+        loss, metrics = _cached_step(parts, model, objective, accelerator, scale, sync)
     return {"loss": loss.detach(), "logit_scale": logit_scale_of(model), **metrics}
 
 
 def logit_scale_of(model: torch.nn.Module) -> Tensor:
     """The logit scale as a factor, whatever the model is wrapped in."""
-    named = dict(model.named_parameters())
-    return (
-        next(v for k, v in named.items() if k.endswith("clip.logit_scale"))
-        .detach()
-        .exp()
-        .reshape(())
-    )
+    found = next(v for k, v in model.named_parameters() if k.endswith("clip.logit_scale"))
+    return found.detach().exp().reshape(())
 
 
 def _cached_step(
     parts: list[Batch],
-    *,
     model: torch.nn.Module,
     objective: Objective,
     accelerator: Accelerator,

@@ -34,20 +34,15 @@ def lock_towers(clip: CLIPModel, config: TrainConfig) -> None:
     """
     vision: Any = clip.vision_model
     text: Any = clip.text_model
-    heads = (
-        (vision.head, text.head)
-        if clip.config.model_type == "siglip"
-        else (clip.visual_projection, clip.text_projection)
-    )
-    blocks_and_norm: dict[str, tuple[Any, nn.Module, nn.Module]] = {
-        "image": (vision.encoder.layers, vision.post_layernorm, heads[0]),
-        "text": (text.encoder.layers, text.final_layer_norm, heads[1]),
-    }
-    locked = {"image": config.lock_image, "text": config.lock_text}
+    siglip = clip.config.model_type == "siglip"
     for name, modules in towers(clip).items():
-        if not locked[name]:
+        if not getattr(config, f"lock_{name}"):
             continue
-        blocks, norm, projection = blocks_and_norm[name]
+        if name == "image":
+            blocks, norm = vision.encoder.layers, vision.post_layernorm
+        else:
+            blocks, norm = text.encoder.layers, text.final_layer_norm
+        projection = modules[0].get_submodule("head") if siglip else modules[1]
         if config.unlocked_blocks > len(blocks):
             raise RecipeError(
                 f"train.unlocked_blocks = {config.unlocked_blocks}: the {name} tower has "

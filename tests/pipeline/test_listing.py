@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glit.errors import InputError
-from glit.pipeline.listing import read_chunk, read_chunks, write_listing
+from glit.pipeline.listing import gathered, read_chunk, read_chunks, write_listing
 from glit.pipeline.source import entries, find_source
 from glit.storage.store import Entry, Store
 
@@ -89,7 +89,8 @@ def test_a_linked_folder_is_followed(tmp_path):
 def listing_of(names, tmp_path, **options):
     found = (Entry(path=name, size=1, stamp="s") for name in names)
     target = tmp_path / "listing.parquet"
-    return write_listing(found, target, **{"chunk_size": 0, "limit": None} | options), target
+    with gathered(found, tmp_path, num_beside=0) as now:
+        return write_listing(now, target, **{"chunk_size": 0, "limit": None} | options), target
 
 
 def test_chunks_are_sorted_and_sized_by_the_number_of_images(tmp_path):
@@ -110,7 +111,8 @@ def test_a_changed_file_changes_only_its_chunk(tmp_path):
     names = [f"{number:03d}" for number in range(96)]
     before, _ = listing_of(names, tmp_path, chunk_size=32)
     found = (Entry(path=n, size=2 if n == "040" else 1, stamp="s") for n in names)
-    after = write_listing(found, tmp_path / "again.parquet", chunk_size=32, limit=None)
+    with gathered(found, tmp_path, num_beside=0) as now:
+        after = write_listing(now, tmp_path / "again.parquet", chunk_size=32, limit=None)
     assert [a.key == b.key for a, b in zip(before, after, strict=True)] == [True, False, True]
 
 

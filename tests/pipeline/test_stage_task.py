@@ -7,7 +7,7 @@ from building import data_bytes, run_build
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.errors import RunError
-from glit.pipeline import stage_task
+from glit.pipeline import stage_task, tables
 from glit.pipeline.plan import make_plan
 from glit.pipeline.work import Work
 from glit.stages.recipe import load_recipe
@@ -35,13 +35,13 @@ def test_a_full_disk_is_one_line_and_resumable(scenes, built, tmp_path, monkeypa
 
     written = []
 
-    def full(self, stage, chunk, rows, _write=Work.write):
-        written.append(stage)
+    def full(table, path, _write=tables.write_sealed):
+        written.append(path)
         if len(written) == 6:
             raise OSError(errno.ENOSPC, "No space left on device")
-        _write(self, stage, chunk, rows)
+        _write(table, path)
 
-    monkeypatch.setattr(Work, "write", full)
+    monkeypatch.setattr(tables, "write_sealed", full)
     with pytest.raises(RunError, match="the disk is full"):
         run_build(scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl")
     run_build(scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl")

@@ -9,22 +9,10 @@ import torch
 
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError
-from glit.training.loader import BatchLoader, LoaderConfig
+from glit.training.config import TrainConfig
+from glit.training.loader import BatchLoader
 from glit.training.mixture import Mixture
 from glit.training.objectives.global_local import GlobalLocal
-
-
-def config(**changes) -> LoaderConfig:
-    values = {
-        "side": 32,
-        "fit": "resize",
-        "context": 248,
-        "pad_id": 0,
-        "batch_size": 8,
-        "window": 2,
-        "num_workers": 0,
-    }
-    return LoaderConfig(**{**values, **changes})
 
 
 def loader(
@@ -34,7 +22,9 @@ def loader(
         Mixture([Dataset(dataset)]),
         GlobalLocal(),
         lambda texts: tokenizer.encode_closed(texts, context=248),
-        config(**changes),
+        TrainConfig(**{"batch_size": 8, "shuffle_row_groups": 2, "num_workers": 0} | changes),
+        side=32,
+        pad_id=0,
         rank=rank,
         num_ranks=num_ranks,
     )
@@ -58,7 +48,7 @@ def all_captions(parts_of_batches, tokenizer) -> list[str]:
 def test_workers_give_what_the_calling_thread_gives(make_dataset, tokenizer) -> None:
     dataset = make_dataset(45, rows_per_group=5, rows_per_file=15)
     alone = list(loader(dataset, tokenizer).epoch(0))
-    threaded = list(loader(dataset, tokenizer, num_workers=3, prefetch=2).epoch(0))
+    threaded = list(loader(dataset, tokenizer, num_workers=3, prefetch_batches=2).epoch(0))
     assert len(alone) == len(threaded) == 6
     for a, b in zip(alone, threaded, strict=True):
         assert torch.equal(a[0].pixels_V3SS, b[0].pixels_V3SS)
@@ -131,7 +121,7 @@ def test_parts_of_a_batch_for_gradient_caching(make_dataset, tokenizer) -> None:
 def test_stopping_early_ends_the_threads(make_dataset, tokenizer) -> None:
     import threading
 
-    epoch = loader(make_dataset(64), tokenizer, num_workers=2, prefetch=1).epoch(0)
+    epoch = loader(make_dataset(64), tokenizer, num_workers=2, prefetch_batches=1).epoch(0)
     next(epoch)
     epoch.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("glit-")]
@@ -151,7 +141,9 @@ def test_a_dataset_without_pairs(make_dataset, tokenizer) -> None:
 @pytest.mark.parametrize("damage", ["removed", "cut short"])
 def test_a_shard_lost_under_the_trainer(make_dataset, tokenizer, num_workers, damage) -> None:
     dataset = make_dataset(40, rows_per_group=4, rows_per_file=20)
-    epoch = loader(dataset, tokenizer, num_workers=num_workers, window=1, prefetch=1).epoch(0)
+    epoch = loader(
+        dataset, tokenizer, num_workers=num_workers, shuffle_row_groups=1, prefetch_batches=1
+    ).epoch(0)
     next(epoch)
     for file in (dataset / "data").iterdir():
         if damage == "removed":
@@ -187,7 +179,13 @@ def test_each_rank_reads_a_share_of_the_row_groups(make_dataset, tokenizer, monk
     for rank in (0, 1):
         read.clear()
         made = loader(
-            dataset, tokenizer, rank=rank, num_ranks=2, batch_size=32, window=16, drop_last=True
+            dataset,
+            tokenizer,
+            rank=rank,
+            num_ranks=2,
+            batch_size=32,
+            shuffle_row_groups=16,
+            drop_last=True,
         )
         assert len(list(made.epoch(0))) == 5
         assert 16 <= len(read) <= 24, f"of 32 row groups rank {rank} read {len(read)}"

@@ -72,7 +72,7 @@ def bucket(total: int) -> Iterator[str]:
 
 def measure(how: str, address: str) -> dict[str, float]:
     """What one way of listing takes, in this process."""
-    from glit.pipeline.listing import write_listing
+    from glit.pipeline.listing import gathered, write_listing
     from glit.pipeline.source import entries, find_source
     from glit.storage.remote import open_remote
     from glit.storage.store import Store
@@ -86,7 +86,8 @@ def measure(how: str, address: str) -> dict[str, float]:
         with tempfile.TemporaryDirectory() as folder:
             found = entries(find_source(images), sidecars=(".txt",))
             path = Path(folder) / "listing.parquet"
-            return len(write_listing(found, path, chunk_size=256, limit=None, num_beside=1))
+            with gathered(found, path.parent, num_beside=1) as now:
+                return len(write_listing(now, path, chunk_size=256, limit=None))
 
     ways = {
         "find": lambda: len(fs.find(base, detail=True)),

@@ -86,9 +86,10 @@ def _of_training(folder: Path, batch_size: int) -> Iterator[Row]:
     )  # fmt: skip
     dataset = dataset_folder(clip, folder / "dataset", shape)
     made = prepare(TrainConfig(model=str(clip), batch_size=batch_size, num_workers=0), str(dataset))
-    loader, config = made.loader, made.loader.config
+    loader = made.loader
     samples = planned_samples(loader)
-    sizes: dict[str, Any] = {"side": SIDE, "context": config.context, "pad_id": config.pad_id}
+    context = loader.config.context
+    sizes: dict[str, Any] = {"side": SIDE, "context": context, "pad_id": loader.pad_id}
 
     def laid_out(tokenize: Callable[[list[str]], list[list[int]]]) -> Any:
         return collate(samples, tokenize, made.objective.needs, **sizes)

@@ -39,7 +39,7 @@ from glit.executors.protocols import Job
 from glit.pipeline.add import add
 from glit.pipeline.duplicates import forget_duplicates, leave_out_duplicates
 from glit.pipeline.ledger import ledger_name, read_ledgers
-from glit.pipeline.listing import Chunk, read_chunks, write_listing
+from glit.pipeline.listing import Chunk, gathered, read_chunks, write_listing
 from glit.pipeline.plan import make_plan
 from glit.pipeline.run import BuildRequest, build
 from glit.pipeline.series import count_series, cut_series, series_made_of
@@ -151,7 +151,8 @@ def fill(folder: Path, num_samples: int) -> None:
         names.writelines(f"{i // 1000:05d}/{i:08d}.jpg\n" for i in range(num_samples))
     source = find_source(str(folder / "list.txt"))
     listing = Path(work.store.root) / "listing.parquet"
-    write_listing(entries(source), listing, chunk_size=0, limit=None)
+    with gathered(entries(source), listing.parent, num_beside=0) as now:
+        write_listing(now, listing, chunk_size=0, limit=None)
     chunks = read_chunks(listing)
     _write_tables(work, chunks, num_samples)
     leave_out_duplicates(work, chunks)

@@ -188,7 +188,7 @@ def loader_part(arguments: argparse.Namespace) -> Iterator[Row]:
                 model=str(clip), batch_size=16, num_workers=arguments.threads, shuffle_row_groups=4
             )
             loader = prepare(config, str(dataset)).loader
-            loader.config = replace(loader.config, side=224)  # not the tiny model's
+            loader.side = 224  # not the tiny model's
             ways = {
                 "bare": lambda loader=loader: _decode_all(loader, arguments.threads),
                 "loader": lambda loader=loader: deque(loader.epoch(0), maxlen=0),
@@ -200,11 +200,11 @@ def loader_part(arguments: argparse.Namespace) -> Iterator[Row]:
 
 def _decode_all(loader: BatchLoader, threads: int) -> None:
     """Decode and resize every image and crop of the dataset, bytes in memory."""
-    side = loader.config.side
+    side = loader.side
 
     def decoded(sample: PlannedSample) -> None:
         pixels = torch.empty(1 + len(sample.pairs), 3, side, side, dtype=torch.uint8)
-        sample.write_pixels(pixels[0], pixels[1:], fit=loader.config.fit)
+        sample.write_pixels(pixels[0], pixels[1:], fit=loader.config.image_fit)
 
     with ThreadPoolExecutor(threads) as pool:
         deque(pool.map(decoded, planned_samples(loader)), maxlen=0)
@@ -258,9 +258,9 @@ def dataset_folder(clip: Path, folder: Path, shape: DatasetShape, *, max_side: i
 
 def planned_samples(loader: BatchLoader) -> list[PlannedSample]:
     """Every sample of the loader's dataset, in order."""
-    config, draw = loader.config, np.random.default_rng
+    draw = np.random.default_rng
     groups = [loader.dataset.row_group(number) for number in range(len(loader.dataset.places))]
-    how: dict[str, Any] = {"side": config.side, "fit": config.fit}
+    how: dict[str, Any] = {"side": loader.side, "fit": loader.config.image_fit}
     return [
         plan_sample(group, row, loader.objective, **how, draw=draw(0))
         for group in groups
@@ -276,16 +276,16 @@ def _still_optimizer(made: Ingredients) -> torch.optim.AdamW:
 
 def collated(made: Ingredients, samples: list[PlannedSample]) -> tuple[Batch, list[PixelPlace]]:
     """A batch of samples without their pixels, and where these go."""
-    config, needs = made.loader.config, made.objective.needs
-    sizes: Any = {"side": config.side, "context": config.context, "pad_id": config.pad_id}
-    return collate(samples, made.loader.tokenize, needs, **sizes)
+    loader, context = made.loader, made.loader.config.context
+    sizes: Any = {"side": loader.side, "context": context, "pad_id": loader.pad_id}
+    return collate(samples, loader.tokenize, made.objective.needs, **sizes)
 
 
 def with_pixels(made: Ingredients, samples: list[PlannedSample]) -> Batch:
     """A batch of samples, decoded."""
     batch, places = collated(made, samples)
     for sample, place in zip(samples, places, strict=True):
-        sample.write_pixels(place.whole, place.crops, fit=made.loader.config.fit)
+        sample.write_pixels(place.whole, place.crops, fit=made.loader.config.image_fit)
     return batch
 
 

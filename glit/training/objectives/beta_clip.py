@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -39,13 +39,13 @@ from torch import Tensor, nn
 
 from glit.clip.attention_pool import AttentionPool
 from glit.clip.encoder import ClipEncoder
-from glit.recipes.config import require_value
 from glit.recipes.extras import require
 from glit.text.phrases import phrases
 from glit.text.spans import Span
+from glit.training.config_checks import check_choice, check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
-from glit.training.objective import InputSpec, Loss, Objective, check_weights, global_loss
+from glit.training.objective import InputSpec, Loss, Objective, global_loss, logged
 
 Contrast = Literal["cross-entropy", "binary"]
 
@@ -91,15 +91,10 @@ class BetaClip(Objective):
     """Highest learning rate of the attention and its scale; the encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "beta", "lambda_global", "lambda_aligned")
-        known = get_args(Contrast)
-        found = f"train.contrast = {self.contrast!r}"
-        require_value(self.contrast in known, f"{found}: wanted one of {', '.join(known)}")
-        for name in ("num_sentences", "max_phrases"):
-            value = getattr(self, name)
-            require_value(value >= 0, f"train.{name} = {value}: wanted 0 or more")
-        usable = math.isfinite(self.pool_lr) and self.pool_lr > 0
-        require_value(usable, f"train.pool_lr = {self.pool_lr}: wanted a positive number")
+        check_least(self, 0, "beta", "lambda_global", "lambda_aligned")
+        check_choice(self, "contrast", Contrast)
+        check_least(self, 0, "num_sentences", "max_phrases")
+        check_positive(self, "pool_lr")
 
     @property
     def needs(self) -> InputSpec:
@@ -136,11 +131,7 @@ class BetaClip(Objective):
         aligned = loss_of(features.made["pooled"], text_NKD, valid_NK, scale, self.beta)
         whole = global_loss(features, logit_scale)
         loss = self.lambda_global * whole + self.lambda_aligned * aligned
-        return loss, {
-            "loss_global": whole.detach(),
-            "loss_aligned": aligned.detach(),
-            "pool_scale": scale.detach(),
-        }
+        return logged(loss, loss_global=whole, loss_aligned=aligned, pool_scale=scale)
 
 
 def soft_cross_entropy(

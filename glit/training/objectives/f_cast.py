@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -43,9 +43,10 @@ from glit.clip.f_cast.vision import NUM_STAGES
 from glit.recipes.config import require_value
 from glit.recipes.extras import require
 from glit.text.spans import Span
+from glit.training.config_checks import check_choice, check_least
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
-from glit.training.objective import InputSpec, Loss, Objective, check_weights
+from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.objectives.siglip import sigmoid_loss
 
 _HEADS = 8
@@ -132,10 +133,8 @@ class FCast(Objective):
     """Weight of the part loss; 0 is Table 5's variant."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "lambda_part")
-        known = get_args(Start)
-        found = f"train.encoders_start = {self.encoders_start!r}"
-        require_value(self.encoders_start in known, f"{found}: wanted one of {', '.join(known)}")
+        check_least(self, 0, "lambda_part")
+        check_choice(self, "encoders_start", Start)
         for name, length in (("depths", NUM_STAGES), ("text_depths", 2), ("num_segments", 4)):
             values = getattr(self, name)
             good = len(values) == length and min(values) >= 1
@@ -193,14 +192,8 @@ class FCast(Objective):
         """The weighted sum, its terms, and the learned scales."""
         made, numbers = features.made, features.numbers
         valid_NK = features.valid_further_NS & features.valid_N[:, None]
-        with_text_N = valid_NK[:, 0]
-        whole = sigmoid_loss(
-            made["coarse"],
-            made["long"],
-            numbers["whole_scale"],
-            numbers["whole_bias"],
-            with_text_N,
-        )
+        scale, bias = numbers["whole_scale"], numbers["whole_bias"]
+        whole = sigmoid_loss(made["coarse"], made["long"], scale, bias, valid_NK[:, 0])
         pick_N = features.caption_key_N2[:, 0].long() % valid_NK.sum(dim=1).clamp_min(1)
         part = part_loss(
             made["query"],
@@ -213,12 +206,13 @@ class FCast(Objective):
             numbers["part_scale"],
             numbers["part_bias"],
         )
-        return whole + self.lambda_part * part, {
-            "loss_whole": whole.detach(),
-            "loss_part": part.detach(),
-            "part_scale": numbers["part_scale"].detach(),
-            "whole_scale": numbers["whole_scale"].detach(),
-        }
+        return logged(
+            whole + self.lambda_part * part,
+            loss_whole=whole,
+            loss_part=part,
+            part_scale=numbers["part_scale"],
+            whole_scale=numbers["whole_scale"],
+        )
 
 
 def part_loss(

@@ -18,36 +18,29 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor
 
+from glit.training.config_checks import check_choice, check_least
 from glit.training.features import Features
 from glit.training.losses import mean_cosine, tsl_diagonal, tsl_full
-from glit.training.objective import (
-    InputSpec,
-    Loss,
-    Objective,
-    check_weights,
-    global_loss,
-    local_loss,
-)
+from glit.training.objective import InputSpec, Loss, logged
+from glit.training.objectives.global_local import GlobalLocal
 
 TslMatrix = Literal["diagonal", "full"]
 TSL_MATRICES = {"diagonal": tsl_diagonal, "full": tsl_full}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FastGoal(Objective):
+class FastGoal(GlobalLocal):
     """The papers' objective over the best pair of every sample."""
 
-    lambda_global: float = 1.0
-    """Weight of the global contrastive loss (Eq. 11)."""
-    lambda_local: float = 0.5
-    """Weight of the local contrastive loss (Eq. 11)."""
     lambda_tsl: float = 1.0
     """Weight of the token similarity loss (Eq. 11)."""
     tsl_matrix: TslMatrix = "diagonal"
     """``diagonal`` pulls matching pairs to one; ``full`` also pushes all others to zero."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "lambda_global", "lambda_local", "lambda_tsl")
+        GlobalLocal.__post_init__(self)
+        check_least(self, 0, "lambda_tsl")
+        check_choice(self, "tsl_matrix", TslMatrix)
 
     @property
     def needs(self) -> InputSpec:
@@ -63,22 +56,15 @@ class FastGoal(Objective):
         token_ND = features.pooled_token_NKD[:, 0]
         region_ND = features.local_image_NKD[:, 0]
         sentence_ND = features.local_text_NKD[:, 0]
-
-        whole = global_loss(features, logit_scale)
-        local = local_loss(features, logit_scale)
+        contrast, terms = GlobalLocal.__call__(self, features, logit_scale)
         weight_N = features.weight_NK[:, 0].to(patch_ND.dtype)
         tsl_patch = tsl(patch_ND, region_ND, weight_N * patch_N)
         tsl_token = tsl(token_ND, sentence_ND, weight_N * token_N)
-        loss = (
-            self.lambda_global * whole
-            + self.lambda_local * local
-            + self.lambda_tsl * (tsl_patch + tsl_token)
+        return logged(
+            contrast + self.lambda_tsl * (tsl_patch + tsl_token),
+            **terms,
+            loss_tsl_patch=tsl_patch,
+            loss_tsl_token=tsl_token,
+            cosine_patch=mean_cosine(patch_ND, region_ND, patch_N),
+            cosine_token=mean_cosine(token_ND, sentence_ND, token_N),
         )
-        return loss, {
-            "loss_global": whole.detach(),
-            "loss_local": local.detach(),
-            "loss_tsl_patch": tsl_patch.detach(),
-            "loss_tsl_token": tsl_token.detach(),
-            "cosine_patch": mean_cosine(patch_ND, region_ND, patch_N).detach(),
-            "cosine_token": mean_cosine(token_ND, sentence_ND, token_N).detach(),
-        }

@@ -20,9 +20,8 @@ What the paper leaves open, and what is done here:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -32,9 +31,10 @@ from glit.clip.encoder import ClipEncoder
 from glit.clip.finelip import FineLipTokens, Refine
 from glit.clip.late_interaction import late_interaction
 from glit.recipes.config import require_value
+from glit.training.config_checks import check_choice, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
-from glit.training.objective import InputSpec, Loss, Objective
+from glit.training.objective import InputSpec, Loss, Objective, logged
 
 Negatives = Literal["hardest", "sum"]
 
@@ -78,19 +78,12 @@ class FineLip(Objective):
     """Highest learning rate of the refinements; the encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
-        finite = math.isfinite(self.margin) and self.margin > 0
-        require_value(finite, f"train.margin = {self.margin}: wanted a positive number")
+        check_positive(self, "margin")
         inside = 0 < self.aggregation_ratio <= 1
         require_value(inside, f"train.aggregation_ratio = {self.aggregation_ratio}: wanted 0 to 1")
-        usable = math.isfinite(self.refinement_lr) and self.refinement_lr > 0
-        require_value(
-            usable, f"train.refinement_lr = {self.refinement_lr}: wanted a positive number"
-        )
-        for name, kind in (("negatives", Negatives), ("refine", Refine)):
-            value, known = getattr(self, name), get_args(kind)
-            require_value(
-                value in known, f"train.{name} = {value!r}: wanted one of {', '.join(known)}"
-            )
+        check_positive(self, "refinement_lr")
+        check_choice(self, "negatives", Negatives)
+        check_choice(self, "refine", Refine)
 
     @property
     def needs(self) -> InputSpec:
@@ -121,10 +114,8 @@ class FineLip(Objective):
         loss = triplet(score_NN, negative_NN, features.valid_N, self.margin, self.negatives)
         own_N = score_NN.diagonal() * features.valid_N
         # several processes wait for a gradient of every parameter, CLIP's own scale among them
-        return loss + 0 * logit_scale, {
-            "loss_triplet": loss.detach(),
-            "score": (own_N.sum() / features.valid_N.sum().clamp_min(1)).detach(),
-        }
+        score = own_N.sum() / features.valid_N.sum().clamp_min(1)
+        return logged(loss + 0 * logit_scale, loss_triplet=loss, score=score)
 
 
 def triplet(

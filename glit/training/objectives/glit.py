@@ -28,10 +28,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from glit.clip.encoder import ClipEncoder
-from glit.recipes.config import require_value
+from glit.training.config_checks import check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
-from glit.training.objective import InputSpec, Loss, Objective, check_weights
+from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.objectives.siglip import sigmoid_loss
 
 _BLOCK = 4096
@@ -73,12 +73,9 @@ class Glit(Objective):
     """Highest learning rate of the scales and biases. The encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "lambda_dense")
-        require_value(
-            self.num_regions >= 1, f"train.num_regions = {self.num_regions}: wanted 1 or more"
-        )
-        good = math.isfinite(self.sigmoid_lr) and self.sigmoid_lr > 0
-        require_value(good, f"train.sigmoid_lr = {self.sigmoid_lr}: wanted a positive number")
+        check_least(self, 0, "lambda_dense")
+        check_least(self, 1, "num_regions")
+        check_positive(self, "sigmoid_lr")
 
     @property
     def needs(self) -> InputSpec:
@@ -124,8 +121,7 @@ class Glit(Objective):
         dense = sum(terms.values(), start=torch.zeros_like(whole)) / len(terms)
         # several processes wait for a gradient of every parameter, CLIP's own scale among them
         loss = whole + self.lambda_dense * dense + 0 * logit_scale
-        shown = {"loss_whole": whole, **terms, **numbers}
-        return loss, {name: value.detach() for name, value in shown.items()}
+        return logged(loss, loss_whole=whole, **terms, **numbers)
 
 
 def dense_loss(

@@ -12,15 +12,9 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
+from glit.training.config_checks import check_least
 from glit.training.features import Features
-from glit.training.objective import (
-    InputSpec,
-    Loss,
-    Objective,
-    check_weights,
-    global_loss,
-    local_loss,
-)
+from glit.training.objective import InputSpec, Loss, Objective, global_loss, local_loss, logged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +27,7 @@ class GlobalLocal(Objective):
     """Weight of the local contrastive loss (Eq. 11)."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "lambda_global", "lambda_local")
+        check_least(self, 0, "lambda_global", "lambda_local")
 
     @property
     def needs(self) -> InputSpec:
@@ -44,4 +38,4 @@ class GlobalLocal(Objective):
         whole = global_loss(features, logit_scale)
         local = local_loss(features, logit_scale)
         loss = self.lambda_global * whole + self.lambda_local * local
-        return loss, {"loss_global": whole.detach(), "loss_local": local.detach()}
+        return logged(loss, loss_global=whole, loss_local=local)

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.errors import RecipeError
+from glit.training.config_checks import check_least
 from glit.training.features import Features
-from glit.training.objective import InputSpec, Loss, Objective
+from glit.training.objective import InputSpec, Loss, Objective, logged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,7 @@ class HardNegatives(Objective):
     """Most local pairs compared per image."""
 
     def __post_init__(self) -> None:
-        if self.max_local < 2:
-            raise RecipeError(f"train.max_local = {self.max_local}: wanted 2 or more")
+        check_least(self, 2, "max_local")
 
     @property
     def needs(self) -> InputSpec:
@@ -50,7 +49,7 @@ class HardNegatives(Objective):
         error_N = both_N / 2
         num_images = enough_N.sum()
         loss = (error_N * enough_N).sum() / num_images.clamp_min(1)
-        return loss, {"loss_local": loss.detach(), "images_compared": num_images}
+        return logged(loss, loss_local=loss, images_compared=num_images)
 
 
 def _rows(logits_NKK: Tensor, valid_NK: Tensor, weight_NK: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glit.training.features import Features
-from glit.training.objective import InputSpec, Loss, Objective, local_loss
+from glit.training.objective import InputSpec, Loss, Objective, local_loss, logged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,4 +25,4 @@ class Local(Objective):
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The local loss, and itself for the log."""
         loss = local_loss(features, logit_scale)
-        return loss, {"loss_local": loss.detach()}
+        return logged(loss, loss_local=loss)

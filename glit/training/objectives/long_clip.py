@@ -28,8 +28,9 @@ from torch import Tensor
 
 from glit.errors import RecipeError
 from glit.text.spans import Span
+from glit.training.config_checks import check_least
 from glit.training.features import Features
-from glit.training.objective import InputSpec, Loss, Objective, check_weights
+from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.principal import rebuilt
 
 
@@ -45,9 +46,8 @@ class LongClip(Objective):
     """Label smoothing: share of the target for all other pairs of the batch, 0 to 1."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "lambda_short")
-        if self.num_components < 1:
-            raise RecipeError(f"train.num_components = {self.num_components}: wanted 1 or more")
+        check_least(self, 0, "lambda_short")
+        check_least(self, 1, "num_components")
         if not (math.isfinite(self.label_smoothing) and 0 <= self.label_smoothing < 1):
             raise RecipeError(f"train.label_smoothing = {self.label_smoothing}: wanted 0 to 1")
 
@@ -70,7 +70,7 @@ class LongClip(Objective):
         with_short_N = valid_N & features.valid_further_NS[:, 0]
         short = self._contrast(coarse_ND, short_ND, logit_scale, with_short_N)
         loss = long + self.lambda_short * short
-        return loss, {"loss_long": long.detach(), "loss_short": short.detach()}
+        return logged(loss, loss_long=long, loss_short=short)
 
     def _contrast(
         self, image_ND: Tensor, text_ND: Tensor, logit_scale: Tensor, valid_N: Tensor

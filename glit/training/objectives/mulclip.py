@@ -25,10 +25,9 @@ Every row of Tables 5, 6, 10 and 14 and every total of Eq. 11 to 17 is a setting
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -41,9 +40,10 @@ from glit.clip.late_interaction import late_interaction
 from glit.clip.refinement import TokenRefinement, widened, words
 from glit.recipes.config import require_value
 from glit.text.spans import Span
+from glit.training.config_checks import check_choice, check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput
-from glit.training.objective import InputSpec, Loss, Objective, check_weights
+from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.objectives.finelip import triplet
 from glit.training.objectives.siglip import ScaleAndBias, sigmoid_loss
 
@@ -142,22 +142,16 @@ class MulClip(Objective):
     """Highest learning rate of refinements, scale and bias; the encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "lambda_global", "lambda_short", "lambda_word", "lambda_sub")
+        check_least(self, 0, "lambda_global", "lambda_short", "lambda_word", "lambda_sub")
         some = self.lambda_global + self.lambda_word + self.lambda_sub > 0
         require_value(
             some, "train.lambda_global, lambda_word, lambda_sub: all are 0; wanted one above"
         )
         inside = 0 < self.calibration_ratio <= 1
         require_value(inside, f"train.calibration_ratio = {self.calibration_ratio}: wanted 0 to 1")
-        known = get_args(WordLoss)
-        found = f"train.word_loss = {self.word_loss!r}"
-        require_value(self.word_loss in known, f"{found}: wanted one of {', '.join(known)}")
-        enough = self.max_sentences >= 1
-        require_value(enough, f"train.max_sentences = {self.max_sentences}: wanted 1 or more")
-        usable = math.isfinite(self.refinement_lr) and self.refinement_lr > 0
-        require_value(
-            usable, f"train.refinement_lr = {self.refinement_lr}: wanted a positive number"
-        )
+        check_choice(self, "word_loss", WordLoss)
+        check_least(self, 1, "max_sentences")
+        check_positive(self, "refinement_lr")
 
     @property
     def local(self) -> bool:
@@ -187,18 +181,18 @@ class MulClip(Objective):
         valid_N = features.valid_N
         # several processes wait for a gradient of every parameter, whatever the weights are
         loss = 0 * (logit_scale + scale + bias)
-        metrics = {"siglip_scale": scale.detach(), "siglip_bias": bias.detach()}
+        metrics = {"siglip_scale": scale, "siglip_bias": bias}
         if self.lambda_global:
             image_ND, first_ND = features.image_ND, features.further_text_NSD[:, 0]
             with_first_N = valid_N & features.valid_further_NS[:, 0]
             long = sigmoid_loss(image_ND, features.text_ND, scale, bias, valid_N)
             short = sigmoid_loss(image_ND, first_ND, scale, bias, with_first_N)
             loss = loss + self.lambda_global * (long + self.lambda_short * short)
-            metrics |= {"loss_long": long.detach(), "loss_short": short.detach()}
+            metrics |= {"loss_long": long, "loss_short": short}
         if self.lambda_word:
             word = self._word(features)
             loss = loss + self.lambda_word * word
-            metrics["loss_word"] = word.detach()
+            metrics["loss_word"] = word
         if self.lambda_sub:
             sub = sentences_on_patches(
                 features.made["aggregated"],
@@ -206,8 +200,8 @@ class MulClip(Objective):
                 features.valid_further_NS & valid_N[:, None],
             )
             loss = loss + self.lambda_sub * sub
-            metrics["loss_sub"] = sub.detach()
-        return loss, metrics
+            metrics["loss_sub"] = sub
+        return logged(loss, **metrics)
 
     def _word(self, features: Features) -> Float[Tensor, ""]:
         """L_Word (Eq. 8), or what stands in its place."""

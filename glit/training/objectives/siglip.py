@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
 from glit.clip.siglip import SiglipEncoder
-from glit.errors import RecipeError
+from glit.training.config_checks import check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
-from glit.training.objective import InputSpec, Loss, Objective
+from glit.training.objective import InputSpec, Loss, Objective, logged
 
 
 class ScaleAndBias(ObjectiveModule):
@@ -57,8 +57,7 @@ class Siglip(Objective):
     scale and the bias of a SigLIP start."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.siglip_lr) and self.siglip_lr > 0):
-            raise RecipeError(f"train.siglip_lr = {self.siglip_lr}: wanted a positive number")
+        check_positive(self, "siglip_lr")
 
     @property
     def needs(self) -> InputSpec:
@@ -79,10 +78,7 @@ class Siglip(Objective):
         scale, bias = features.numbers["scale"], features.numbers["bias"]
         loss = sigmoid_loss(features.image_ND, features.text_ND, scale, bias, features.valid_N)
         # several processes wait for a gradient of every parameter, CLIP's own scale among them
-        return loss + 0 * logit_scale, {
-            "siglip_scale": scale.detach(),
-            "siglip_bias": bias.detach(),
-        }
+        return logged(loss + 0 * logit_scale, siglip_scale=scale, siglip_bias=bias)
 
 
 def sigmoid_loss(

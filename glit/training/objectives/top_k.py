@@ -15,31 +15,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from glit.training.config_checks import check_least
 from glit.training.features import Features
 from glit.training.losses import tsl_diagonal
-from glit.training.objective import (
-    InputSpec,
-    Loss,
-    Objective,
-    check_weights,
-    global_loss,
-    local_loss,
-)
+from glit.training.objective import InputSpec, Loss, logged
+from glit.training.objectives.global_local import GlobalLocal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Top3Uniform(Objective):
+class Top3Uniform(GlobalLocal):
     """The papers' objective with TSL over three pairs of every sample, all of equal weight."""
 
-    lambda_global: float = 1.0
-    """Weight of the global contrastive loss (Eq. 11)."""
-    lambda_local: float = 0.5
-    """Weight of the local contrastive loss (Eq. 11)."""
     lambda_tsl: float = 1.0
     """Weight of the token similarity loss (Eq. 11)."""
 
     def __post_init__(self) -> None:
-        check_weights(self, "lambda_global", "lambda_local", "lambda_tsl")
+        GlobalLocal.__post_init__(self)
+        check_least(self, 0, "lambda_tsl")
 
     @property
     def needs(self) -> InputSpec:
@@ -51,42 +43,18 @@ class Top3Uniform(Objective):
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum and its terms."""
+        contrast, terms = GlobalLocal.__call__(self, features, logit_scale)
         local_NK = features.valid_local_NK & features.valid_N[:, None]
-        whole = global_loss(features, logit_scale)
-        local = local_loss(features, logit_scale)
-        tsl_patch = self._tsl(
-            features.pooled_patch_NKD,
-            features.local_image_NKD,
-            features.weight_NK * (local_NK & features.valid_patch_NK),
-            features.similarity_NK,
-        )
-        tsl_token = self._tsl(
-            features.pooled_token_NKD,
-            features.local_text_NKD,
-            features.weight_NK * (local_NK & features.valid_token_NK),
-            features.similarity_NK,
-        )
-        loss = (
-            self.lambda_global * whole
-            + self.lambda_local * local
-            + self.lambda_tsl * (tsl_patch + tsl_token)
-        )
-        return loss, {
-            "loss_global": whole.detach(),
-            "loss_local": local.detach(),
-            "loss_tsl_patch": tsl_patch.detach(),
-            "loss_tsl_token": tsl_token.detach(),
-        }
+        pair_M = self.weight(features.similarity_NK.clamp_min(0).flatten())
 
-    def _tsl(
-        self,
-        pooled_NKD: Float[Tensor, "n k d"],
-        local_NKD: Float[Tensor, "n k d"],
-        weight_NK: Float[Tensor, "n k"],
-        similarity_NK: Float[Tensor, "n k"],
-    ) -> Float[Tensor, ""]:
-        weight_M = self.weight(similarity_NK.clamp_min(0).flatten()) * weight_NK.flatten()
-        return tsl_diagonal(pooled_NKD.flatten(0, 1), local_NKD.flatten(0, 1), weight_M)
+        def tsl(pooled_NKD: Tensor, local_NKD: Tensor, valid_NK: Tensor) -> Tensor:
+            weight_M = pair_M * (features.weight_NK * (local_NK & valid_NK)).flatten()
+            return tsl_diagonal(pooled_NKD.flatten(0, 1), local_NKD.flatten(0, 1), weight_M)
+
+        patch = tsl(features.pooled_patch_NKD, features.local_image_NKD, features.valid_patch_NK)
+        token = tsl(features.pooled_token_NKD, features.local_text_NKD, features.valid_token_NK)
+        loss = contrast + self.lambda_tsl * (patch + token)
+        return logged(loss, **terms, loss_tsl_patch=patch, loss_tsl_token=token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

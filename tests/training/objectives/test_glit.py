@@ -11,7 +11,8 @@ from made_features import at, random_features
 
 from glit.dataset.reader import Dataset
 from glit.errors import RecipeError
-from glit.training.loader import BatchLoader, LoaderConfig
+from glit.training.config import TrainConfig
+from glit.training.loader import BatchLoader
 from glit.training.mixture import Mixture
 from glit.training.objectives import glit
 from glit.training.objectives.glit import Glit, dense_loss
@@ -143,7 +144,7 @@ def test_no_crop_is_decoded_and_no_sentence_unasked(
     loader = BatchLoader(
         Mixture([Dataset(make_dataset(6))]), objective,
         lambda texts: tokenizer.encode_closed(texts, context=248),
-        LoaderConfig(side=32, fit="resize", context=248, pad_id=0, batch_size=6, num_workers=0),
+        TrainConfig(batch_size=6, num_workers=0), side=32, pad_id=0,
     )  # fmt: skip
     [[batch]] = list(loader.epoch(0))
     assert len(batch.pixels_V3SS) == batch.num_global == 6
