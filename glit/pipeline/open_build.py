@@ -80,7 +80,7 @@ def open_build(
     store = dataset.below("work")
     images = ImageFiles(source.root, index=store.root)
     executor = Timed(executor, store)
-    is_first = not dataset.exists("work")
+    is_first = dataset.is_local and not dataset.exists("work")
     with only_one_build(store) as still_held, _nothing_left(dataset, is_first=is_first):
         plan = _plan(request, source, store, executor.device)
         before = known_state(store)
@@ -119,8 +119,8 @@ def _nothing_left(dataset: Store, *, is_first: bool) -> Iterator[None]:
         yield
     except GlitError:
         work = dataset.below("work")
-        begun = any(name.startswith(f"{Ingest.name}-") for name in work.names())
-        if is_first and work.is_local and not begun:
+        begun = is_first and any(name.startswith(f"{Ingest.name}-") for name in work.names())
+        if is_first and not begun:
             remove_held(work)
             with contextlib.suppress(OSError):  # something else is in there
                 os.rmdir(dataset.full(""))
