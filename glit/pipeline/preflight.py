@@ -63,7 +63,10 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
 
 
 def _check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
-    """The mini models run on any images, and are right on the procedural scenes alone."""
+    """The mini models run on any images, and are right on the procedural scenes alone. Images at
+    an address would be fetched once more for it, so these are taken as they are."""
+    if not work.images.is_local:
+        return
     models = {role: found.name for role, found in work.plan.models.items() if found.is_mini}
     models.pop("tokenizer", None)
     picked = [
