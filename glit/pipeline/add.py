@@ -100,7 +100,9 @@ def _source(store: Store) -> Source:
     source = Source(root=state.images, **state.source)
     if "://" not in source.root and not os.path.isdir(source.root):
         raise InputError(
-            f"{source.root}: no such folder; the dataset was built from it, so put it there again"
+            f"{source.root}: no such folder; the dataset was built from it, so put it there again, "
+            "or run glit build --replace with the folder where the images are now, which reuses "
+            "what has not changed"
         )
     return source
 
