@@ -1,4 +1,4 @@
-"""``glit add``, ``retry`` and ``pair`` whose driver on Ray is killed, and run again."""
+"""``glit add`` on Ray and ``glit pair``, whose driver is killed, and run again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from glit.dataset.verify import verify
 
 COMMANDS = {
     "add": (["add", "out"], "work/propose-*/*.parquet", "out"),
-    "retry": (["retry", "out"], "work/ingest-*/*", "out"),
     "pair": (["pair", "out", "-o", "paired"], "../.paired.partial/*/*", "paired"),
 }
 """The words, the files of which one more shows that it is at work, and the dataset written."""
@@ -24,20 +23,17 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def start(scenes, tmp_path_factory):
-    """A dataset of some images, one of them damaged then; others came, and it was mended."""
+    """A dataset of some images, and others to be added."""
     folder = tmp_path_factory.mktemp("killed")
     images = folder / "images"
     images.mkdir()
     paths = sorted((scenes / "images").iterdir())
     for path in paths[:8]:
         shutil.copy(path, images)
-    mended = images / paths[3].name
-    mended.write_bytes(b"cut off")
     run_build(
         images, folder / "out", captions=scenes / "captions.jsonl",
         overrides=["ingest.chunk_size=2"],
     )  # fmt: skip
-    mended.write_bytes(paths[3].read_bytes())
     return folder, paths[8:12]
 
 
