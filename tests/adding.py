@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from building import quiet
+from building import edit_state, quiet
 from rich.console import Console
 
 from glit.dataset.reader import Dataset
@@ -42,9 +42,7 @@ def put_more(scenes: Path, folder: Path) -> None:
 def moved(folder: Path, target: Path) -> Path:
     """A copy that works as if it had been built there."""
     shutil.copytree(folder, target)
-    state = target / "out" / "work" / "state.json"
-    told = json.loads(state.read_text())
-    state.write_text(json.dumps(told | {"images": str(target / "in")}))
+    edit_state(target / "out" / "work", lambda told: told.update(images=str(target / "in")))
     return target
 
 

@@ -1,12 +1,14 @@
 """The state of a build, ``work/state.json``: what it was asked for, and what it has come to.
 
-The driver alone writes it, and only while it holds the lock. It is kept twice, because what it says
-of the finished dataset stands nowhere else: ``glit build`` goes on from the copy.
+The driver alone writes it, and only while it holds the lock. It carries a hash of itself, so that a
+flipped bit is not believed. It is kept twice, because what it says of the finished dataset stands
+nowhere else: ``glit build`` goes on from the copy.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -20,6 +22,7 @@ from glit.storage.store import Store, to_json
 STATE = "state.json"
 _COPY = "state.copy.json"
 _VERSION = 2
+_SEAL = "sha256"
 _WANTED = {"images", "captions", "recipe", "source", "folders", "num_chunks"}
 """What every state has told of since glit kept one."""
 _FOLDER = re.compile(r"[a-z]+-[0-9a-f]+")
@@ -119,9 +122,14 @@ def known_state(work: Store) -> BuildState | None:
 
 def write_state(work: Store, state: BuildState) -> None:
     """Write it and its copy."""
-    data = to_json({"version": _VERSION, **dataclasses.asdict(state)})
+    data = to_json(sealed({"version": _VERSION, **dataclasses.asdict(state)}))
     for name in (_COPY, STATE):
         work.write(name, data)
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file holds: its content, and the SHA-256 of that."""
+    return {**content, _SEAL: hashlib.sha256(to_json(content)).hexdigest()}
 
 
 def update_state(work: Store, **changes: Any) -> None:
@@ -159,6 +167,13 @@ def _read(work: Store, name: str) -> BuildState:
             f"{work.root}/{name}: not valid JSON ({error}); run glit build again, which writes it "
             "anew and reuses the tables"
         ) from error
+    if isinstance(found, dict) and (_SEAL in found or found.get("version") == _VERSION):
+        content = {key: value for key, value in found.items() if key != _SEAL}
+        if found != sealed(content):
+            raise UserError(
+                f"{work.root}/{name}: damaged, or changed by hand; run glit build again, which "
+                "writes it anew and reuses the tables"
+            )
     if not isinstance(found, dict) or not found.keys() >= _WANTED:
         raise other_version(work)
     if isinstance(found["recipe"], dict) and "name" not in found["recipe"]:

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from building import data_bytes
+from building import data_bytes, edit_state
 from PIL import Image
 
 
@@ -95,19 +95,13 @@ def test_after_clean_there_is_nothing_to_retry(built_copy, run_glit):
     )
 
 
-def edit(state, change) -> None:
-    content = json.loads(state.read_text())
-    change(content)
-    state.write_text(json.dumps(content))
-
-
 ANOTHER = "was made by another version of glit; run glit build again, which reuses what is still"
 
 
 @pytest.mark.parametrize("command", [["retry", "--executor", "local"], ["status"]], ids="/".join)
 @pytest.mark.parametrize("key", ["num_chunks", "recipe", "folders", "captions"])
 def test_a_state_that_lacks_what_this_glit_notes(built_copy, run_glit, command, key):
-    edit(built_copy / "work" / "state.json", lambda state: state.pop(key))
+    edit_state(built_copy / "work", lambda state: state.pop(key))
     done = run_glit(command[0], built_copy, *command[1:])
     assert done.code == 2 and done.errors.count("\n") == 1
     assert done.errors.startswith(f"glit: {built_copy}/work: {ANOTHER}")
@@ -138,7 +132,7 @@ def test_a_state_that_is_damaged(built_copy, run_glit, command):
     ],
 )
 def test_work_of_another_version_or_recipe_is_not_retried(built_copy, run_glit, change, message):
-    edit(built_copy / "work" / "state.json", change)
+    edit_state(built_copy / "work", change)
     done = run_glit("retry", built_copy, "--executor", "local")
     assert done.code == 2 and done.errors.count("\n") == 1
     assert done.errors.startswith(f"glit: {built_copy}/work: {message}")
@@ -155,7 +149,7 @@ def test_a_listing_that_is_gone(built_copy, run_glit):
 
 @pytest.mark.parametrize("damage", [7, [3], [{"told": 1, "folders": 2}]])
 def test_notes_of_earlier_retries_that_are_damaged(built_copy, run_glit, damage):
-    edit(built_copy / "work" / "state.json", lambda state: state.update(retries=damage))
+    edit_state(built_copy / "work", lambda state: state.update(retries=damage))
     done = run_glit("retry", built_copy, "--executor", "local")
     assert done.code == 2 and done.errors.count("\n") == 1
     assert done.errors.startswith(f"glit: {built_copy}/work/state.json: retries = ")

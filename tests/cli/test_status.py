@@ -6,7 +6,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, run_build
+from building import Counting, edit_state, run_build
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def test_nothing_here(tmp_path, run_glit):
 
 
 def test_tables_of_stages_that_this_glit_does_not_have_come_last(built_copy, run_glit):
-    state = built_copy / "work" / "state.json"
-    content = json.loads(state.read_text())
-    content["folders"] = {"match": content["folders"]["pair"], **content["folders"]}
-    state.write_text(json.dumps(content))
+    edit_state(
+        built_copy / "work",
+        lambda state: state.update(folders={"match": state["folders"]["pair"], **state["folders"]}),
+    )
     stages = json.loads(run_glit("status", built_copy, "--json").output)["stages"]
     assert [stage["stage"] for stage in stages][-2:] == ["pair", "match"]
     assert stages[-1]["rows"] == 24

@@ -19,7 +19,7 @@ from adding import (
     rows,
     run_add,
 )
-from building import Counting, counts, data_bytes, quiet, run_build
+from building import Counting, counts, data_bytes, edit_state, quiet, run_build
 
 from glit.dataset.manifest import read_manifest
 from glit.dataset.reader import Dataset
@@ -121,23 +121,25 @@ def test_what_is_refused(scenes, old, tmp_path, world):
         run_add(world, limit=0)
     with pytest.raises(UserError, match="no dataset here"):
         add(str(tmp_path / "none"), LocalExecutor(), quiet())
-    state = out / "work" / "state.json"
-    told = json.loads(state.read_text())
-    state.write_text(json.dumps(told | {"images": str(tmp_path / "nowhere")}))
+    work, state = out / "work", out / "work" / "state.json"
+    told = state.read_bytes()
+    edit_state(work, lambda state: state.update(images=str(tmp_path / "nowhere")))
     with pytest.raises(InputError, match="nowhere: no such folder; the dataset was built from it"):
         run_add(world)
-    state.write_text(json.dumps(told | {"folders": told["folders"] | {"score": "score-0123"}}))
+    state.write_bytes(told)
+    edit_state(work, lambda state: state["folders"].update(score="score-0123"))
     with pytest.raises(UserError, match=r"models, prompt or glit changed .*stage score"):
         run_add(world)
-    state.write_text(json.dumps({key: told[key] for key in told if key != "source"}))
+    state.write_bytes(told)
+    edit_state(work, lambda state: state.pop("source"))
     with pytest.raises(UserError, match="was made by another version of glit"):
         run_add(world)
-    state.write_text(json.dumps(told))
-    state.write_text(json.dumps(told | {"published": None}))
+    state.write_bytes(told)
+    edit_state(work, lambda state: state.update(published=None))
     with pytest.raises(UserError, match="does not tell what the dataset was made of"):
         run_add(world)
     retry(str(out), LocalExecutor(), quiet())
-    assert json.loads(state.read_text()) == told
+    assert state.read_bytes() == told
     clean(str(out))
     with pytest.raises(UserError, match=r"its work folder is gone \(glit clean\)"):
         run_add(world)

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from building import quiet, run_build
+from building import edit_state, quiet, run_build
 from huggingface_hub import constants
 
 from glit.errors import UserError, WeightsError
@@ -94,10 +94,7 @@ def test_a_retry_keeps_to_the_lock_of_its_build(scenes, tmp_path):
     lock = read_lock(write_lock(tmp_path / "mini.lock.json"))
     dataset = tmp_path / "dataset"
     run_build(scenes / "images", dataset, captions=scenes / "captions.jsonl", limit=4, lock=lock)
-    state = dataset / "work" / "state.json"
-    content = json.loads(state.read_text())
-    content["lock"]["matcher"]["sha256"] = "0" * 64
-    state.write_text(json.dumps(content))
+    edit_state(dataset / "work", lambda state: state["lock"]["matcher"].update(sha256="0" * 64))
     with pytest.raises(WeightsError, match="matcher: found 'mini-matcher'"):
         retry(str(dataset), LocalExecutor(), quiet())
 

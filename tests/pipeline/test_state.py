@@ -31,13 +31,26 @@ def test_it_comes_back(tmp_path):
     assert known_state(store) == state, "from its copy"
 
 
+def test_a_flipped_bit_is_not_believed(built_copy):
+    """Wherever it is: a build goes on from the copy, the others say that it is damaged."""
+    store = Store(built_copy / "work")
+    whole, data = read_state(store), store.read("state.json")
+    for place in range(len(data)):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << place % 8
+        (built_copy / "work" / "state.json").write_bytes(flipped)
+        assert known_state(store) == whole
+        with pytest.raises(UserError, match=r"state.json: (damaged|not valid JSON).* glit build"):
+            read_state(store)
+
+
 @pytest.fixture
 def of_an_earlier_glit(built_copy):
     """A work folder with the notes of version 1; a finished dataset of this recipe."""
     work = built_copy / "work"
     state = json.loads((work / "state.json").read_text())
     (work / "state.copy.json").unlink()
-    for key in ("version", "versions", "published", "retry", "retries"):
+    for key in ("sha256", "version", "versions", "published", "retry", "retries"):
         del state[key]
     (work / "state.json").write_text(json.dumps(state))
     return built_copy

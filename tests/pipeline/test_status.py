@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
-from building import quiet
+from building import edit_state, quiet
 
 from glit.errors import DamagedTableError, UserError
 from glit.executors.local import LocalExecutor
@@ -53,8 +52,7 @@ def test_of_two_tables_of_a_chunk_the_newer_counts(built_copy):
     ],
 )
 def test_a_hand_edited_state_is_one_line(built_copy, key, value):
-    file = built_copy / "work" / "state.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    edit_state(built_copy / "work", lambda state: state.update({key: value}))
     for ask in (status, lambda out: retry(out, LocalExecutor(), quiet())):
         with pytest.raises(UserError, match=f"state.json: {key} = .* run glit build again"):
             ask(str(built_copy))
