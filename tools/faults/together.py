@@ -17,13 +17,13 @@ import random
 import shutil
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations_with_replacement
 from pathlib import Path
 
 from glit.scenes.write import write_scenes
+from tools.forked import start, warm_up
 
 DATASET, PAIRED, EXPORTED, RUN = "out", "paired", "exported", "run"
 _MODEL = ("--set", "train.max_steps=1", "--set", "train.batch_size=2", "--set", "train.trackers=[]")
@@ -107,9 +107,9 @@ def together(world: World, first: str, second: str, seed: int) -> Outcome:
     allowed = [world.after(order) for order in orders]
     rng = random.Random(f"{first} {second} {seed}")
     here = world.fresh("sequence")
-    one = start(here, COMMANDS[first], here / "said-0")
+    one = start(COMMANDS[first], here, here / "said-0")
     time.sleep(rng.random() * world.seconds[first])
-    other = start(here, COMMANDS[second], here / "said-1")
+    other = start(COMMANDS[second], here, here / "said-1")
     codes = [ended(child) for child in (one, other)]
     wrong = []
     for name, code, number in ((first, codes[0], 0), (second, codes[1], 1)):
@@ -158,38 +158,8 @@ def digests(here: Path) -> dict[str, str]:
 def run(folder: Path, words: Sequence[str]) -> tuple[int, str]:
     """A command line in a process of its own; its exit code and what it said."""
     told = folder / "said"
-    code = ended(start(folder, words, told))
+    code = ended(start(words, folder, told))
     return code, told.read_text(errors="replace")
-
-
-def start(folder: Path, words: Sequence[str], told: Path) -> int:
-    """The process that becomes a command line of glit."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        os.chdir(folder)
-        output = os.open(told, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.argv = ["glit", *words]
-        _main()
-        code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 - a user would see its stack trace, so it is the result
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _main() -> None:
-    from glit.cli.main import main
-
-    main()
 
 
 def ended(child: int) -> int:
@@ -204,15 +174,7 @@ def ended(child: int) -> int:
 
 def main() -> int:
     """All pairs, so many seeds each; 1 where something is wrong."""
-    import torch
-    import transformers
-
-    import glit.api
-    import glit.cli.main
-
-    torch.set_num_threads(1)  # a pool of them does not survive a fork
-    assert transformers.CLIPModel and transformers.YolosForObjectDetection
-    assert glit.api and glit.cli.main
+    warm_up()
     parser = argparse.ArgumentParser(prog="python -m tools.faults.together", description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--seeds", type=int, default=3, help="of every pair")

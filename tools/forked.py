@@ -1,0 +1,82 @@
+"""Command lines of glit in forked processes, which need not import anything anew.
+
+``python -m tools.forked`` answers lines of JSON, each ``{"words", "folder", "output"}``, with exit
+codes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def warm_up() -> None:
+    """Import what command lines need, once; torch has one thread, as a pool of them does not
+    survive a fork."""
+    import torch
+    import transformers
+
+    import glit.api
+    import glit.cli.main
+
+    torch.set_num_threads(1)
+    names = ("CLIPModel", "CLIPImageProcessor", "CLIPTokenizer", "YolosForObjectDetection")
+    assert all(getattr(transformers, name) for name in names) and glit.cli.main and glit.api
+
+
+def start(words: Sequence[str], folder: Path, output: Path) -> int:
+    """Number of the process that runs a command line.
+
+    Args:
+        words: of the command line, without ``glit``.
+        folder: where it runs.
+        output: the file that takes both of its streams; it reads nothing.
+    """
+    child = os.fork()
+    if not child:
+        _become(words, folder, output)
+    return child
+
+
+def _become(words: Sequence[str], folder: Path, output: Path) -> None:
+    """The command line, and the end of this process."""
+    code = 1
+    try:
+        os.chdir(folder)
+        written = os.open(output, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for mine, its in ((nothing, 0), (written, 1), (written, 2)):
+            os.dup2(mine, its)
+        sys.argv = ["glit", *words]
+        from glit.cli.main import main
+
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - a user would see its stack trace, so it is the result
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve() -> None:
+    """Run one command line after the other, as they are asked for."""
+    warm_up()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = start(asked["words"], Path(asked["folder"]), Path(asked["output"]))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
