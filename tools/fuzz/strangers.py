@@ -8,6 +8,7 @@ appears outside the command's own output, or memory beyond a limit.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import io
@@ -17,9 +18,10 @@ import random
 import shutil
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -203,15 +205,6 @@ def _memory(field: str) -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:"))
 
 
-def _read_model_once() -> None:
-    """The model is nobody's but ours: a case gets a copy of what the first one read."""
-    load = functools.cache(kinds.load_clip)
-    setattr(kinds, "load_clip", lambda folder: copy.deepcopy(load(folder)))  # noqa: B010
-    setattr(  # noqa: B010
-        tokenizer, "load_tokenizer", functools.cache(tokenizer.load_tokenizer)
-    )
-
-
 class Strangers:
     """What becomes of a stranger's dataset in every command that reads one.
 
@@ -224,8 +217,8 @@ class Strangers:
 
     def __init__(self, folder: Path, dataset: Path, model: Path | None) -> None:
         self._model = model
-        if model is not None:
-            _read_model_once()
+        self._clip = functools.cache(kinds.load_clip)
+        self._tokenizer = functools.cache(tokenizer.load_tokenizer)
         self._deep = folder / "a" / "b" / "c"
         shutil.rmtree(folder, ignore_errors=True)
         self._deep.mkdir(parents=True)
@@ -246,16 +239,14 @@ class Strangers:
             shutil.rmtree(each, ignore_errors=True)
         self._write(dataset, data)
         out.mkdir()
-        before, here = self._listing(out), Path.cwd()
+        before = self._listing(out)
         _PEAK_RESET.write_text("5")
         resident = _memory("VmRSS")
         said = []
-        try:
+        with self._model_read_once():
             for name, command in self._commands(dataset, out).items():
-                os.chdir(out)  # relative names lead to where they are seen
-                said.append(f"{name} {_outcome(command)}")
-        finally:
-            os.chdir(here)
+                with contextlib.chdir(out):  # relative names lead to where they are seen
+                    said.append(f"{name} {_outcome(command)}")
         after = self._listing(out)
         assert after == before, f"outside of the output: {sorted(after ^ before)[:3]}"
         assert not Path("/tmp/glit-escaped").exists(), "an absolute name was written to"
@@ -263,6 +254,15 @@ class Strangers:
         assert grown < _MOST_MEMORY, f"{grown >> 20} MB of memory"
         refused = sum("taken" not in each for each in said)
         return f"refused by {refused} of {len(said)}" if refused else "taken"
+
+    @contextlib.contextmanager
+    def _model_read_once(self) -> Iterator[None]:
+        """The model is nobody's but ours: a case gets a copy of what the first one read."""
+        with (
+            mock.patch.object(kinds, "load_clip", lambda path: copy.deepcopy(self._clip(path))),
+            mock.patch.object(tokenizer, "load_tokenizer", self._tokenizer),
+        ):
+            yield
 
     def _write(self, dataset: Path, data: bytes) -> None:
         rng, rows = random.Random(data), copy.deepcopy(self._rows)
