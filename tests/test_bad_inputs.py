@@ -170,6 +170,7 @@ def test_files_and_folders_without_permission(photographs, tmp_path_factory):
         assert expected in done.stdout + done.stderr, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up(scenes, tmp_path):
     small = tmp_path / "small"
     small.mkdir()

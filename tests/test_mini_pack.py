@@ -115,6 +115,7 @@ def test_captioner(tests: list[Sample], captions: list[str]) -> None:
     assert figures["background"] >= 0.93
 
 
+@pytest.mark.slow
 def test_whole_flow(tmp_path: Path) -> None:
     figures = flow_figures(tmp_path, 32)
     assert figures["own_right_region"] >= 0.85

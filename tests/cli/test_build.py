@@ -111,6 +111,7 @@ def test_control_c_says_that_the_same_command_goes_on(
     assert data_bytes(out) == data_bytes(built)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("executor", ["local", "ray"])
 def test_sigterm_stops_in_one_line(scenes, built, tmp_path, run_glit, executor):

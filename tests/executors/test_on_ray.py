@@ -23,6 +23,8 @@ from glit.executors.protocols import Heartbeat, Job, Resources, Tally
 from glit.pipeline.stage_task import StageTask
 from glit.stages.image_source import ImageSource
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def executor():

@@ -48,6 +48,7 @@ def test_a_libc_without_such_settings_is_left_alone(monkeypatch):
     process.keep_freed_memory()
 
 
+@pytest.mark.slow
 def test_importing_building_training_and_measuring_leave_the_process_as_it_was(scenes, tmp_path):
     """In a process of its own, with settings that differ from everybody's defaults."""
     import subprocess

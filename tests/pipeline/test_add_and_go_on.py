@@ -75,6 +75,7 @@ class Steps:
         return wrapped
 
 
+@pytest.mark.slow
 def test_killed_at_steps_of_files_and_run_again(old, added, grown, tmp_path, monkeypatch):
     """At every step while the dataset is put in place, and at some before."""
     wanted, before = everything(added / "out"), rows(old / "out")

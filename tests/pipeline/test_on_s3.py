@@ -100,6 +100,7 @@ def impatient(s3, monkeypatch):
     return s3
 
 
+@pytest.mark.slow
 def test_late_silent_broken_and_cut_answers_are_asked_again(here, there, impatient):
     s3 = impatient
     output = s3.url("unlucky")
@@ -143,6 +144,7 @@ def test_bursts_of_refusals_and_resets_are_sat_out(here, there, s3, monkeypatch,
     assert remote_bytes(output) == data_bytes(here)
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_deleted_in_the_middle_is_one_line_and_no_drop(here, few, s3):
     """Afterwards everything is built anew, as nothing is left."""
     client = boto3.client("s3", endpoint_url=s3.address)
@@ -170,6 +172,7 @@ def test_a_bucket_that_is_deleted_in_the_middle_is_one_line_and_no_drop(here, fe
     assert remote_bytes(output) == data_bytes(here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "within", "message"),
     [
@@ -198,6 +201,7 @@ def test_what_fails_for_good_is_one_line_and_resumed(here, there, s3, fault, wit
     assert list(verify(output)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "within", "tries"), [("PUT", "/pair-", 4), ("GET", ".png", 8)])
 def test_a_store_that_is_silent_for_good_is_one_line(
     here, there, s3, monkeypatch, method, within, tries

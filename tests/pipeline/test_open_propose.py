@@ -55,6 +55,7 @@ def test_images_without_a_caption_get_no_regions_until_they_have_one(scenes, loo
     assert len(looked_at) == 48  # those of the second dataset alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 5])
 def test_stopped_while_they_are_filled_up(scenes, tmp_path, stop_after):
     captions = some_captions(scenes, tmp_path / "captions.jsonl", 10)

@@ -194,6 +194,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_kill_dash_nine_of_the_process_loses_nothing(scenes, built, tmp_path, run_glit):
     out = tmp_path / "out"
     arguments = [

@@ -199,6 +199,7 @@ def test_a_dropping_a_column_and_a_region_stage(open_flow, scenes, settings, tmp
     assert list(verify(str(tmp_path / "paired"))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 3, 5, 8, 12, 16])
 def test_stopped_anywhere_it_goes_on_to_the_same_bytes(
     open_flow, scenes, settings, tmp_path, stop_after

@@ -68,6 +68,7 @@ def test_texts_and_images_alone_give_the_same_vectors(trained) -> None:
     assert torch.equal(scores, wanted)
 
 
+@pytest.mark.slow
 def test_another_process_measures_the_same(trained) -> None:
     run, dataset = trained
     settings = ["--set", "evaluate.scorer=finelip", "--set", "evaluate.global_weight=0.5"]

@@ -240,6 +240,7 @@ def test_values_that_cannot_be(changes, message: str) -> None:
         FCast(**changes)
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_by_its_own_encoders_in_another_process(
     tiny_clip, make_dataset, tmp_path
 ) -> None:
