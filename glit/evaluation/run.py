@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from glit.backends.device import pick_device
 from glit.errors import UserError
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection, open_collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder, load_embedder
 from glit.evaluation.false_sentences import read_false_sentences
+from glit.evaluation.metrics import Metrics
 from glit.evaluation.own_encoders import with_own_encoders
 from glit.evaluation.report import Result
 from glit.evaluation.tasks import TASKS
@@ -20,6 +22,7 @@ from glit.evaluation.tasks.classify import classify_and_broken
 from glit.evaluation.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluation.tasks.robustness import robustness
 from glit.recipes.config import as_table
+from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
 from glit.training.checkpoint import model_of_run
@@ -100,34 +103,48 @@ def evaluate(
         )
         measure = functools.partial(robustness, false_sentences=given)
     told = progress or null_progress()
-    results = []
-    for model in models:
-        told.begin("model", total=1, done=0, drops=False)
-        told.loading(model)
-        with without_bars():
-            embedder = open_embedder(model, config, checkpoint=checkpoint, progress=told)
-        told.advance(1)
-        found: dict[str, Any] = {}
-        broken: list[str] = []
-        if neighbours and task == "retrieval":
-            metrics, found = retrieval_and_neighbours(embedder, collection, config, most=neighbours)
-        elif task == "classify":
-            metrics, broken = classify_and_broken(embedder, collection, config)
-        else:
-            metrics = measure(embedder, collection, config)
-        result = Result(
-            task=task,
-            model=model,
-            checkpoint=embedder.checkpoint,
-            dataset=collection.name,
-            num_images=len(collection.captions),
-            num_captions=sum(map(len, collection.captions)),
-            metrics=metrics,
-            settings={**as_table(config), "fit": embedder.fit},
-            neighbours=found,
-            broken=tuple(broken),
-        )
-        results.append(result)
-        if report is not None:
-            report(result)
+    results: list[Result] = []
+    with CpuThreads(pick_device(config.device).type) as threads:
+        for model in models:
+            told.begin("model", total=1, done=0, drops=False)
+            told.loading(model)
+            with without_bars():
+                embedder = open_embedder(model, config, checkpoint=checkpoint, progress=told)
+            told.advance(1)
+            if not results:
+                threads.fit()
+            result = _measured(task, measure, embedder, collection, config, neighbours)
+            results.append(result)
+            if report is not None:
+                report(result)
     return results
+
+
+def _measured(
+    task: str,
+    measure: Callable[[Embedder, Collection, EvaluateConfig], Metrics],
+    embedder: Embedder,
+    collection: Collection,
+    config: EvaluateConfig,
+    neighbours: int,
+) -> Result:
+    found: dict[str, Any] = {}
+    broken: list[str] = []
+    if neighbours and task == "retrieval":
+        metrics, found = retrieval_and_neighbours(embedder, collection, config, most=neighbours)
+    elif task == "classify":
+        metrics, broken = classify_and_broken(embedder, collection, config)
+    else:
+        metrics = measure(embedder, collection, config)
+    return Result(
+        task=task,
+        model=embedder.name,
+        checkpoint=embedder.checkpoint,
+        dataset=collection.name,
+        num_images=len(collection.captions),
+        num_captions=sum(map(len, collection.captions)),
+        metrics=metrics,
+        settings={**as_table(config), "fit": embedder.fit},
+        neighbours=found,
+        broken=tuple(broken),
+    )

@@ -16,6 +16,7 @@ from glit.errors import InputError, RecipeError, RunError, UserError, WeightsErr
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks import TASKS
+from glit.runtime import cpu_threads
 from glit.stages.recipe import load_table
 
 
@@ -108,3 +109,23 @@ def test_weights_that_are_cut_are_one_line(tiny_clip, make_dataset, tmp_path, si
     (broken / "model.safetensors").write_bytes(whole[:size])
     with pytest.raises(WeightsError):
         evaluate("retrieval", [str(broken)], str(make_dataset(2)), CONFIG)
+
+
+def test_a_measurement_leaves_a_core_to_another_process(
+    tiny_clip, make_dataset, monkeypatch
+) -> None:
+    """Two threads, one of whose cores is taken, are slower than one."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(cpu_threads, "_cores", lambda: [0, 1])
+    looks = iter([(0.0, 0.0, 0.0), (10.0, 15.0, 5.0)])  # seconds, work of all, own
+    monkeypatch.setattr(cpu_threads, "_look", lambda: next(looks))
+    threads = []
+    monkeypatch.setitem(
+        TASKS, "localize", lambda *_: {"threads": threads.append(torch.get_num_threads())}
+    )
+    torch.set_num_threads(2)
+    try:
+        evaluate("localize", [str(tiny_clip)] * 2, str(make_dataset(4)), config(device="cpu"))
+        assert (threads, torch.get_num_threads()) == ([1, 1], 2)
+    finally:
+        torch.set_num_threads(1)
