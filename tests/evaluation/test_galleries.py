@@ -27,6 +27,7 @@ IN_SMALL = [
     *[(2, 2), (2, 2), (2, 2), (2, 2)],  # Urban1k, ShareGPT4V
     *[(3, 3), (1, 1)],  # ImageInWords
     *[(1, 2), (1, 2), (1, 2), (2, 3)],  # COCO, Flickr30k
+    (2, 3),  # HiMo-Docci
     (2, 2),  # the joint set
 ]
 """Images and captions of the small galleries, in the order of the page."""
@@ -99,6 +100,12 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "DOCCI_Test": {"image": "test_00731", "DOCCI": "Older.", "IIW": "Of DOCCI."},
     }.items():
         write(f"imageinwords/datasets/{part}/data.jsonl", row)
+
+    write(
+        "himo_docci_data.json",
+        {"img_path": "test_1.jpg", "caption": ["One.", "One. Two."]},
+        {"img_path": "test_2.jpg", "caption": ["One."]},
+    )
 
     raw = [{"raw": "One."}, {"raw": "Two."}]
     karpathy = [

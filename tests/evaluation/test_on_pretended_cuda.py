@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from annotations import class_boxes_of, refcoco, voc_folder, winoground
 from evaluating import run_of
 from pretend_cuda import counting, pretend_cuda
 
@@ -29,12 +30,28 @@ def classes_of(dataset, folder):
     return folder
 
 
-def measured(tiny_clip, dataset, device, task, false_sentences=None, **changes):
+def benchmark_of(task, dataset, folder):
+    """What a task measures, in small, and its format."""
+    if task == "classify":
+        return classes_of(dataset, folder / "classes"), "glit"
+    small = {
+        "choose": (winoground, "winoground"),
+        "boxes": (class_boxes_of, "coco"),
+        "refer": (refcoco, "refcoco"),
+        "segment": (voc_folder, "voc"),
+    }
+    if task not in small:
+        return dataset, "glit"
+    write, kind = small[task]
+    return write(folder / kind), kind
+
+
+def measured(tiny_clip, dataset, device, task, false_sentences=None, kind="glit", **changes):
     config = EvaluateConfig(
         batch_size=BATCH_SIZE, num_workers=0, device=device, chunk_size=CHUNK, **changes
     )
     (result,) = evaluate(
-        task, [str(tiny_clip)], str(dataset), config, false_sentences=false_sentences
+        task, [str(tiny_clip)], str(dataset), config, false_sentences=false_sentences, kind=kind
     )
     return result.metrics
 
@@ -46,14 +63,14 @@ def measured(tiny_clip, dataset, device, task, false_sentences=None, **changes):
 )
 def test_a_task(tiny_clip, make_dataset, tmp_path, task, scorer) -> None:
     dataset = make_dataset(NUM_IMAGES)
-    if task == "classify":
-        dataset = classes_of(dataset, tmp_path / "classes")
+    dataset, kind = benchmark_of(task, dataset, tmp_path)
     model = tiny_clip
     if scorer in OBJECTIVES:  # compares what a run of it has learned
         model = run_of(scorer, tiny_clip, dataset, tmp_path / "run")
-    wanted = measured(model, dataset, "cpu", task, scorer=scorer)
+    changes = {"scorer": scorer, "kind": kind, "box_features": "patches", "templates": "a {}"}
+    wanted = measured(model, dataset, "cpu", task, **changes)
     with pretend_cuda(), counting() as counts:
-        found = measured(model, dataset, "cuda", task, scorer=scorer)
+        found = measured(model, dataset, "cuda", task, **changes)
     assert found == pytest.approx(wanted, abs=1e-6)
     # images, regions, captions and captions with a false sentence are encoded in batches
     most = PER_BATCH * 2 * (NUM_IMAGES / BATCH_SIZE + 2)

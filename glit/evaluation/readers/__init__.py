@@ -28,6 +28,7 @@ READERS: dict[str, Reader] = {
     "iiw": long_captions.iiw,
     "goal": goal.goal,
     "goal-joint": goal.goal_joint,
+    "himo-docci": long_captions.himo_docci,
 }
 """Formats by the name ``--format`` takes."""
 

@@ -77,6 +77,16 @@ def sharegpt4v(
         yield annotated(folder / entry["image"], answers[:1])
 
 
+def himo_docci(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """``himo_docci_data.json``, JSON lines: a caption's first one, two, ... sentences."""
+    no_parts(split)
+    folder = images or annotations.parent / "images"
+    for line in json_lines(annotations):
+        yield annotated(folder / line["img_path"], line["caption"])
+
+
 def iiw(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
     """ImageInWords: one ``data.jsonl``, or the folder that holds IIW_PARTS, all three by default.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -42,7 +42,7 @@ def classify_and_broken(
     """
     if not isinstance(collection, ClassFolder):
         raise InputError(f"{collection.name}: classify measures a folder of classes")
-    class_KD = class_vectors(embedder, collection, config)
+    class_KD = class_vectors(embedder, collection.classes, config)
     ranks: list[Tensor] = []
     classes: list[int] = []
     broken: list[str] = []
@@ -61,14 +61,14 @@ def classify_and_broken(
 
 
 def class_vectors(
-    embedder: Embedder, collection: ClassFolder, config: EvaluateConfig
+    embedder: Embedder, classes: Sequence[tuple[str, ...]], config: EvaluateConfig
 ) -> Float[Tensor, "k d"]:
     """A vector for every class: the normalised mean of what its names give in all templates."""
     frames = templates(config.templates)
     found = []
     quiet = replace(embedder, progress=null_progress())  # counted here, not anew for every block
-    embedder.progress.begin("classes", total=len(collection.classes), done=0, drops=False)
-    for some in batched(collection.classes, _CLASSES_AT_ONCE):
+    embedder.progress.begin("classes", total=len(classes), done=0, drops=False)
+    for some in batched(classes, _CLASSES_AT_ONCE):
         texts = [[frame.replace("{}", n) for n in names for frame in frames] for names in some]
         vectors = quiet.texts([text for each in texts for text in each])
         parts = vectors.split([len(each) for each in texts])

@@ -47,6 +47,7 @@ def _joint_set(
     need_pairs(collection, "joint-map")
     whole: list[Picture] = embedder.wholes(collection)
     local = [(i, pairs[0]) for i, _ in whole if (pairs := collection.pairs(i))]
+    regions: list[Picture] = [(i, pair.box_xyxy) for i, pair in local]
     texts = [collection.captions[i][0] for i, _ in whole] + [pair.sentence for _, pair in local]
     sample = [i for i, _ in whole] + [i for i, _ in local]
-    return texts, sample, embedder.images(collection, [*whole, *local])
+    return texts, sample, embedder.images(collection, [*whole, *regions])

@@ -31,7 +31,7 @@ def localize(embedder: Embedder, collection: Collection, config: EvaluateConfig)
         batch = with_pairs[low : low + step]
         patch_BPD = next(patches)
         owner = [n for n, i in enumerate(batch) for _ in pairs_of[i]]
-        boxes = [embedder.box(collection, i, pair) for i in batch for pair in pairs_of[i]]
+        boxes = [embedder.box(collection, i, pair.box_xyxy) for i in batch for pair in pairs_of[i]]
         inside_MP = centre_inside(
             torch.from_numpy(np.stack(boxes)).float(),
             patch_size=embedder.encoder.patch_size,

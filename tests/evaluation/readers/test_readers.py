@@ -80,5 +80,5 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_reader_is_tried_here() -> None:
-    tried = "docci dci dci-full urban1k coco flickr30k sharegpt4v iiw goal goal-joint"
+    tried = "docci dci dci-full urban1k coco flickr30k sharegpt4v iiw goal goal-joint himo-docci"
     assert set(READERS) == set(tried.split())

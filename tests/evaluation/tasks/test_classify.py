@@ -80,7 +80,10 @@ def test_the_same_as_transformers_answers(tiny_clip, folder) -> None:
         mean = (vectors / vectors.norm(dim=-1, keepdim=True)).mean(dim=0)
         rows.append(mean / mean.norm())
     torch.testing.assert_close(
-        class_vectors(embedder, collection, settings), torch.stack(rows).detach(), rtol=0, atol=1e-5
+        class_vectors(embedder, collection.classes, settings),
+        torch.stack(rows).detach(),
+        rtol=0,
+        atol=1e-5,
     )
     right = [[], [], []]
     for path, own in zip(collection.names, collection.class_of, strict=True):

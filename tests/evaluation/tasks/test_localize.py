@@ -38,7 +38,7 @@ def test_localize_over_all_pairs(tiny_clip, make_dataset) -> None:
     floor: dict[int, list[float]] = {1: [], 15: []}
     for i in range(5):
         for pair in collection.pairs(i):
-            x0, y0, x1, y1 = embedder.box(collection, i, pair)
+            x0, y0, x1, y1 = embedder.box(collection, i, pair.box_xyxy)
             inside = {n for n, (x, y) in enumerate(centres) if x0 <= x < x1 and y0 <= y < y1}
             order = (patches[i] @ embedder.texts([pair.sentence])[0]).argsort(descending=True)
             for k in hits:

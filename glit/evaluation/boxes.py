@@ -1,0 +1,73 @@
+"""Embed images and boxes of them, as crops or as the patches of the whole image under them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from glit.clip.pooling import masked_mean, patch_mask
+from glit.evaluation.collection import Collection
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import Embedder, Picture
+
+
+def embed_pictures(
+    embedder: Embedder,
+    collection: Collection,
+    pictures: Sequence[Picture],
+    config: EvaluateConfig,
+) -> Float[Tensor, "v d"]:
+    """Embeddings of whole images and boxes, boxes by ``evaluate.box_features``.
+
+    Args:
+        embedder: the model.
+        collection: holds the images.
+        pictures: those of an image follow each other.
+        config: settings.
+
+    Raises:
+        InputError: an image cannot be decoded.
+        RunError: an embedding is not finite.
+    """
+    if config.box_features == "crop":
+        return embedder.images(collection, pictures)
+    found = torch.empty(len(pictures), embedder.encoder.width)
+    for embed, is_box in ((_whole, False), (_by_patches, True)):
+        places = [i for i, (_, box) in enumerate(pictures) if (box is not None) == is_box]
+        if places:
+            found[places] = embed(embedder, collection, [pictures[i] for i in places])
+    return found
+
+
+def _whole(
+    embedder: Embedder, collection: Collection, pictures: Sequence[Picture]
+) -> Float[Tensor, "v d"]:
+    return embedder.images(collection, pictures)
+
+
+def _by_patches(
+    embedder: Embedder, collection: Collection, boxes: Sequence[Picture]
+) -> Float[Tensor, "v d"]:
+    """The mean of the patch tokens under each box, projected (FAST-GOAL Eq. 9 and 10)."""
+    of_image = [list(some) for _, some in groupby(boxes, key=lambda picture: picture[0])]
+    wholes: list[Picture] = [(some[0][0], None) for some in of_image]
+    rest, found = iter(of_image), []
+    for tokens_GPH, _ in embedder.encoded_images(collection, wholes):
+        for tokens_PH in tokens_GPH:
+            fitted = [embedder.box(collection, i, box) for i, box in next(rest) if box is not None]
+            mask_1KP = patch_mask(
+                torch.from_numpy(np.stack(fitted)[None]).float().to(tokens_PH.device),
+                patch_size=embedder.encoder.patch_size,
+                grid=embedder.encoder.grid,
+            )
+            with torch.inference_mode():
+                mean_1KH = masked_mean(tokens_PH[None], mask_1KP)
+                found.append(embedder.encoder.project_patches(mean_1KH)[0].cpu())
+    embeddings = torch.cat(found)
+    embedder.check(embeddings, [f"image {collection.names[index]}" for index, _ in boxes])
+    return embeddings

@@ -1,0 +1,147 @@
+"""Boxes with classes (COCO, LVIS) and boxes with expressions (RefCOCO, RefCOCO+, RefCOCOg)."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from glit.data.geometry import iou
+from glit.errors import InputError
+from glit.evaluation.encode import Box
+from glit.evaluation.questions import ImagePart, Question
+from glit.evaluation.readers.files import chosen_parts, load_json
+from glit.evaluation.readers.questions import xyxy
+
+_MIN_IOU = 0.5
+"""With the expression's own box, for another box to be right (RefCOCO's Acc@0.5)."""
+_AFTERWORD = re.compile(r"\s*\(.*\)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassBoxes:
+    """Boxes, each of one class."""
+
+    parts: list[ImagePart]
+    """Those of an image follow each other."""
+    class_of: list[int]
+    """Of every box, the place of its class in ``classes``."""
+    classes: list[tuple[str, ...]]
+    """One or more names of every class."""
+
+
+def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> ClassBoxes:
+    """Read ``instances_val2017.json`` of COCO or ``lvis_v1_val.json``; crowds are left out.
+
+    Raises:
+        InputError: it is neither, or has no box.
+    """
+    folder = images or annotations.parent
+    try:
+        values = load_json(annotations)
+        path_of = {image["id"]: folder / _file_name(image) for image in values["images"]}
+        numbers = {category["id"]: i for i, category in enumerate(values["categories"])}
+        classes = [_names(category) for category in values["categories"]]
+        found: list[tuple[Path, Box, int]] = [
+            (path_of[box["image_id"]], xyxy(box["bbox"]), numbers[box["category_id"]])
+            for box in values["annotations"]
+            if not box.get("iscrowd") and min(box["bbox"][2:]) > 0
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise InputError(
+            f"{annotations}: not COCO's or LVIS's boxes ({type(error).__name__}: {error})"
+        ) from error
+    found = sorted(found)[: limit or None]
+    if not found:
+        raise InputError(f"{annotations}: it has no box")
+    return ClassBoxes(
+        parts=[(path, box) for path, box, _ in found],
+        class_of=[number for _, _, number in found],
+        classes=classes,
+    )
+
+
+def expressions(
+    annotations: Path, *, images: Path | None, split: str | None, limit: int = 0
+) -> list[Question]:
+    """Read RefCOCO's folder: ``instances.json`` and ``refs(unc).p`` or its like; a question for
+    each expression, among all boxes of its image.
+
+    Args:
+        annotations: the folder, or the file of expressions in it.
+        images: folder of COCO's train2014.
+        split: parts, several joined by ``+``; default ``val``.
+        limit: only the first expressions, 0 for all.
+
+    Raises:
+        InputError: files are missing or not of that layout, or there is no such part.
+    """
+    folder = annotations if annotations.is_dir() else annotations.parent
+    files = sorted(folder.glob("refs(*).p")) if annotations.is_dir() else [annotations]
+    if len(files) != 1:
+        raise InputError(f"{folder}: {len(files)} files refs(...).p; give the one that is meant")
+    try:
+        refs = _plain_pickle(files[0].read_bytes())
+        values = load_json(folder / "instances.json")
+        known = sorted({ref["split"] for ref in refs})
+        parts = chosen_parts(split, known, default="val")
+        name_of = {image["id"]: image["file_name"] for image in values["images"]}
+        boxes_of: dict[Any, dict[Any, Box]] = defaultdict(dict)
+        for box in values["annotations"]:
+            if min(box["bbox"][2:]) > 0:
+                boxes_of[box["image_id"]][box["id"]] = xyxy(box["bbox"])
+        found = []
+        for ref in sorted((r for r in refs if r["split"] in parts), key=lambda ref: ref["ref_id"]):
+            boxes = boxes_of[ref["image_id"]]
+            path = (images or folder) / name_of[ref["image_id"]]
+            overlap = iou(np.array([boxes[ref["ann_id"]]]), np.array(list(boxes.values())))[0]
+            right = frozenset(np.flatnonzero(overlap >= _MIN_IOU).tolist())
+            candidates = tuple((path, box) for box in boxes.values())
+            for sentence in ref["sentences"]:
+                found.append(
+                    Question(parts=candidates, texts=(sentence["sent"],), right=right, kind="")
+                )
+                if len(found) == limit:
+                    return found
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
+        raise InputError(
+            f"{files[0]}: not RefCOCO's files as published ({type(error).__name__}: {error}); see "
+            "docs/evaluation.md for the layout"
+        ) from error
+    return found
+
+
+class _Plain(pickle.Unpickler):
+    """Reads lists, dictionaries, text and numbers; a pickle of anything else could run programs."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise ValueError(f"it holds a {module}.{name}, which RefCOCO's files do not")
+
+
+def _plain_pickle(data: bytes) -> Any:
+    try:
+        return _Plain(io.BytesIO(data), encoding="utf-8").load()
+    except (pickle.UnpicklingError, IndexError, MemoryError, OverflowError) as error:
+        raise ValueError(f"no pickle ({error})") from error
+
+
+def _file_name(image: dict[str, Any]) -> str:
+    """COCO's name; LVIS has an address, whose last two parts are the folder and the name."""
+    if "file_name" in image:
+        return image["file_name"]
+    return "/".join(urlsplit(image["coco_url"]).path.split("/")[-2:])
+
+
+def _names(category: dict[str, Any]) -> tuple[str, ...]:
+    """The class's name and synonyms as words; LVIS tells some apart by a note in brackets."""
+    names = category.get("synonyms") or [category["name"]]
+    return tuple(
+        dict.fromkeys(_AFTERWORD.sub("", name.replace("_", " ")).strip() or name for name in names)
+    )

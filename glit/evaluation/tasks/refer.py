@@ -1,0 +1,33 @@
+"""``refer``: the box that an expression means, among all annotated boxes of its image (RefCOCO)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glit.errors import InputError
+from glit.evaluation.collection import Collection
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import Embedder
+from glit.evaluation.metrics import Metrics
+from glit.evaluation.questions import Questions
+from glit.evaluation.tasks.choose import cosines
+
+
+def refer(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+    """Share of the expressions whose most similar box has an IoU of 0.5 or more with theirs.
+
+    Of equal cosines the first box counts. ``chance`` is the share that boxes taken at random get.
+
+    Raises:
+        InputError: the collection holds no expressions.
+    """
+    if not isinstance(collection, Questions):
+        raise InputError(f"{collection.name}: refer measures --format refcoco")
+    asked = cosines(embedder, collection, config)
+    hits = [int(cosine_PT[:, 0].argmax()) in question.right for question, cosine_PT in asked]
+    chance = [len(question.right) / len(question.parts) for question, _ in asked]
+    return {
+        "accuracy": float(np.mean(hits)),
+        "chance": float(np.mean(chance)),
+        "expressions": float(len(asked)),
+    }

@@ -1,0 +1,255 @@
+"""Right texts among wrong ones, boxes by class, boxes by expression: by hand, and with a model."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from annotations import (
+    aro,
+    class_boxes_of,
+    fg_ovd,
+    mmvp,
+    noise,
+    refcoco,
+    sugarcrepe,
+    valse,
+    winoground,
+)
+from evaluating import CONFIG, config
+
+from glit.errors import InputError
+from glit.evaluation.boxes import embed_pictures
+from glit.evaluation.encode import load_embedder
+from glit.evaluation.questions import ImageFiles, Question, Questions
+from glit.evaluation.readers.boxes import class_boxes, expressions
+from glit.evaluation.readers.questions import READERS, read_questions
+from glit.evaluation.run import evaluate
+from glit.evaluation.tasks.choose import choose
+from glit.evaluation.tasks.refer import refer
+
+
+class Known:
+    """An embedder with a vector for every text and every picture, by image number and box."""
+
+    def __init__(self, texts, pictures) -> None:
+        self._texts, self._pictures = texts, pictures
+
+    def texts(self, texts) -> torch.Tensor:
+        return torch.tensor([self._texts[text] for text in texts])
+
+    def images(self, collection, pictures) -> torch.Tensor:
+        return torch.tensor([self._pictures[picture] for picture in pictures])
+
+
+def question(parts, texts, *right: int, kind: str = "") -> Question:
+    return Question(parts=tuple(parts), texts=tuple(texts), right=frozenset(right), kind=kind)
+
+
+def test_shares_of_right_texts_by_hand(tmp_path) -> None:
+    """Two questions of three texts (right, and a draw), one of two; the box is a picture of its
+    own."""
+    path, box = noise(tmp_path / "a.png"), (0.0, 0.0, 9.0, 9.0)
+    asked = Questions(
+        "set",
+        [
+            question([(path, None)], ["x", "y", "z"], 0, kind="easy"),
+            question([(path, None)], ["y", "z", "y2"], 0, kind="easy"),
+            question([(path, box)], ["z", "x"], 0, kind="hard"),
+        ],
+    )
+    texts = {"x": [0.9, 0.0], "y": [0.5, 0.0], "y2": [0.5, 1.0], "z": [0.1, 1.0]}
+    embedder = Known(texts, {(0, None): [1.0, 0.0], (0, box): [0.0, 1.0]})
+    found = choose(embedder, asked, CONFIG)
+    assert found == pytest.approx(
+        {
+            "accuracy": 2 / 3,
+            "easy_accuracy": 1 / 2,
+            "hard_accuracy": 1.0,
+            "chance_accuracy": (1 / 3 + 1 / 3 + 1 / 2) / 3,
+            "questions": 3,
+        }
+    )
+
+
+def test_sets_of_two_images_and_two_texts_by_hand(tmp_path) -> None:
+    """Cosines [[.9 .1] [.2 .8]] earn all; [[.5 .4] [.6 .7]] the texts' score alone;
+    [[.5 .6] [.4 .7]] the images' alone; equal cosines nothing."""
+    parts = [(noise(tmp_path / f"{i}.png", i), None) for i in range(2)]
+    sets = {
+        "all": [[0.9, 0.1], [0.2, 0.8]],
+        "texts": [[0.5, 0.4], [0.6, 0.7]],
+        "images": [[0.5, 0.6], [0.4, 0.7]],
+        "equal": [[0.5, 0.5], [0.5, 0.5]],
+    }
+    asked, texts = [], {}
+    for name, cosines in sets.items():
+        pair = [f"{name} {i}" for i in (0, 1)]
+        asked.append(question(parts, pair, 0, 1, kind=name))
+        for number, text in enumerate(pair):
+            texts[text] = [cosines[0][number], cosines[1][number]]
+    embedder = Known(texts, {(0, None): [1.0, 0.0], (1, None): [0.0, 1.0]})
+    found = choose(embedder, Questions("set", asked), CONFIG)
+    of = {
+        kind: tuple(found[f"{kind}_{which}_score"] for which in ("text", "image", "group"))
+        for kind in sets
+    }
+    assert of == {
+        "all": (1.0, 1.0, 1.0),
+        "texts": (1.0, 0.0, 0.0),
+        "images": (0.0, 1.0, 0.0),
+        "equal": (0.0, 0.0, 0.0),
+    }
+    assert (found["text_score"], found["image_score"], found["group_score"]) == (0.5, 0.5, 0.25)
+    assert found["chance_group_score"] == pytest.approx(1 / 6)
+
+
+def test_boxes_of_expressions_by_hand(tmp_path) -> None:
+    path = noise(tmp_path / "a.png")
+    boxes = [(0.0, 0.0, 10.0, 10.0), (0.0, 0.0, 10.0, 9.0), (20.0, 5.0, 30.0, 20.0)]
+    parts = [(path, box) for box in boxes]
+    asked = Questions("set", [question(parts, ["a"], 0, 1), question(parts, ["b"], 2)])
+    pictures = {(0, box): vector for box, vector in zip(boxes, torch.eye(3).tolist(), strict=True)}
+    texts = {"a": [0.2, 0.9, 0.1], "b": [0.3, 0.2, 0.1]}
+    found = refer(Known(texts, pictures), asked, CONFIG)
+    assert found == pytest.approx({"accuracy": 0.5, "chance": 0.5, "expressions": 2})
+
+
+@torch.no_grad()
+def test_a_box_by_patches_is_the_mean_of_those_it_touches(tiny_clip, tmp_path) -> None:
+    """A 40 x 30 image in a model of 32 pixels and 4 x 4 patches: x is scaled by 0.8."""
+    images = ImageFiles("set", [noise(tmp_path / f"{i}.png", i) for i in range(2)])
+    settings = config(box_features="patches")
+    embedder = load_embedder(str(tiny_clip), settings)
+    pictures = [(0, None), (0, (0.0, 0.0, 15.0, 7.0)), (1, (0.0, 0.0, 40.0, 30.0)),
+                (1, (0.0, 0.0, 40.0, 30.0))]  # fmt: skip
+    found = embed_pictures(embedder, images, pictures, settings)
+    tokens, whole = next(iter(embedder.encoded_images(images, embedder.wholes(images))))
+    under = tokens[0, [0, 1]].mean(dim=0)  # 12 x 7.5 pixels: two patches of the first row
+    expected = embedder.encoder.project_patches(torch.stack([under, tokens[1].mean(dim=0)]))
+    assert torch.allclose(found[0], whole[0], atol=1e-6)
+    assert torch.allclose(found[1:3], expected, atol=1e-5)
+    assert torch.equal(found[3], found[2])
+
+
+EXPECTED = {
+    "sugarcrepe": {
+        "swap_att": (("A red cup number 0.", "A blue box."), None),
+        "add_obj": (("A red cup number 1.", "A blue box."), None),
+    },
+    "valse": {"existence": (("A cup.", "No cup."), None)},
+    "aro": {
+        "relation": (("the cup is on the box", "the box is on the cup"), (2.0, 3.0, 12.0, 23.0))
+    },
+    "winoground": {"": (("a cup in a box", "a box in a cup"), None)},
+    "mmvp": {
+        "state-and-condition": (
+            ("a photo of an open box", "a photo of a closed, red box"), None
+        )
+    },
+    "fg-ovd": {
+        "material": (("A paper cup.", "A wooden cup.", "A glass cup."), (1.0, 2.0, 11.0, 14.0))
+    },
+}  # fmt: skip
+LAYOUTS = {
+    "sugarcrepe": sugarcrepe, "valse": valse, "aro": aro, "winoground": winoground, "mmvp": mmvp,
+    "fg-ovd": fg_ovd,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_benchmarks_as_published(name, tmp_path, tiny_clip) -> None:
+    folder = LAYOUTS[name](tmp_path / name)
+    found = {
+        each.kind: (each.texts, each.parts[0][1])
+        for each in read_questions(name, folder, images=None)
+    }
+    assert found == EXPECTED[name]
+    (result,) = evaluate("choose", [str(tiny_clip)], str(folder), CONFIG, kind=name)
+    number = len(EXPECTED[name])
+    assert result.metrics["questions"] == number
+    assert 0 <= result.metrics[next(iter(result.metrics))] <= 1
+    cut = next(folder.glob(READERS[name][1]))
+    cut.write_bytes(cut.read_bytes()[:30])
+    with pytest.raises(InputError, match=f"not a file of {name} as published|no question of"):
+        read_questions(name, cut, images=None)
+
+
+@pytest.mark.parametrize("features", ["crop", "patches"])
+def test_classes_of_boxes_as_published(tmp_path, tiny_clip, features) -> None:
+    file = class_boxes_of(tmp_path / "coco")
+    found = class_boxes(file, images=None)
+    assert found.classes == [("traffic light",), ("bow",)]
+    assert found.class_of == [0, 1]
+    assert [(path.name, box) for path, box in found.parts] == [
+        ("1.jpg", (4.0, 5.0, 14.0, 17.0)), ("2.jpg", (4.0, 5.0, 14.0, 17.0)),
+    ]  # fmt: skip
+    settings = config(box_features=features)
+    (result,) = evaluate("boxes", [str(tiny_clip)], str(file), settings, kind="coco")
+    assert result.metrics["boxes"] == 2
+    assert result.metrics["acc1"] in (0.0, 0.5, 1.0)
+    lvis = class_boxes(class_boxes_of(tmp_path / "lvis", lvis=True), images=None)
+    assert lvis.classes == [("traffic light",), ("bow", "longbow")]
+    assert lvis.parts[0][0] == tmp_path / "lvis" / "val2017" / "1.jpg"
+
+
+def test_expressions_as_published(tmp_path, tiny_clip) -> None:
+    folder = refcoco(tmp_path / "refcoco")
+    found = expressions(folder, images=None, split=None)
+    assert [each.texts for each in found] == [("left cup",), ("the cup at left",)]
+    assert found[0].right == {0, 1}  # an IoU of 0.9 with its own box
+    both = expressions(folder / "refs(unc).p", images=None, split="val+testA")
+    assert [(each.texts[0], each.right) for each in both[2:]] == [("right cup", {2})]
+    (result,) = evaluate("refer", [str(tiny_clip)], str(folder), CONFIG, kind="refcoco")
+    assert result.metrics["expressions"] == 2
+    assert result.metrics["chance"] == pytest.approx(2 / 3)
+    with pytest.raises(InputError, match="no part 'testB'; known are testA, val"):
+        expressions(folder, images=None, split="testB")
+
+
+class Program:
+    """What a hostile pickle holds."""
+
+    def __reduce__(self):
+        return (Path.touch, (Path("escaped"),))
+
+
+def test_a_pickle_of_programs_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = refcoco(tmp_path / "refcoco")
+    (folder / "refs(unc).p").write_bytes(pickle.dumps([Program()]))
+    with pytest.raises(InputError, match="which RefCOCO's files do not"):
+        expressions(folder, images=None, split=None)
+    assert not Path("escaped").exists()
+    (folder / "refs(unc).p").write_bytes(b"no pickle")
+    with pytest.raises(InputError, match="not RefCOCO's files as published"):
+        expressions(folder, images=None, split=None)
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path, tiny_clip, make_dataset) -> None:
+    dataset, model = str(make_dataset(2)), [str(tiny_clip)]
+    for task, known in (
+        ("choose", "choose knows fg-ovd"), ("boxes", "boxes knows coco, lvis"),
+        ("refer", "refer knows refcoco"), ("segment", "segment knows voc, ade20k"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=known):
+            evaluate(task, model, dataset, CONFIG)
+        with pytest.raises(InputError, match="no such file or folder"):
+            evaluate(task, model, str(tmp_path / "gone"), CONFIG)
+    folder = sugarcrepe(tmp_path / "sc")
+    (folder / "1.jpg").unlink()
+    with pytest.raises(InputError, match=r"1 of 2 images are missing \(first: .*1\.jpg\)"):
+        evaluate("choose", model, str(folder), CONFIG, kind="sugarcrepe")
+
+
+def test_equal_boxes_have_equal_embeddings_either_way(tiny_clip, tmp_path) -> None:
+    """A box that is the whole image has the whole image's embedding as a crop."""
+    images = ImageFiles("set", [noise(tmp_path / "a.png")])
+    embedder = load_embedder(str(tiny_clip), CONFIG)
+    found = embed_pictures(embedder, images, [(0, None), (0, (0.0, 0.0, 40.0, 30.0))], CONFIG)
+    assert torch.allclose(found[0], found[1], atol=1e-6)
+    assert torch.allclose(found.norm(dim=1), torch.ones(2))
+    assert F.cosine_similarity(found[:1], found[1:]).item() == pytest.approx(1)
