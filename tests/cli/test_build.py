@@ -130,9 +130,13 @@ def test_sigterm_stops_in_one_line(scenes, built, tmp_path, run_glit, executor):
             os.killpg(build.pid, signal.SIGTERM)
         rest = build.stdout.read().splitlines()
     stages = [line for line in rest if re.match(r"[a-z]+ +\d+/24 ", line)]
-    assert rest == [
-        *stages, "glit: stopped; what is done is kept, the same command goes on from here"
-    ]  # fmt: skip
+    ours = [*stages, "glit: stopped; what is done is kept, the same command goes on from here"]
+    if executor == "ray" and any("(raylet)" in line for line in rest):
+        # on a busy machine Ray's autoscaler tells of its own signal before Ray is gone
+        assert [line for line in rest if line in ours] == ours
+        assert not any("Stack trace" in line or "*** SIG" in line for line in rest)
+    else:
+        assert rest == ours
     assert build.returncode == 143
     assert run_glit(*words, "local", *captions).code == 0
     assert data_bytes(out) == data_bytes(built)
