@@ -130,44 +130,58 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
         MissingModelError: nothing found.
         WeightsError: the folder is incomplete, or the file is not the published one.
     """
-    entry = _entry(name)
-    if entry.mini:
-        path, revision = mini_model(entry.mini), entry.revision
-    elif os.path.exists(given := os.path.expanduser(name)):
-        path = Path(given).resolve()
-        entry = _entry_of_file(path)
-        revision = PUBLISHED if entry.file else LOCAL
-        _check_published(path, entry, name)
-    elif entry.file:
-        path, revision = _published_file(name, entry), PUBLISHED
-    elif _is_path(name):
-        raise _no_such_path(name)
-    else:
-        revision = revision if revision != "main" else entry.revision
-        path = _hub_folder(name, entry, revision)
-        revision = path.name if len(path.name) == 40 else revision
-    pickle_sha256 = entry.sha256 if entry.id else ""
-    check_complete(path, name=name, pickle_sha256=pickle_sha256, random_weights=random_weights)
+    entry, path, revision = _locate(name, revision)
+    if entry.id and (path is None or not _is_whole(path, entry, name)):
+        path = _download(entry, revision) or path  # the hub may have what is missing here
+    if path is None:
+        raise _missing(name, entry, revision)
+    _check(path, entry, name, random_weights=random_weights)
+    if entry.id and len(path.name) == 40:
+        revision = path.name
     return Resolved(
         name=name, path=path, revision=revision, sha256=weights_hash(path), licence=entry.licence
     )
 
 
-def is_here(name: str) -> bool:
-    """Whether a model of the manifest can be loaded without a network."""
+def _locate(name: str, revision: str) -> tuple[Entry, Path | None, str]:
+    """What is known of a model, where it lies on this machine, and its revision; nothing is
+    downloaded or read."""
     entry = _entry(name)
     if entry.mini:
-        return mini_model(entry.mini).is_dir()
+        return entry, mini_model(entry.mini), entry.revision
+    given = os.path.expanduser(name)
+    if os.path.exists(given):
+        path = Path(given).resolve()
+        entry = _entry_of_file(path)
+        return entry, path, PUBLISHED if entry.file else LOCAL
     if entry.file:
-        return _find_file(entry) is not None
+        return entry, _find_file(entry), PUBLISHED
+    if _is_path(name):
+        return Entry(licence=""), None, LOCAL
+    revision = revision if revision != "main" else entry.revision
+    return entry, _cached(entry.id, revision), revision
+
+
+def _check(path: Path, entry: Entry, name: str, *, random_weights: bool = False) -> None:
+    """Refuse a model that is not whole, and another file under a published name: half a download
+    is the likeliest one."""
+    if entry.file and entry.sha256:
+        check_hash(path, entry.sha256, name=name)
+    pickle_sha256 = entry.sha256 if entry.id else ""
+    check_complete(path, name=name, pickle_sha256=pickle_sha256, random_weights=random_weights)
+
+
+def _is_whole(path: Path, entry: Entry, name: str) -> bool:
     try:
-        path = _cached(entry.id, entry.revision)
-        if path is None:
-            return False
-        check_complete(path, name=name, pickle_sha256=entry.sha256)
-    except (MissingExtraError, WeightsError):
+        _check(path, entry, name)
+    except WeightsError:
         return False
     return True
+
+
+def is_here(name: str) -> bool:
+    """Whether a model of the manifest can be loaded without a network."""
+    return look_up(name).path is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,33 +200,19 @@ class LookedUp:
 
 def look_up(name: str, revision: str = "main") -> LookedUp:
     """Look for a model as :func:`resolve` does, without downloading or hashing safetensors."""
-    entry = _entry(name)
-    given = os.path.expanduser(name)
-    if entry.mini:
-        path, fetch = mini_model(entry.mini), ""
-    elif os.path.exists(given):
-        path, fetch = Path(given).resolve(), ""
-    elif entry.file:
-        path, fetch = _find_file(entry), _fetch_file(entry)
-    elif _is_path(name):
-        path, fetch = None, ""
-    else:
-        revision = revision if revision != "main" else entry.revision
-        fetch = _fetch_from_hub(entry, revision)
-        try:
-            path = _cached(entry.id, revision)
-        except MissingExtraError:
-            path = None
     try:
-        if path is not None:
-            check_complete(path, name=name, pickle_sha256=entry.sha256 if entry.id else "")
-            if entry.file:
-                _check_published(path, entry, name)
-    except WeightsError:
+        entry, path, revision = _locate(name, revision)
+    except MissingExtraError:
+        entry, path = _entry(name), None
+    fetch = ""
+    if entry.file and path is None:
+        fetch = _fetch_file(entry)
+    elif entry.id:
+        fetch = _fetch_from_hub(entry, revision)
+    if path is not None and not _is_whole(path, entry, name):
         path = None
     size = sum(file.stat().st_size for file in weight_files(path)) if path else entry.num_bytes
-    from_hub = bool(entry.id) and not _is_path(name)
-    return LookedUp(path=path, num_bytes=size, fetch=fetch, from_hub=from_hub)
+    return LookedUp(path=path, num_bytes=size, fetch=fetch, from_hub=bool(entry.id))
 
 
 def _fetch_from_hub(entry: Entry, revision: str) -> str:
@@ -238,26 +238,6 @@ def _entry(name: str) -> Entry:
 
 
 # -- files published outside the hub ---------------------------------------------------------------
-
-
-def _published_file(name: str, entry: Entry) -> Path:
-    path = _find_file(entry)
-    if path is None:
-        raise MissingModelError(
-            name,
-            reason=f"{entry.file} ({_size(entry.num_bytes)}) is neither in the current folder nor "
-            f"in {_shown(weights_folder())} ($GLIT_WEIGHTS)",
-            fetch=_fetch_file(entry),
-            size=_size(entry.num_bytes),
-        )
-    _check_published(path, entry, name)
-    return path
-
-
-def _check_published(path: Path, entry: Entry, name: str) -> None:
-    """A file under a published name is that file: half a download is the likeliest other one."""
-    if entry.file and entry.sha256:
-        check_hash(path, entry.sha256, name=name)
 
 
 def _entry_of_file(path: Path) -> Entry:
@@ -289,21 +269,6 @@ def _size(num_bytes: int) -> str:
 
 
 # -- the hub ---------------------------------------------------------------------------------------
-
-
-def _hub_folder(name: str, entry: Entry, revision: str) -> Path:
-    """Folder of the cache that holds a model, filled from the hub if need be."""
-    path = _cached(entry.id, revision)
-    if path is not None:
-        try:
-            check_complete(path, name=name, pickle_sha256=entry.sha256)
-            return path
-        except WeightsError:  # the hub may have what is missing here
-            return _download(entry, revision) or path
-    path = _download(entry, revision)
-    if path is None:
-        raise _nowhere(name, entry, revision)
-    return path
 
 
 def _cached(hub_id: str, revision: str) -> Path | None:
@@ -357,7 +322,18 @@ def _hub() -> Any:
     return huggingface_hub
 
 
-def _nowhere(name: str, entry: Entry, revision: str) -> MissingModelError:
+def _missing(name: str, entry: Entry, revision: str) -> MissingModelError:
+    """The error for a model that is nowhere."""
+    if entry.file:
+        return MissingModelError(
+            name,
+            reason=f"{entry.file} ({_size(entry.num_bytes)}) is neither in the current folder nor "
+            f"in {_shown(weights_folder())} ($GLIT_WEIGHTS)",
+            fetch=_fetch_file(entry),
+            size=_size(entry.num_bytes),
+        )
+    if not entry.id:
+        return _no_such_path(name)
     known = manifest()
     close = [] if entry in known.values() else difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
