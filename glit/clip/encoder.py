@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
+from glit.clip.pooling import masked_mean
 from glit.clip.preprocess import vision_side
 from glit.clip.text_rows import TextRows
 from glit.clip.text_tokens import rows_agree, tokens_alone, tokens_in_rows
@@ -113,6 +114,13 @@ class ClipEncoder(nn.Module):
         """Text tokens before the final layer norm, or means of them, in the shared space (MulCLIP
         Eq. 2); not normalised."""
         return self.clip.text_projection(self.clip.text_model.final_layer_norm(token))
+
+    def pool_patches(
+        self, patch_BPH: Float[Tensor, "b p h"], mask_BKP: Bool[Tensor, "b k p"]
+    ) -> Float[Tensor, "b k d"]:
+        """Embeddings of the patches that each row of a mask selects (FAST-GOAL Eq. 9 and 10); of a
+        row that selects none, any."""
+        return self.project_patches(masked_mean(patch_BPH, mask_BKP))
 
     def project_patches(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
         """Embeddings of patch tokens or means of them (FAST-GOAL Eq. 10)."""

@@ -2,8 +2,8 @@
 
 They differ from CLIP in ways that decide what can be learned and measured:
 
-- Images have no class token and no projection; attention pools the patches, so that a patch by
-  itself has no place in the space of the embeddings.
+- Images have no class token and no projection; a head of attention pools the patches. Patches of a
+  region are embedded by the same head, which then attends to them alone.
 - Texts are not causal. Each is padded to the whole window, padding is attended to, and the last
   position's output is the text's.
 - Beside the logit scale there is a bias, both learned with the sigmoid loss.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
 from glit.backends.tokenizer import TextTokenizer
@@ -72,7 +72,7 @@ class SiglipTokenizer(TextTokenizer):
 
 
 class SiglipEncoder(ClipEncoder):
-    """A SiglipModel that embeds images and texts; it has no tokens to pool."""
+    """A SiglipModel that embeds images, regions of them and texts; texts have no tokens to pool."""
 
     def __init__(
         self,
@@ -112,18 +112,19 @@ class SiglipEncoder(ClipEncoder):
     def encode_images(
         self, pixels_V3SS: UInt8[Tensor, "v 3 s s"], *, num_tokens: int = 0, unmixed: bool = False
     ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
-        """No patch tokens, and every image's embedding.
-
-        Raises:
-            UserError: tokens are asked for.
+        """Patch tokens after the last norm of the first ``num_tokens`` images, and every image's
+        embedding; ``unmixed`` as in :class:`ClipEncoder`.
         """
-        if num_tokens:
-            raise _no_tokens("patches of images")
         dtype = self.clip.vision_model.embeddings.patch_embedding.weight.dtype
         mean_311, std_311 = (each.to(dtype)[:, None, None] for each in (self.mean_3, self.std_3))
         pixels = (pixels_V3SS.to(dtype) - mean_311) / std_311
-        output = self.clip.vision_model(pixel_values=pixels)
-        return output.last_hidden_state[:0], F.normalize(output.pooler_output.float(), dim=-1)
+        tower: Any = self.clip.vision_model
+        output = tower(pixel_values=pixels, output_hidden_states=unmixed)
+        tokens_GPH = output.last_hidden_state[:num_tokens]
+        if unmixed:
+            before_GPH = output.hidden_states[-2][:num_tokens]
+            tokens_GPH = tower.post_layernorm(self._unmixed(before_GPH))
+        return tokens_GPH, F.normalize(output.pooler_output.float(), dim=-1)
 
     def encode_texts(self, texts: TextRows) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
         """No token features, and the embedding of each text, padded to the whole window."""
@@ -135,18 +136,40 @@ class SiglipEncoder(ClipEncoder):
         embedding_TD = F.normalize(output.pooler_output.float(), dim=-1)
         return output.last_hidden_state[:0].flatten(0, 1), embedding_TD
 
+    def pool_patches(
+        self, patch_BPH: Float[Tensor, "b p h"], mask_BKP: Bool[Tensor, "b k p"]
+    ) -> Float[Tensor, "b k d"]:
+        """The head's embeddings of the patches that each row of a mask selects; of a row that
+        selects none, that of all."""
+        head: Any = self.clip.vision_model.head
+        closed_BKP = ~(mask_BKP | ~mask_BKP.any(dim=-1, keepdim=True))
+        probe_BKH = head.probe.expand(len(patch_BPH), mask_BKP.shape[1], -1)
+        pooled_BKH = head.attention(
+            probe_BKH,
+            patch_BPH,
+            patch_BPH,
+            attn_mask=closed_BKP.repeat_interleave(head.attention.num_heads, dim=0),
+            need_weights=False,
+        )[0]
+        return F.normalize(_after_attention(head, pooled_BKH).float(), dim=-1)
+
     def patch_features(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Raise UserError: SigLIP has no patch features here; see the module."""
-        raise _no_tokens("patches of images")
+        """What the head makes of a patch that it attends to alone; not normalised."""
+        head: Any = self.clip.vision_model.head
+        attention, width = head.attention, patch.shape[-1]
+        value = F.linear(
+            patch, attention.in_proj_weight[2 * width :], attention.in_proj_bias[2 * width :]
+        )
+        return _after_attention(head, attention.out_proj(value))
 
     def token_features(self, token: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Raise UserError: SigLIP has no token features here; see the module."""
-        raise _no_tokens("tokens of texts")
+        """Raise UserError: SigLIP has no token features; see the module."""
+        raise UserError(
+            "a SigLIP model has no tokens of texts in the space of its embeddings; give a CLIP "
+            "model, or what compares embeddings of texts (evaluate.scorer = 'cosine')"
+        )
 
 
-def _no_tokens(what: str) -> UserError:
-    return UserError(
-        f"a SigLIP model has no {what} in the space of its embeddings; give a CLIP model, or what "
-        "compares embeddings alone (evaluate.scorer = 'cosine'; retrieval, robustness, joint-map, "
-        "classify, caption-quality)"
-    )
+def _after_attention(head: Any, pooled: Tensor) -> Tensor:
+    """The rest of the pooling head."""
+    return pooled + head.mlp(head.layernorm(pooled))

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.clip.pooling import masked_mean, patch_mask
+from glit.clip.pooling import patch_mask
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder, Picture
@@ -53,7 +53,7 @@ def _whole(
 def _by_patches(
     embedder: Embedder, collection: Collection, boxes: Sequence[Picture]
 ) -> Float[Tensor, "v d"]:
-    """The mean of the patch tokens under each box, projected (FAST-GOAL Eq. 9 and 10)."""
+    """The patch tokens under each box, pooled and projected."""
     of_image = [list(some) for _, some in groupby(boxes, key=lambda picture: picture[0])]
     wholes: list[Picture] = [(some[0][0], None) for some in of_image]
     rest, found = iter(of_image), []
@@ -66,8 +66,7 @@ def _by_patches(
                 grid=embedder.encoder.grid,
             )
             with torch.inference_mode():
-                mean_1KH = masked_mean(tokens_PH[None], mask_1KP)
-                found.append(embedder.encoder.project_patches(mean_1KH)[0].cpu())
+                found.append(embedder.encoder.pool_patches(tokens_PH[None], mask_1KP)[0].cpu())
     embeddings = torch.cat(found)
     embedder.check(embeddings, [f"image {collection.names[index]}" for index, _ in boxes])
     return embeddings

@@ -39,7 +39,7 @@ class TrainConfig:
 
     model: str = "openai/clip-vit-base-patch16"
     """The model to start from: a built-in name, a folder, or a hub id of a CLIPModel; an OpenCLIP
-    folder; or a SigLIP model for objectives that use only embeddings."""
+    folder; or a SigLIP model for objectives that use no tokens of texts."""
 
     context: int = 248
     """Text window in tokens; the model's positions are stretched to it (Long-CLIP's rule)."""

@@ -21,9 +21,10 @@ class InputSpec:
     """Sentences of the pairs, encoded by themselves."""
     distinct_regions: bool = False
     """Only the best sentence of every region."""
-    pooled: bool = False
-    """Patch tokens of every region and caption tokens of every sentence, pooled; needs ``whole``
-    and local pairs."""
+    pooled_patches: bool = False
+    """Patch tokens of every region, pooled; needs ``whole`` and local pairs."""
+    pooled_tokens: bool = False
+    """Caption tokens of every sentence, pooled; needs ``pooled_patches``."""
     tokens: bool = False
     """All patch and caption tokens, for a module of the objective; needs ``whole``."""
     unmixed: bool = False

@@ -38,19 +38,21 @@ class TrainedModel(nn.Module):
         encoder = self.encoder
         if self.own_encoders:
             return self._by_own_encoders(batch), encoder.logit_scale
-        wants_tokens = self.needs.pooled or self.needs.tokens
+        needs = self.needs
+        wants_tokens = needs.pooled_tokens or needs.tokens
         patch_BPH, image_VD = encoder.encode_images(
             batch.pixels_V3SS,
-            num_tokens=batch.num_global if wants_tokens else 0,
-            unmixed=self.needs.unmixed,
+            num_tokens=batch.num_global if wants_tokens or needs.pooled_patches else 0,
+            unmixed=needs.unmixed,
         )
         token_flat_H, text_TD = encoder.encode_texts(batch.texts)
         features, tokens = _features(batch, image_VD, text_TD), None
+        if needs.pooled_patches:
+            features = _with_pooled_patches(features, batch, encoder, patch_BPH)
         if wants_tokens:
             tokens = _tokens(batch, encoder, patch_BPH, token_flat_H)
-        if self.needs.pooled:
-            assert tokens is not None
-            features = _with_pooled(features, batch, encoder, tokens)
+            if needs.pooled_tokens:
+                features = _with_pooled_tokens(features, batch, encoder, tokens)
         if self.module is not None:
             features = self._made(
                 Encoded(features=features, encoder=encoder, tokens=tokens, batch=batch)
@@ -123,23 +125,37 @@ def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H:
         patch_BPH=patch_BPH,
         token_BLH=token_BLH,
         valid_token_BL=valid_token_BL,
-        patches_BKP=patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid),
+        patches_BKP=_patches_of(batch, encoder),
         further_BSD=_into_slots(further_ED, batch.slot_E, batch.valid_further_BS),
     )
 
 
-def _with_pooled(
+def _patches_of(batch: Batch, encoder: ClipEncoder) -> Tensor:
+    """Which patches each region touches, [B, K, P]."""
+    return patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid)
+
+
+def _with_pooled_patches(
+    features: Features, batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor
+) -> Features:
+    """The features with the patches under the regions (FAST-GOAL Eq. 9)."""
+    patches_BKP = _patches_of(batch, encoder)
+    return replace(
+        features,
+        pooled_patch_NKD=encoder.pool_patches(patch_BPH, patches_BKP),
+        valid_patch_NK=patches_BKP.any(dim=-1) & batch.valid_local_BK,
+    )
+
+
+def _with_pooled_tokens(
     features: Features, batch: Batch, encoder: ClipEncoder, tokens: Tokens
 ) -> Features:
-    """The features with pooled tokens (FAST-GOAL Eq. 7 and 9)."""
+    """The features with the caption's tokens of the sentences (FAST-GOAL Eq. 7)."""
     last_B1 = batch.texts.length_T[: batch.num_global, None] - 1  # the end token is no sentence's
     spans_BKL = span_mask(batch.spans_BK2, length=tokens.token_BLH.shape[1])
     spans_BKL = spans_BKL & (batch.spans_BK2[..., 1] <= last_B1)[..., None]
-    patches_BKP = tokens.patches_BKP
     return replace(
         features,
-        pooled_patch_NKD=encoder.project_patches(masked_mean(tokens.patch_BPH, patches_BKP)),
         pooled_token_NKD=encoder.project_tokens(masked_mean(tokens.token_BLH, spans_BKL)),
-        valid_patch_NK=patches_BKP.any(dim=-1) & batch.valid_local_BK,
         valid_token_NK=spans_BKL.any(dim=-1) & batch.valid_local_BK,
     )

@@ -45,7 +45,7 @@ class Encoded:
     batch: Batch
     """What was encoded."""
     tokens: Tokens | None = None
-    """Where ``needs.tokens`` or ``needs.pooled`` asks for them."""
+    """Where ``needs.tokens`` or ``needs.pooled_patches`` asks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,12 +120,12 @@ def prepare(
     start = find_model(config.model).folder
     refuse_own_encoders(start, config.model)
     if is_siglip(start):
-        _check_embeddings_suffice(config, objective)
+        _check_siglip_suffices(config, objective)
     opened = [Dataset(path, image_root=config.image_root) for path in (dataset, *config.also)]
     mixture = Mixture(opened, config.weights)
     _check_fit(config, mixture, objective)
     _check_apart(config, mixture)
-    if objective.needs.pooled:
+    if objective.needs.pooled_tokens:
         for part in opened:
             check_tokenizer(part, config.model, start)
     encoder, found, tokenizer = _encoder(config, objective, start, checkpoint)
@@ -235,21 +235,22 @@ def _check_towers(config: TrainConfig, objective: Objective) -> None:
         )
 
 
-def _check_embeddings_suffice(config: TrainConfig, objective: Objective) -> None:
-    """Refuse a SigLIP start for an objective that wants more of it than embeddings."""
-    if not embeddings_suffice(objective):
-        fit = sorted(name for name, kind in OBJECTIVES.items() if embeddings_suffice(kind()))
+def _check_siglip_suffices(config: TrainConfig, objective: Objective) -> None:
+    """Refuse a SigLIP start for an objective that wants more of it than there is."""
+    if not siglip_suffices(objective):
+        fit = sorted(name for name, kind in OBJECTIVES.items() if siglip_suffices(kind()))
+        more = ", set train.pool_tokens=false" if config.objective == "glit" else ""
         raise RecipeError(
-            f"train.objective = {config.objective!r}: looks at CLIP's patches, tokens or widths, "
-            f"and {config.model} is a SigLIP model, of which embeddings alone are to be had; take "
-            f"one of {', '.join(fit)}, or start from a CLIP model"
+            f"train.objective = {config.objective!r}: looks at CLIP's tokens or widths, and "
+            f"{config.model} is a SigLIP model, which has none; take one of {', '.join(fit)}"
+            f"{more}, or start from a CLIP model"
         )
 
 
-def embeddings_suffice(objective: Objective) -> bool:
-    """Whether an objective uses only embeddings of whole images, regions and texts."""
+def siglip_suffices(objective: Objective) -> bool:
+    """Whether an objective uses only what SigLIP models have: embeddings, and patches of images."""
     needs = objective.needs
-    return not (objective.own_encoders or needs.pooled or needs.tokens or needs.unmixed)
+    return not (objective.own_encoders or needs.pooled_tokens or needs.tokens)
 
 
 def _check_apart(config: TrainConfig, datasets: Mixture) -> None:

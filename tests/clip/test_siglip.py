@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_file
+from torch.nn.functional import normalize
 from transformers import (
     AutoProcessor,
     SiglipConfig,
@@ -30,6 +32,7 @@ from glit.evaluation.run import evaluate
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.objectives import OBJECTIVES
+from glit.training.objectives.glit import Glit
 from glit.training.setup import prepare
 from glit.training.step import run_step
 
@@ -179,12 +182,54 @@ def test_windows_that_cannot_be(folder, make_dataset, tmp_path) -> None:
               tmp_path / "run")  # fmt: skip
 
 
-def test_what_wants_patches_is_refused(folder, make_dataset) -> None:
+def test_what_wants_tokens_is_refused_and_patches_are_there(folder, make_dataset) -> None:
     dataset = str(make_dataset(8))
     settings = EvaluateConfig(context=CONTEXT, num_workers=0, recall_at=(1,))
     assert evaluate("joint-map", [str(folder)], dataset, settings)[0].metrics
-    with pytest.raises(UserError, match="a SigLIP model has no patches of images in the space"):
-        evaluate("localize", [str(folder)], dataset, settings)
+    assert evaluate("localize", [str(folder)], dataset, settings)[0].metrics["pairs"] == 8
+    encoder = load_embedder(str(folder), settings).encoder
+    with pytest.raises(UserError, match="a SigLIP model has no tokens of texts in the space"):
+        encoder.token_features(torch.zeros(1, 16))
+
+
+@torch.no_grad()
+def test_the_head_pools_the_patches_of_a_region(folder) -> None:
+    """All patches give the whole image's embedding, some what the head makes of those alone, one
+    what it makes of that patch; none something finite."""
+    encoder = load_embedder(str(folder), EvaluateConfig(context=CONTEXT)).encoder
+    pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    tokens, whole = encoder.encode_images(pixels, num_tokens=2)
+    mask = torch.zeros(2, 4, 16, dtype=torch.bool)
+    mask[:, 0] = True
+    mask[:, 1, [2, 3, 9]] = True
+    mask[0, 2, 5], mask[1, 2, 7] = True, True
+    found = encoder.pool_patches(tokens, mask)
+    torch.testing.assert_close(found[:, 0], whole)
+    head = encoder.clip.vision_model.head
+    torch.testing.assert_close(found[:, 1], normalize(head(tokens[:, [2, 3, 9]])))
+    alone = encoder.project_patches(torch.stack([tokens[0, 5], tokens[1, 7]]))
+    torch.testing.assert_close(found[:, 2], alone)
+    assert found[:, 3].isfinite().all()
+    plain, _ = encoder.encode_images(pixels, num_tokens=2, unmixed=True)
+    assert plain.shape == tokens.shape and not torch.allclose(plain, tokens)
+
+
+def test_regions_are_learned_from_a_siglip_start(folder, make_dataset, tmp_path) -> None:
+    dataset = str(make_dataset(16))
+    options = Glit(pool_tokens=False)
+    made = prepare(config(folder, objective="glit", options=options), dataset)
+    (batch,) = next(made.loader.epoch(0))
+    metrics = run_step(
+        [batch], model=made.model, objective=made.objective, accelerator=Accelerator(cpu=True)
+    )
+    assert metrics["dense_bias"].item() == pytest.approx(-12.9)
+    assert metrics["dense_scale"].item() == pytest.approx(math.exp(4.77), rel=1e-5)
+    assert metrics["loss_sentences"] > 0 and "loss_tokens" not in metrics
+    assert all(p.grad is not None for p in made.model.parameters() if p.requires_grad)
+    done = train(config(folder, objective="glit", options=options), dataset, tmp_path / "run")
+    assert done.loss > 0
+    with pytest.raises(RecipeError, match=r"set train\.pool_tokens=false, or start from a CLIP"):
+        train(config(folder, objective="glit"), dataset, tmp_path / "other")
 
 
 def test_its_tokenizer_wants_its_extra(folder, tmp_path, monkeypatch) -> None:

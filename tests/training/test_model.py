@@ -34,7 +34,7 @@ class Pooling(FastGoal):
 
     @property
     def needs(self) -> InputSpec:
-        return InputSpec(num_local=self.num_local, pooled=True)
+        return InputSpec(num_local=self.num_local, pooled_patches=True, pooled_tokens=True)
 
 
 def trained(model: CLIPModel, *, num_local: int) -> TrainedModel:

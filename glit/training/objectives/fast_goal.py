@@ -44,7 +44,7 @@ class FastGoal(GlobalLocal):
 
     @property
     def needs(self) -> InputSpec:
-        return InputSpec(num_local=1, pooled=True)
+        return InputSpec(num_local=1, pooled_patches=True, pooled_tokens=True)
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum, its terms, and the mean cosines TSL is pulling up."""

@@ -14,6 +14,8 @@ little more than one of ``siglip``.
 - A pair's target ``z_mm`` is its weight: 1, or its probability with ``train.pairs = "weighted"``.
 - Equal sentences are no negatives of each other (``w_mn = 0``): on many images the same is true.
 - Where a sentence leaves the text window, only its own embedding is compared.
+- A SigLIP start has no tokens of texts: the dense term is ``S(P, t_l)`` alone, ``P`` its pooling
+  head on the patches under the region, and the whole term uses its own scale and bias.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from glit.clip.encoder import ClipEncoder
+from glit.clip.siglip import SiglipEncoder
+from glit.errors import RecipeError
 from glit.training.config_checks import check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
@@ -58,6 +62,27 @@ class ScalesAndBiases(ObjectiveModule):
         )
 
 
+class DenseScaleAndBias(ObjectiveModule):
+    """Scale and bias of the dense term, from a SigLIP model's own, which the whole term uses."""
+
+    def __init__(self, encoder: SiglipEncoder) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(encoder.logit_scale.detach().log())
+        self.bias = nn.Parameter(encoder.logit_bias.detach().clone())
+
+    def forward(self, encoded: Encoded) -> ModuleOutput:
+        encoder = encoded.encoder
+        assert isinstance(encoder, SiglipEncoder)
+        return ModuleOutput(
+            numbers={
+                "whole_scale": encoder.logit_scale,
+                "whole_bias": encoder.logit_bias,
+                "dense_scale": self.log_scale.exp(),
+                "dense_bias": self.bias,
+            }
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glit(Objective):
     """Sigmoid losses over whole images and over patches under regions; no crop is encoded."""
@@ -67,8 +92,11 @@ class Glit(Objective):
     num_regions: int = 1
     """Pairs of every sample in the dense term, best first."""
     encode_sentences: bool = True
-    """Encode every sentence by itself, too. Without it a step costs what one of ``siglip`` does,
-    and regions are found less well."""
+    """Compare regions with their sentences encoded by themselves. Without it a step costs what one
+    of ``siglip`` does, and regions are found less well."""
+    pool_tokens: bool = True
+    """Compare regions with the caption's tokens of their sentences. Set it to false for a SigLIP
+    start, which has none."""
     sigmoid_lr: float = 1e-3
     """Highest learning rate of the scales and biases. The encoders use ``train.lr``."""
 
@@ -76,13 +104,19 @@ class Glit(Objective):
         check_least(self, 0, "lambda_dense")
         check_least(self, 1, "num_regions")
         check_positive(self, "sigmoid_lr")
+        if not (self.encode_sentences or self.pool_tokens):
+            raise RecipeError(
+                "train.encode_sentences = False and train.pool_tokens = False: nothing is left to "
+                "compare regions with; set one to true, or train.objective = 'siglip'"
+            )
 
     @property
     def needs(self) -> InputSpec:
         return InputSpec(
             num_local=self.num_regions,
             distinct_regions=True,
-            pooled=True,
+            pooled_patches=True,
+            pooled_tokens=self.pool_tokens,
             crops=False,
             sentences=self.encode_sentences,
         )
@@ -91,7 +125,10 @@ class Glit(Objective):
     def module_lr(self) -> float:
         return self.sigmoid_lr
 
-    def module(self, encoder: ClipEncoder) -> ScalesAndBiases:
+    def module(self, encoder: ClipEncoder) -> ObjectiveModule:
+        if isinstance(encoder, SiglipEncoder):
+            encoder.clip.get_parameter("logit_bias").requires_grad_(True)
+            return DenseScaleAndBias(encoder)
         return ScalesAndBiases()
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
@@ -114,7 +151,10 @@ class Glit(Objective):
             valid_M = (valid_patch_NK & valid_NK).flatten()
             return dense_loss(patch_MD, text_NKD.flatten(0, 1), target_M, key_M2, valid_M, *learned)
 
-        terms = {"loss_tokens": dense_term(features.pooled_token_NKD, features.valid_token_NK)}
+        terms: dict[str, Tensor] = {}
+        if self.pool_tokens:
+            tokens = dense_term(features.pooled_token_NKD, features.valid_token_NK)
+            terms["loss_tokens"] = tokens
         if self.encode_sentences:
             sentence = dense_term(features.local_text_NKD, features.valid_local_NK)
             terms["loss_sentences"] = sentence

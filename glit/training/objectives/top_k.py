@@ -35,7 +35,7 @@ class Top3Uniform(GlobalLocal):
 
     @property
     def needs(self) -> InputSpec:
-        return InputSpec(num_local=3, pooled=True)
+        return InputSpec(num_local=3, pooled_patches=True, pooled_tokens=True)
 
     def weight(self, similarity_M: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
         """w_k of every pair."""

@@ -50,6 +50,7 @@ def two(**changes):
         (Glit(), WHOLE + 0.5 * (SENTENCES + TOKENS) / 2),
         (Glit(lambda_dense=2), WHOLE + 2 * (SENTENCES + TOKENS) / 2),
         (Glit(encode_sentences=False), WHOLE + 0.5 * TOKENS),
+        (Glit(pool_tokens=False), WHOLE + 0.5 * SENTENCES),
         (Glit(lambda_dense=0), WHOLE),
     ],
     ids=repr,
@@ -57,7 +58,8 @@ def two(**changes):
 def test_two_samples_by_hand(objective, wanted: float) -> None:
     loss, shown = objective(two(), torch.tensor(3.0))
     assert loss.item() == pytest.approx(wanted, rel=1e-6)
-    assert shown["loss_tokens"].item() == pytest.approx(TOKENS, rel=1e-6)
+    assert shown.get("loss_tokens", torch.tensor(TOKENS)).item() == pytest.approx(TOKENS, rel=1e-6)
+    assert ("loss_tokens" in shown) == objective.pool_tokens
     assert ("loss_sentences" in shown) == objective.encode_sentences
 
 
@@ -156,7 +158,13 @@ def test_no_crop_is_decoded_and_no_sentence_unasked(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"lambda_dense": -1.0}, {"num_regions": 0}, {"sigmoid_lr": math.nan}]
+    "changes",
+    [
+        {"lambda_dense": -1.0},
+        {"num_regions": 0},
+        {"sigmoid_lr": math.nan},
+        {"encode_sentences": False, "pool_tokens": False},
+    ],
 )
 def test_values_that_cannot_be(changes: dict) -> None:
     with pytest.raises(RecipeError, match=f"train.{next(iter(changes))} = "):
