@@ -1,4 +1,4 @@
-"""Generated pages: docs/cli.md, docs/schema.md, docs/recipes.md.
+"""Generated pages: docs/cli.md, docs/schema.md, docs/recipes.md, docs/api.md.
 
 python -m tools.docs            write them
 python -m tools.docs --check    fail if one is out of date
@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import typer
 
+import glit
 from glit.cli.main import app
 from glit.data.records import REASONS
 from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
@@ -35,6 +36,7 @@ def pages() -> dict[str, str]:
         "cli.md": NOTE + "# The command line\n\n" + "\n".join(_commands()),
         "schema.md": NOTE + _schema_page(),
         "recipes.md": NOTE + _recipes_page(),
+        "api.md": NOTE + _api_page(),
     }
 
 
@@ -151,6 +153,62 @@ def _own_field_docs(kind: type) -> dict[str, str]:
         ):
             found[field.target.id] = " ".join(str(text.value.value).split()).replace("|", "\\|")
     return found
+
+
+def _api_page() -> str:
+    parts = [
+        "# Python names",
+        "",
+        "What `import glit` offers; [glit from Python](library.md) shows it in use.",
+    ]
+    for name in glit.__all__:
+        parts += ["", *_name(name, getattr(glit, name))]
+    return "\n".join(parts) + "\n"
+
+
+def _name(name: str, thing: Any) -> Iterator[str]:
+    """A function's signature and docstring; of a class, its fields, properties and methods too."""
+    if not callable(thing):
+        yield f"## `{name}`"
+        return
+    yield from (f"## `{name}`", "", *_documented(thing))
+    if inspect.isclass(thing):
+        documented = _field_docs(thing)
+        if documented:
+            yield from ("", "| field | meaning |", "|---|---|")
+            yield from (f"| `{key}` | {text} |" for key, text in documented.items())
+        for key, each in vars(thing).items():
+            function = each.fget if isinstance(each, property) else each
+            if not key.startswith("_") and inspect.isfunction(function) and function.__doc__:
+                call = "" if isinstance(each, property) else "(…)"
+                yield from ("", f"### `{name}.{key}{call}`", "", *_documented(function))
+
+
+def _documented(thing: Any) -> Iterator[str]:
+    if inspect.isfunction(thing):
+        yield from ("```python", f"{thing.__name__}{_signature(thing)}", "```", "")
+    if not (inspect.isclass(thing) and (thing.__doc__ or "").startswith(f"{thing.__name__}(")):
+        yield "```text\n" + (inspect.getdoc(thing) or "") + "\n```"
+
+
+def _signature(function: Any) -> str:
+    """One parameter a line, where there are several."""
+    signature = inspect.signature(function)
+    parts = [_parameter(each) for each in signature.parameters.values() if each.name != "self"]
+    named = [each.kind is each.KEYWORD_ONLY for each in signature.parameters.values()]
+    if any(named) and not any(part.startswith("*") for part in parts):
+        parts.insert(named.index(True) - ("self" in signature.parameters), "*")
+    back = f" -> {signature.return_annotation}"
+    if len(parts) < 3:
+        return f"({', '.join(parts)}){back}"
+    lines = "".join(f"    {part},\n" for part in parts)
+    return f"(\n{lines}){back}"
+
+
+def _parameter(each: inspect.Parameter) -> str:
+    default = "" if each.default is each.empty else f" = {each.default!r}"
+    star = "*" if each.kind is each.VAR_POSITIONAL else ""
+    return f"{star}{each.name}: {each.annotation}{default}"
 
 
 def main() -> None:

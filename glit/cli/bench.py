@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption, hold
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, hold
 from glit.runtime.progress import status_reporter
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
@@ -100,6 +100,30 @@ def pairs_command(
     report = run(request, _lines(console, quiet=quiet))
     print(json.dumps(report) if as_json else markdown(page(report)))
     console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
+
+
+@bench_app.command("regions")
+def regions_command(
+    dataset: DatasetArgument,
+    recipe: Annotated[str, typer.Option("-r", "--recipe", help="Its [propose] is measured.")],
+    overrides: SetOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how many boxes of a dataset with known pairs (glit sample) a proposer finds."""
+    from glit.api import open_dataset
+    from glit.bench.regions import as_dict, measure, page
+    from glit.bench.tables import show
+    from glit.stages.recipe import load_recipe
+
+    console = Console(stderr=as_json, highlight=False)
+    loaded = load_recipe(recipe, overrides=overrides or ())
+    with status_reporter(console, quiet=quiet) as progress:
+        found = measure(open_dataset(dataset), loaded, progress)
+    if as_json:
+        print(json.dumps(as_dict(found)))
+    else:
+        show(page(found), console)
 
 
 @bench_app.command("objectives")

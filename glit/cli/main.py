@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from glit.cli import bench, build, doctor, evaluate, inspect, look, pairs, scenes, train
+from glit.cli import bench, build, doctor, evaluate, inspect, look, pairs, sample, scenes, train
 from glit.errors import GlitError, MissingExtraError
 from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
@@ -39,6 +39,7 @@ app.command("train")(train.train_command)
 app.command("interpolate")(train.interpolate_command)
 app.command("eval")(evaluate.eval_command)
 app.command("scenes")(scenes.scenes_command)
+app.command("sample")(sample.sample_command)
 
 
 @app.callback(invoke_without_command=True)

@@ -17,9 +17,15 @@ LICENCE_WARNING = (
     "> **Before you publish:** name the licence. It says `unknown` above, because only you know\n"
     "> where the images are from; captions by a model are under that model's terms besides."
 )
-LIMITS = """- Captions and regions that models made contain mistakes, and nobody has looked at each.
+_BY_MODELS = """\
+- Captions and regions that models made contain mistakes, and nobody has looked at each.
 - A pair is what the rule chose from CLIP's similarities. Its similarity is a cosine, no
-  probability; `probability` is null unless the rule was calibrated.
+  probability; `probability` is null unless the rule was calibrated."""
+_BY_FILES = """\
+- The pairs were read from files beside the images, no matcher ran. A similarity is no cosine: 1
+  for a region that the file gives to the sentence, else 0; in `image_similarity`, 1 for a sentence
+  without a region."""
+_LIMITS = """\
 - A sentence without a pair has no region of its own: it may tell of the whole image, or of nothing
   in it.
 - Who and what is in the images, and in what proportion, comes from their source: tell it here."""
@@ -72,6 +78,7 @@ tags:
             f"{counts['shipped']} images, each with a long caption, its sentences, candidate "
             "regions, and the best region of every sentence. Built by glit "
             f"{manifest['glit_version']} with the recipe `{recipe['name']}`{_added(manifest)}."
+            + (f" {recipe['about']}" if pairs_from_files(recipe) else "")
         )
     }
 
@@ -115,8 +122,18 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 ## What to know before use
 
-{LIMITS}
+{limits(recipe)}
 """
+
+
+def pairs_from_files(recipe: dict[str, Any]) -> bool:
+    """Whether no matcher chose the pairs: the user's files name them."""
+    return recipe.get("score", {}).get("backend") == "file"
+
+
+def limits(recipe: dict[str, Any]) -> str:
+    """What to know before use, as a list in Markdown."""
+    return f"{_BY_FILES if pairs_from_files(recipe) else _BY_MODELS}\n{_LIMITS}"
 
 
 def _steps(recipe: dict[str, Any]) -> str:

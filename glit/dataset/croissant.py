@@ -9,12 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA, SCHEMA_VERSION, dataset_columns
+from glit.dataset.card import pairs_from_files
 from glit.dataset.manifest import pairing_of
 from glit.storage.store import to_json
 
 CROISSANT = "croissant.json"
 YOURS = "To be completed: "
 """Before what a build cannot know."""
+FROM_FILES = "no model; 1 where a file beside the image gives a region to a sentence, else 0"
+_BIASES = (
+    "Captions and regions by a model carry the biases of what that model was trained on; "
+    "no person has looked at each of them.",
+    "A matcher prefers what its training data had much of, and large regions to small "
+    "ones; a sentence about something rare is the likelier to be given a wrong region.",
+)
 _PARQUET = "application/x-parquet"
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -256,13 +264,12 @@ def _responsible(manifest: dict[str, Any]) -> dict[str, Any]:
         "rai:machineAnnotationTools": [f"glit {manifest['glit_version']}", *_model_lines(manifest)],
         "rai:dataBiases": [
             f"{YOURS}who and what is in the images, and in what proportion.",
-            "Captions and regions by a model carry the biases of what that model was trained on; "
-            "no person has looked at each of them.",
-            "A matcher prefers what its training data had much of, and large regions to small "
-            "ones; a sentence about something rare is the likelier to be given a wrong region.",
+            *([] if pairs_from_files(recipe) else _BIASES),
         ],
         "rai:dataLimitations": [
-            "A similarity is a cosine and no probability"
+            f"Similarity: {FROM_FILES}."
+            if pairs_from_files(recipe)
+            else "A similarity is a cosine and no probability"
             + (
                 "; probability was calibrated, and holds for data like those of the calibration."
                 if manifest.get("calibration")
@@ -286,7 +293,7 @@ def _near(recipe: dict[str, Any]) -> str:
 
 def _protocol(manifest: dict[str, Any]) -> list[str]:
     recipe = manifest["recipe"]
-    pairing = pairing_of(manifest)
+    pairing, files = pairing_of(manifest), pairs_from_files(recipe)
     prompt = manifest.get("prompt")
     asked = f" It was asked: {prompt}" if prompt else ""
     said = [
@@ -294,7 +301,7 @@ def _protocol(manifest: dict[str, Any]) -> list[str]:
         f"Sentences: the splitter {recipe['split']['splitter']}.",
         f"Regions: {recipe['propose']['backend']}, {_model(manifest, 'proposer')}; "
         f"{_options(recipe['propose'], 'min_area', 'max_area', 'max_iou', 'max_regions')}.",
-        f"Similarity: {_model(manifest, 'matcher')}.",
+        f"Similarity: {FROM_FILES if files else _model(manifest, 'matcher')}.",
     ]
     if manifest["schema_version"] == SCHEMA_VERSION:
         limits = f"probability >= {pairing.min_probability}, support >= {pairing.min_support}"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from glit.dataset.card import (
     LICENCE_WARNING,
-    LIMITS,
     balance,
+    limits,
     paragraph,
     size_category,
     yaml_features,
@@ -118,7 +118,7 @@ By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}
 
 ## What to know before use
 
-{LIMITS}
+{limits(manifest["recipe"])}
 """
 
 

@@ -91,10 +91,13 @@ def find_calibration(name: str) -> Calibration | None:
 
 
 def sidecars(recipe: Recipe) -> dict[str, str]:
-    """Suffixes of the files beside the images that a recipe reads, by the step that does."""
-    steps = flow(recipe.tables).steps
-    backends = {step.name: step.backend(recipe.tables[step.name]) for step in steps}
-    return {name: each.beside for name, each in backends.items() if each and each.beside}
+    """Suffixes of the files beside the images that a recipe reads, by the first step that does."""
+    found: dict[str, str] = {}
+    for step in flow(recipe.tables).steps:
+        backend = step.backend(recipe.tables[step.name])
+        if backend and backend.beside and backend.beside not in found.values():
+            found[step.name] = backend.beside
+    return found
 
 
 def read_beside(recipe: Recipe) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from glit.backends.captioners.user_captions import NO_ROW, BroughtCaptions
 from glit.backends.tokenizer import tokenizer_hash
 from glit.data.parquet import write_parquet
 from glit.data.schema import DUPLICATES_SCHEMA
@@ -39,6 +41,7 @@ from glit.pipeline.series import (
 from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.state import read_state, told_retries, update_state
 from glit.pipeline.tables import disk_errors
+from glit.pipeline.user_captions import brought_table
 from glit.pipeline.versions import earlier_versions, versions_of
 from glit.pipeline.work import BEFORE, Work
 from glit.stages.dedup import Duplicate
@@ -88,8 +91,8 @@ def publish(
         _end_retry(work)
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
         raise RunError(
-            f"{work.images.root}: no sample was left to ship ({reasons}); once fixed, "
-            "run glit retry"
+            f"{work.images.root}: no sample was left to ship ({reasons})"
+            f"{_other_paths(work.plan.brought, ledger)}; once fixed, run glit retry"
         )
     tokenizer = _tokenizer(work.plan)
     files = cut_series(work, chunks, ledger)
@@ -138,6 +141,22 @@ def publish(
         work.store.remove(folder)
         _end_retry(work)
     return json.loads(json.dumps(manifest))
+
+
+def _other_paths(brought: BroughtCaptions | None, ledger: Ledger) -> str:
+    """A path of each side, where no caption of the user's file is of one of the images."""
+    messages = ledger.drops["message"].to_pylist()
+    if brought is None or not all(NO_ROW in message for message in messages):
+        return ""
+    with brought_table(brought) as table:
+        captions = [] if table is None else next(pq.ParquetFile(table).iter_batches(1))["path"]
+    if not len(captions):
+        return f": {brought.name} has no captions"
+    return (
+        f": {brought.name} names {str(captions[0])!r}, the folder has "
+        f"{str(ledger.drops['source_path'][0])!r}, and none of its captions is of one of "
+        "these images"
+    )
 
 
 def _end_retry(work: Work) -> None:

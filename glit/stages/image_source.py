@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from glit.data.records import Drop, Sample
 from glit.images import NO_LIMIT, ImageError, Pixels, decode
 from glit.runtime.prefetch import batched_by_weight, map_ahead
+from glit.shards import stem
 from glit.storage.store import Store
 
+T = TypeVar("T")
 Loaded = tuple[Sample, Pixels | Drop]
 MOST_BYTES = 1 << 30
 """Of decoded pixels that wait for a model, and of those that a model is given together: thirty
@@ -72,6 +76,23 @@ def loaded_batches(
     return batched_by_weight(
         loaded, size, weight=lambda item: num_bytes(item[0]), heaviest=MOST_BYTES
     )
+
+
+def read_beside(
+    sample: Sample, images: ImageSource, suffix: str, read: Callable[..., list[T]]
+) -> list[T] | Drop:
+    """What ``read(text, width=, height=)`` finds in the file beside an image, or a drop."""
+    beside = stem(sample.source_path) + suffix
+    try:
+        text = images.text(beside)
+    except (OSError, UnicodeError) as error:
+        return Drop(reason="no_masks", message=f"{beside} cannot be read: {error}")
+    if text is None:
+        return Drop(reason="no_masks", message=f"there is no {posixpath.basename(beside)}")
+    try:
+        return read(text, width=sample.width, height=sample.height)
+    except ValueError as error:
+        return Drop(reason="bad_masks", message=f"{beside}: {error}")
 
 
 def num_bytes(sample: Sample) -> int:

@@ -125,7 +125,7 @@ def identity_of_scores(
     """
     crop = score.get("crop", "tight")
     return {
-        **models["matcher"],
+        **models.get("matcher", {}),
         **({} if crop == "tight" else {"crop": crop}),
         **({"opinion": dict(models["opinion"])} if "opinion" in models else {}),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,9 +19,8 @@ from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
 from glit.data.schema import REGION
 from glit.recipes.config import Choice, require_value
-from glit.shards import stem
 from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.image_source import ImageSource, loaded_batches
+from glit.stages.image_source import ImageSource, loaded_batches, read_beside
 from glit.stages.plan import Plan
 
 _AND_GRID = "+grid"
@@ -41,8 +39,9 @@ class ProposeConfig(ProposerConfig):
 
     backend: str = "yolos+grid"
     """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``yolo`` runs an ultralytics file;
-    ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``grid`` is
-    four quadrants and a centre; ``+grid`` adds it to any proposer."""
+    ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``file``
+    reads your own boxes there (docs/your-images.md); ``grid`` is four quadrants and a centre;
+    ``+grid`` adds it to any proposer."""
     max_iou: float = 0.9
     """If two detections overlap with a higher IoU than this, glit keeps the one with the better
     score."""
@@ -135,21 +134,8 @@ class ReadRegions(ProposeStage):
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         for sample in samples:
-            found = self._read(sample, images)
+            found = read_beside(sample, images, self._suffix, self._reader.read)
             yield found if isinstance(found, Drop) else self.finished(sample, found)
-
-    def _read(self, sample: Sample, images: ImageSource) -> list[Region] | Drop:
-        beside = stem(sample.source_path) + self._suffix
-        try:
-            text = images.text(beside)
-        except (OSError, UnicodeError) as error:
-            return Drop(reason="no_masks", message=f"{beside} cannot be read: {error}")
-        if text is None:
-            return Drop(reason="no_masks", message=f"there is no {posixpath.basename(beside)}")
-        try:
-            return self._reader.read(text, width=sample.width, height=sample.height)
-        except ValueError as error:
-            return Drop(reason="bad_masks", message=f"{beside}: {error}")
 
 
 class LayRegions(ProposeStage):

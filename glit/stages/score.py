@@ -18,6 +18,7 @@ from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
 from glit.backends.phrase_detectors import PhraseDetector, agreement, refuse_other_detector
 from glit.backends.protocols import Matcher, MatcherConfig
+from glit.backends.region_files import SUFFIX, RegionOfFile, read_region_file
 from glit.data import rows
 from glit.data.geometry import Boxes
 from glit.data.records import Drop, Sample, Scores
@@ -25,7 +26,13 @@ from glit.images import Pixels
 from glit.recipes.config import Choice, added
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights
-from glit.stages.image_source import MOST_BYTES, ImageSource, Loaded, num_bytes
+from glit.stages.image_source import (
+    MOST_BYTES,
+    ImageSource,
+    Loaded,
+    num_bytes,
+    read_beside,
+)
 from glit.stages.plan import Plan, Recipe
 from glit.text.phrases import head_phrases
 
@@ -42,7 +49,8 @@ class ScoreConfig(MatcherConfig):
     """The model that compares regions with sentences."""
 
     backend: str = added("clip")
-    """``clip``: a CLIPModel of any size."""
+    """``clip``: a CLIPModel of any size. ``file``: no model; ``NAME.json`` of
+    ``propose.backend = "file"`` names the sentences of each region."""
     phrases: bool = added(False)
     """Also compare the head phrase of every sentence with the regions (see ``pair.phrase_weight``).
     This helps with sentences about two objects."""
@@ -105,7 +113,8 @@ class ScoreStage(Stage):
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
         asked = {"opinion": plan.models["opinion"].identity()} if "opinion" in plan.models else {}
-        return {"model": plan.models["matcher"].identity(), **asked}
+        matcher = plan.models.get("matcher")
+        return {"model": matcher.identity() if matcher else {}, **asked}
 
     @classmethod
     def check(cls, plan: Plan) -> None:
@@ -116,9 +125,10 @@ class ScoreStage(Stage):
     def open(cls, plan: Plan) -> ScoreStage:
         config = plan.config(ScoreConfig)
         asked = plan.models.get("opinion")
-        return cls(
+        backend = cls.backend(config)
+        return (ReadPairs if backend.reads == "file" else cls)(
             config,
-            cls.backend(config).make(config, plan.models["matcher"]),
+            backend.make(config, plan.models.get("matcher")),
             asked and PhraseDetector(asked, device=config.device, precision=config.precision),
         )
 
@@ -229,6 +239,32 @@ class ScoreStage(Stage):
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         return dataclasses.replace(sample, scores=rows.scores(row, len(row["image_similarity"])))
+
+
+class ReadPairs(ScoreStage):
+    """1 for the regions that the file gives to a sentence, else 0; a sentence without a region has
+    1 with the whole image. No image is decoded."""
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        for sample in samples:
+            found = read_beside(sample, images, SUFFIX, read_region_file)
+            yield found if isinstance(found, Drop) else self._paired(sample, found)
+
+    def _paired(self, sample: Sample, found: list[RegionOfFile]) -> Outcome:
+        sentences = {each.text: number for number, each in enumerate(sample.sentences or ())}
+        regions = {each.box.xyxy: number for number, each in enumerate(sample.regions or ())}
+        similarity = np.zeros((len(sample.sentences or ()), len(regions)), dtype=np.float32)
+        for each in found:
+            for text in each.sentences:
+                if text.strip() not in sentences:
+                    return Drop(
+                        reason="bad_masks", message=f"no sentence of the caption is {text!r:.80}"
+                    )
+                if each.region.box.xyxy in regions:
+                    similarity[sentences[text.strip()], regions[each.region.box.xyxy]] = 1
+        whole = (similarity.max(axis=1) == 0).astype(np.float32)
+        scores = Scores(similarity=similarity, image_similarity=whole)
+        return dataclasses.replace(sample, scores=scores)
 
 
 def _region_boxes(sample: Sample) -> Boxes:

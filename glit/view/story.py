@@ -6,11 +6,13 @@ from typing import Any
 
 import duckdb
 
+from glit.dataset.card import pairs_from_files
 from glit.dataset.manifest import pairing_of
 from glit.stages import all_reasons, all_steps
 
 _EXAMPLES = 6
 """Of every reason."""
+_FROM_FILES = " (1 for a pair of the file, else 0; no cosine)"
 _NAMES = {"split": "match", "score": "match"}
 """What the tables of some steps were called in version 1."""
 
@@ -31,7 +33,8 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
         steps.append(
             {
                 "title": step.title,
-                "how": str(options.get(step.shows, "")),
+                "how": str(options.get(step.shows, ""))
+                + (_FROM_FILES if step.name == "score" and pairs_from_files(recipe) else ""),
                 "model": model.get("name", ""),
                 "revision": model.get("revision", ""),
                 "licence": model.get("licence", ""),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from building import counts, data_bytes, run_build
+from building import counts, data_bytes, png, run_build
 
 from glit.dataset.verify import verify
 from glit.errors import RunError
@@ -55,6 +55,14 @@ def test_nothing_left_to_ship_says_why(tmp_path):
     (tmp_path / "in" / "a.png").write_bytes(b"no")
     with pytest.raises(RunError, match="no sample was left to ship .1 ingest/not_an_image."):
         run_build(tmp_path / "in", tmp_path / "out", overrides=["caption.backend=sidecar"])
+
+
+def test_captions_of_other_paths_are_named_beside_the_images(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(png())
+    (tmp_path / "c.jsonl").write_text('{"path": "photos/a.png", "caption": "A red ball."}\n')
+    with pytest.raises(RunError, match="c.jsonl names 'photos/a.png', the folder has 'a.png', and"):
+        run_build(tmp_path / "in", tmp_path / "out", captions=tmp_path / "c.jsonl")
 
 
 def test_pack_goes_on_with_the_files_it_has(scenes, built, tmp_path):

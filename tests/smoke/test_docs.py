@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import json
@@ -40,6 +41,22 @@ def lines_of(block: str) -> list[str]:
 def test_generated_pages_are_in_step():
     for name, text in pages().items():
         assert (DOCS / name).read_text(encoding="utf-8") == text, f"{name}: run make docs"
+
+
+def texts_of_the_code() -> list[str]:
+    """Every string constant of glit, with the constant parts of f-strings."""
+    trees = (ast.parse(path.read_text()) for path in sorted((ROOT / "glit").rglob("*.py")))
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+def test_the_messages_that_the_page_of_errors_explains_are_printed():
+    page = (DOCS / "faq.md").read_text(encoding="utf-8").partition("## Errors")[2]
+    messages = re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE)
+    assert len(messages) >= 20
+    texts = texts_of_the_code()
+    for part in (part.strip() for message in messages for part in message.split("…")):
+        assert any(part in text for text in texts), f"{part!r} is printed nowhere"
 
 
 def glit_commands() -> list[str]:

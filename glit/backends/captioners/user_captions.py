@@ -20,6 +20,7 @@ from glit.shards import stem
 from glit.storage.store import Store
 
 SUFFIX = ".txt"
+NO_ROW = "has no row for"
 NO_TEXT = "holds half a character (a lone surrogate), which no UTF-8 text can; write it again"
 
 
@@ -47,7 +48,7 @@ class BroughtCaptions:
 
     def _choose(self, path: str, captions: dict[str | None, int]) -> str | Drop:
         if not captions:
-            return Drop(reason="no_caption", message=f"{self.name} has no row for {path}")
+            return Drop(reason="no_caption", message=f"{self.name} {NO_ROW} {path}")
         if len(captions) > 1:
             lines = ", ".join(str(line) for line in sorted(captions.values()))
             return Drop(

@@ -8,12 +8,14 @@ from glit.backends.proposers.sa1b import SA1B
 from glit.backends.proposers.sam import SAM
 from glit.backends.proposers.yolo import YOLO
 from glit.backends.proposers.yolos import YOLOS
+from glit.backends.region_files import PROPOSER as FILE
 
 PROPOSERS: dict[str, Backend] = {
     "yolos": YOLOS,
     "yolo": YOLO,
     "sam": SAM,
     "sa1b": SA1B,
+    "file": FILE,
     "grid": GRID,
 }
 """By their names in ``propose.backend``; model libraries are imported when one is constructed."""

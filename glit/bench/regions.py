@@ -1,0 +1,156 @@
+"""``glit bench regions``: how many of a dataset's boxes a proposer finds.
+
+A box that a sentence has counts as found where a proposed region overlaps it with an IoU of at
+least 0.5 (or 0.75).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glit.backends.base import ModelConfig
+from glit.backends.device import best_device
+from glit.backends.weights import resolve
+from glit.bench.tables import Page, Table, figure
+from glit.data.geometry import Boxes, iou
+from glit.data.records import Drop, Region, Sample
+from glit.dataset.reader import Dataset
+from glit.dataset.row import Row
+from glit.errors import InputError
+from glit.images import Pixels
+from glit.recipes.extras import require
+from glit.stages import flow
+from glit.stages.plan import Plan, Recipe
+from glit.stages.propose import ProposeConfig, ProposeStage
+
+IOUS = (0.5, 0.75)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a proposer found of an image's boxes."""
+
+    path: str
+    best_iou: tuple[float, ...]
+    """Of every box that a sentence has: the highest IoU of a region with it."""
+    num_regions: int
+    seconds: float
+
+
+class _OneImage:
+    """An image source of one decoded image."""
+
+    def __init__(self, pixels: Pixels) -> None:
+        self._pixels = pixels
+
+    def each(self, samples: Sequence[Sample]) -> Iterator[Pixels]:
+        return iter([self._pixels])
+
+
+def measure(dataset: Dataset, recipe: Recipe, progress: Callable[[str], None]) -> list[Found]:
+    """Propose regions for every image of a dataset and compare them with the boxes of its pairs.
+
+    Args:
+        dataset: whose pairs are known to be right, such as ``glit sample``'s.
+        recipe: its table ``[propose]`` is used.
+        progress: called with a line for every image.
+
+    Raises:
+        InputError: the proposer reads files beside the images, or no sentence has a box.
+        UserError: the model is missing or of another kind.
+    """
+    stage = _open(recipe)
+    found = []
+    for number, row in enumerate(dataset.rows(), start=1):
+        progress(f"{row.source_path} ({number} of {len(dataset)})")
+        start = time.perf_counter()
+        sample = Sample(
+            sample_id=row.sample_id, source_path=row.source_path, width=row.width,
+            height=row.height, num_bytes=len(row.encoded()),
+        )  # fmt: skip
+        images: Any = _OneImage(row.pixels())
+        [outcome] = stage.process([sample], images)
+        regions = () if isinstance(outcome, Drop) else outcome.regions or ()
+        found.append(_compared(row, regions, time.perf_counter() - start))
+    if not any(each.best_iou for each in found):
+        raise InputError(f"{dataset.path}: no sentence has a box to find")
+    return found
+
+
+def _open(recipe: Recipe) -> ProposeStage:
+    config = recipe.of(ProposeConfig)
+    backend = ProposeStage.backend(config)
+    if backend.reads == "file":
+        raise InputError(f"propose.backend = {config.backend!r} reads files beside the images; "
+                         "name a model's backend")  # fmt: skip
+    for extra, purpose in ProposeStage.extras(recipe).items():
+        require(extra, needed_for=purpose)
+    model = resolve(config.model, config.revision) if backend.needs_model else None
+    settled: ModelConfig = backend.settled(config, best_device())
+    if backend.check is not None:
+        backend.check(settled, model)
+    plan = Plan(
+        recipe=recipe,
+        flow=flow(recipe.tables),
+        configs={"propose": settled},
+        models={} if model is None else {ProposeStage.role: model},
+        prompt="",
+    )
+    return ProposeStage.open(plan)
+
+
+def _compared(row: Row, regions: Sequence[Region], seconds: float) -> Found:
+    wanted = sorted({p.region for p in row.pairs if not p.global_wins})
+    boxes = _boxes(row.regions[index] for index in wanted)
+    proposed = _boxes(regions)
+    best = iou(boxes, proposed).max(axis=1, initial=0.0)
+    return Found(
+        path=row.source_path,
+        best_iou=tuple(float(value) for value in best),
+        num_regions=len(regions),
+        seconds=seconds,
+    )
+
+
+def _boxes(regions: Iterable[Region]) -> Boxes:
+    return np.array([r.box.xyxy for r in regions], dtype=np.float64).reshape(-1, 4)
+
+
+def as_dict(found: Sequence[Found]) -> dict[str, Any]:
+    """The figures over all images; recall is a share of 1."""
+    best = np.array([value for each in found for value in each.best_iou])
+    return {
+        "boxes": len(best),
+        **{f"recall@{limit}": float((best >= limit).mean()) for limit in IOUS},
+        "mean_best_iou": float(best.mean()),
+        "regions_per_image": float(np.mean([each.num_regions for each in found])),
+        "seconds_per_image": float(np.median([each.seconds for each in found])),
+    }
+
+
+def page(found: Sequence[Found]) -> Page:
+    """A table of the images, and the figures over all of them."""
+    rows = [
+        [
+            each.path,
+            str(len(each.best_iou)),
+            *(str(sum(value >= limit for value in each.best_iou)) for limit in IOUS),
+            str(each.num_regions),
+            figure(each.seconds),
+        ]
+        for each in found
+    ]
+    total = as_dict(found)
+    said = ", ".join(f"{100 * total[f'recall@{limit}']:.0f} % at IoU {limit}" for limit in IOUS)
+    heads = ["image", "boxes", *(f"found at {limit}" for limit in IOUS), "regions", "s"]
+    return [
+        Table(heads=heads, rows=rows),
+        f"recall of {total['boxes']} boxes: {said}; mean best IoU {total['mean_best_iou']:.2f}; "
+        f"{total['regions_per_image']:.0f} regions and {figure(total['seconds_per_image'])} s an "
+        "image (median)",
+    ]

@@ -1,0 +1,29 @@
+"""``glit sample``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from glit.cli.options import QuietOption, hold
+from glit.storage.outputs import local_folder
+
+
+def sample_command(
+    context: typer.Context,
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    quiet: QuietOption = False,
+) -> None:
+    """Write twelve photographs with captions and boxes made by hand, as a finished dataset."""
+    from glit.runtime.progress import StageProgress
+    from glit.runtime.terminal import Console
+    from glit.sample import write_sample
+
+    folder = local_folder(output)
+    hold(context, folder)
+    counts = write_sample(
+        folder, StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
+    )["counts"]
+    print(f"{counts['shipped']} photographs, captions and boxes made by hand: {folder}/dataset")
+    print(f"look at them: glit view {folder}/dataset -o {folder}/report.html")

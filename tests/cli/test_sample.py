@@ -1,0 +1,113 @@
+"""``glit sample``: photographs described by hand, as a finished dataset."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glit import open_dataset
+from glit.bench.regions import Found, as_dict
+from glit.dataset.verify import verify
+from glit.sample import HERE, photographs
+
+LICENCES = {"public domain", "CC0-1.0", "CC-BY-2.0", "CC-BY-4.0"}
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    from building import quiet
+
+    from glit.sample import write_sample
+
+    out = tmp_path_factory.mktemp("sample") / "photographs"
+    write_sample(out, quiet())
+    return out
+
+
+def test_the_photographs_are_small_and_their_licences_open():
+    shipped = sorted((HERE / "photographs").iterdir())
+    assert [path.name for path in shipped] == sorted(each["path"] for each in photographs())
+    assert sum(path.stat().st_size for path in shipped) < 3_000_000
+    for each in photographs():
+        assert each["licence"] in LICENCES and each["author"] and each["address"]
+        with Image.open(HERE / "photographs" / each["path"]) as image:
+            width, height = image.size
+        for region in each["regions"]:
+            x0, y0, x1, y1 = region["box"]
+            assert 0 <= x0 < x1 <= width and 0 <= y0 < y1 <= height, (each["path"], region)
+            assert region["sentences"][0] in each["caption"]
+
+
+def test_every_box_is_paired_with_its_sentence(sample):
+    assert list(verify(str(sample / "dataset"))) == []
+    told = {each["path"]: each for each in photographs()}
+    for row in open_dataset(sample / "dataset"):
+        boxes = {r["sentences"][0]: tuple(r["box"]) for r in told[row.source_path]["regions"]}
+        assert row.caption.text == told[row.source_path]["caption"]
+        assert 4 <= len(row.sentences) <= 8
+        for pair in row.pairs:
+            text, region = row.sentences[pair.sentence].text, row.regions[pair.region]
+            assert pair.global_wins == (text not in boxes)
+            assert pair.global_wins or region.box.xyxy == boxes[text]
+            assert region.source == "hand"
+
+
+def test_card_page_and_sources_say_that_it_was_made_by_hand(sample, run_glit):
+    card = (sample / "dataset" / "README.md").read_text()
+    assert "made by hand; no captioner, detector or matcher ran" in " ".join(card.split())
+    assert "A similarity is no cosine" in card and "CLIP" not in card
+    croissant = (sample / "dataset" / "croissant.json").read_text()
+    assert "no model; 1 where a file" in croissant and "A matcher prefers" not in croissant
+    manifest = json.loads((sample / "dataset" / "manifest.json").read_text())
+    assert set(manifest["models"]) == {"tokenizer"} and manifest["precision"] == {}
+    sources = (sample / "README.md").read_text()
+    assert all(each["author"] in sources and each["licence"] in sources for each in photographs())
+    page = sample / "report.html"
+    assert run_glit("view", sample / "dataset", "-o", page).code == 0
+    assert "made by hand" in page.read_text() and "no cosine" in page.read_text()
+
+
+def test_it_is_queried_exported_and_learned_from(sample, tmp_path, run_glit):
+    asked = "SELECT count(*) AS n FROM pairs WHERE NOT global_wins"
+    done = run_glit("query", sample / "dataset", asked, "--json")
+    number = sum(len(each["regions"]) for each in photographs())
+    assert json.loads(done.output) == [{"n": number}]
+    assert run_glit("export", sample / "dataset", "--to", "coco", "-o", tmp_path / "c").code == 0
+    words = ("--set", "train.batch_size=4", "--set", "train.max_steps=1")
+    assert run_glit("train", sample / "dataset", "-o", tmp_path / "run", *words).code == 0
+
+
+def test_writing_it_again_changes_nothing(tmp_path, run_glit):
+    first = run_glit("sample", "-o", tmp_path / "out", "--quiet")
+    assert first.output.startswith("12 photographs, captions and boxes made by hand:")
+    before = (tmp_path / "out" / "dataset" / "manifest.json").read_bytes()
+    assert run_glit("sample", "-o", tmp_path / "out", "--quiet") == first
+    assert (tmp_path / "out" / "dataset" / "manifest.json").read_bytes() == before
+
+
+def test_recall_of_a_proposer(sample, run_glit):
+    words = ("bench", "regions", sample / "dataset", "-r", "mini", "--quiet")
+    done = run_glit(*words, "--set", "propose.backend=grid", "--json")
+    found = json.loads(done.output)
+    assert (found["boxes"], found["regions_per_image"]) == (65, 5.0)
+    assert found["recall@0.5"] == pytest.approx(10 / 65)
+    assert "recall of 65 boxes: 15 % at IoU 0.5" in " ".join(
+        run_glit(*words, "--set", "propose.backend=grid").output.split()
+    )
+    refused = run_glit(*words, "--set", "propose.backend=file")
+    assert refused.code == 2 and "reads files beside the images" in refused.errors
+
+
+def test_figures_of_recall():
+    found = [
+        Found(path="a", best_iou=(0.5, 0.4), num_regions=2, seconds=1.0),
+        Found(path="b", best_iou=(0.8,), num_regions=4, seconds=3.0),
+    ]
+    figures = as_dict(found)
+    assert figures["recall@0.5"] == pytest.approx(2 / 3)
+    assert figures["recall@0.75"] == pytest.approx(1 / 3)
+    assert np.isclose(figures["mean_best_iou"], 1.7 / 3)
+    assert (figures["regions_per_image"], figures["seconds_per_image"]) == (3.0, 2.0)
