@@ -20,7 +20,7 @@ from glit.errors import WeightsError
 from tools.mini.evaluate import (
     MINI,
     Sample,
-    caption_with_transformers,
+    caption_scenes,
     evaluate_matcher,
     evaluate_proposer,
     evaluate_segmenter,
@@ -43,7 +43,7 @@ def tests() -> list[Sample]:
 
 @pytest.fixture(scope="module")
 def captions(tests: list[Sample]) -> list[str]:
-    return caption_with_transformers(MINI / "captioner", [sample.image for sample in tests])
+    return caption_scenes(MINI / "captioner", tests)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tools.mini.captioner_model import hub_name
 from tools.mini.evaluate import num_matched
 from tools.mini.loop import TrainSettings, lr_factor, train
-from tools.mini.save import hub_name
 from tools.mini.train_matcher import contrastive_loss
 from tools.mini.train_segmenter import draw_points, mask_loss
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import sys
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -25,25 +27,46 @@ def warm_up() -> None:
     import glit.cli.main
 
     torch.set_num_threads(1)
-    names = ("CLIPModel", "CLIPImageProcessor", "CLIPTokenizer", "YolosForObjectDetection")
+    names = ("CLIPModel", "CLIPImageProcessor", "CLIPTokenizer", "YolosForObjectDetection",
+             "LlavaNextForConditionalGeneration")  # fmt: skip
     assert all(getattr(transformers, name) for name in names) and glit.cli.main and glit.api
 
 
-def start(words: Sequence[str], folder: Path, output: Path) -> int:
+def start(
+    words: Sequence[str],
+    folder: Path,
+    output: Path,
+    *,
+    before: Callable[[], None] | None = None,
+) -> int:
     """Number of the process that runs a command line.
 
     Args:
         words: of the command line, without ``glit``.
         folder: where it runs.
         output: the file that takes both of its streams; it reads nothing.
+        before: done in the process before the command line.
     """
     child = os.fork()
     if not child:
-        _become(words, folder, output)
+        _become(words, folder, output, before)
     return child
 
 
-def _become(words: Sequence[str], folder: Path, output: Path) -> None:
+def ended(child: int, most_s: float) -> int | None:
+    """Its exit code, below zero for a signal; None where it took too long and was killed."""
+    deadline, killed = time.monotonic() + most_s, False
+    while (status := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline and not killed:
+            os.kill(child, signal.SIGKILL)
+            killed = True
+        time.sleep(0.01)
+    return None if killed else os.waitstatus_to_exitcode(status[1])
+
+
+def _become(
+    words: Sequence[str], folder: Path, output: Path, before: Callable[[], None] | None
+) -> None:
     """The command line, and the end of this process."""
     code = 1
     try:
@@ -55,6 +78,8 @@ def _become(words: Sequence[str], folder: Path, output: Path) -> None:
         sys.argv = ["glit", *words]
         from glit.cli.main import main
 
+        if before is not None:
+            before()
         main()
         code = 0
     except SystemExit as end:

@@ -44,21 +44,14 @@ def scenes() -> Iterator[Path]:
 def make_rows(scenes: Path) -> list[dict[str, Any]]:
     """Rows of a build of the scenes with their own captions, without the image bytes."""
     import pyarrow.parquet as pq
-    from rich.console import Console
 
-    from glit.executors.local import LocalExecutor
-    from glit.pipeline.run import BuildRequest, build
-    from glit.runtime.progress import StageProgress
-    from glit.stages.recipe import load_recipe
+    import glit
 
     with tempfile.TemporaryDirectory() as folder:
-        request = BuildRequest(
-            images=str(scenes / "images"),
-            output=f"{folder}/dataset",
-            recipe=load_recipe("mini", overrides=["caption.backend=provided", *ON_CPU]),
-            captions=str(scenes / "captions.jsonl"),
-        )
-        build(request, LocalExecutor(), StageProgress(Console(quiet=True), quiet=True))
+        glit.build(
+            scenes / "images", f"{folder}/dataset", recipe="mini", settings=ON_CPU,
+            captions=scenes / "captions.jsonl", executor="local", quiet=True,
+        )  # fmt: skip
         rows = pq.read_table(f"{folder}/dataset/data").to_pylist()
     for row in rows:
         row.pop("image")

@@ -4,7 +4,7 @@ A measurement is a function that yields rows, which are plain dicts. It is run
 
 - to its end, and each row is in a file as soon as it is yielded (:func:`record`);
 - as a command with a time limit and a log (:func:`run_command`);
-- in turn with others, a row for each order that it is given (:class:`Worker`);
+- in turn with others, in a process that stays (:class:`Worker`);
 - or not at all, where a file has its result already (:func:`kept`).
 """
 
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -158,32 +158,27 @@ def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
         return pool.submit(work, *arguments).result()
 
 
-Measurement = Callable[[Any], Generator[Any, Any, None]]
-
-
 class Worker:
-    """A measurement in a process of its own; orders are sent into it, what it yields comes back.
+    """An object in a process of its own, whose methods are called from here.
 
     Processes are forked from a server that is started afresh, has imported the libraries and done
     nothing else: each is as clean as a spawned one, without importing torch every time.
 
     Args:
         name: for messages.
-        measurement: yields once when it is ready, then an answer to each order.
-        argument: what it is called with.
+        make: makes the object, there.
+        argument: what it is made of.
         preload: modules that the server imports.
     """
 
     def __init__(
-        self, name: str, measurement: Measurement, argument: Any, *, preload: Sequence[str] = ()
+        self, name: str, make: Callable[[Any], Any], argument: Any, *, preload: Sequence[str] = ()
     ) -> None:
         self.name = name
         context = get_context("forkserver")
         context.set_forkserver_preload(list(preload))
         self._answers, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_work, args=(measurement, argument, theirs), daemon=True
-        )
+        self._process = context.Process(target=_work, args=(make, argument, theirs), daemon=True)
         with _deaf_to_interrupts():
             self._process.start()
         theirs.close()
@@ -197,21 +192,21 @@ class Worker:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def ask(self, order: Any) -> Any:
-        """The answer to an order.
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the object returns.
 
         Raises:
-            GlitError: the measurement failed or its process died.
+            GlitError: it failed, or the process died.
         """
         with contextlib.suppress(BrokenPipeError):
-            self._answers.send(order)
+            self._answers.send((method, arguments))
         return self.answer()
 
     def answer(self) -> Any:
-        """What is yielded next; the first says that the measurement is ready.
+        """What the process says next; its first word is that the object is there.
 
         Raises:
-            GlitError: as for :meth:`ask`.
+            GlitError: as for :meth:`call`.
         """
         wait([self._answers, self._process.sentinel])
         try:
@@ -241,7 +236,7 @@ class Worker:
             self._process.join()
 
 
-def _work(measurement: Measurement, argument: Any, connection: Connection) -> None:
+def _work(make: Callable[[Any], Any], argument: Any, connection: Connection) -> None:
     """A worker's process: answers are ``"done"`` and a value, or ``"failed"``, a line, a code.
 
     The parent alone hears Ctrl-C; it ends this process, as does its own end.
@@ -250,10 +245,11 @@ def _work(measurement: Measurement, argument: Any, connection: Connection) -> No
     warnings.simplefilter("ignore")  # several processes share one terminal
     with contextlib.suppress(EOFError, BrokenPipeError):
         try:
-            rows = measurement(argument)
-            connection.send(("done", next(rows)))
+            made = make(argument)
+            connection.send(("done", None))
             while True:
-                connection.send(("done", rows.send(connection.recv())))
+                method, arguments = connection.recv()
+                connection.send(("done", getattr(made, method)(*arguments)))
         except GlitError as error:
             connection.send(("failed", (str(error), error.exit_code)))
         except (EOFError, BrokenPipeError):

@@ -71,7 +71,7 @@ def write_random_clip(
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
     folder.mkdir(parents=True, exist_ok=True)
-    num_tokens = _write_tokenizer(folder, corpus, vocabulary)
+    num_tokens = write_clip_tokenizer(folder, corpus, vocabulary)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = CLIPConfig(
@@ -106,8 +106,13 @@ def write_random_clip(
     return folder
 
 
-def _write_tokenizer(folder: Path, corpus: Iterable[str], vocabulary: int) -> int:
-    """Learn byte pairs as CLIP's tokenizer has them, and save it; returns the number of tokens."""
+def write_clip_tokenizer(
+    folder: Path, corpus: Iterable[str], vocabulary: int, **settings: Any
+) -> int:
+    """Learn byte pairs as CLIP's tokenizer has them, and save it; returns the number of tokens.
+
+    Order of the vocabulary as in OpenAI's: bytes, bytes that end a word, merges, the two marks.
+    """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
     from transformers import CLIPTokenizer
 
@@ -131,7 +136,6 @@ def _write_tokenizer(folder: Path, corpus: Iterable[str], vocabulary: int) -> in
     pieces += [a + b for a, b in merges]
     ordered = [*dict.fromkeys(pieces), *SPECIAL_TOKENS]
     learned_merges: Any = merges  # pairs, which the signature does not mention
-    CLIPTokenizer(
-        vocab={piece: index for index, piece in enumerate(ordered)}, merges=learned_merges
-    ).save_pretrained(folder)
+    vocab = {piece: index for index, piece in enumerate(ordered)}
+    CLIPTokenizer(vocab=vocab, merges=learned_merges, **settings).save_pretrained(folder)
     return len(ordered)

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from glit.bench.harness import Worker
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job, Order, column
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job, open_way
 from glit.bench.lism_flism.inputs import scenes as draw_scenes
 from glit.bench.lism_flism.inputs import with_sentences
 from glit.bench.lism_flism.models import find_models
@@ -36,7 +36,7 @@ def job(tmp_path) -> Job:
 
 
 def started(job: Job) -> Worker:
-    return Worker(f"column {job.column.title!r}", column, job, preload=PRELOADED)
+    return Worker(f"column {job.column.title!r}", open_way, job, preload=PRELOADED)
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_a_dying_column_is_named(job):
         process.answer()
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(RunError, match=r"column 'FLISM in glit': its process died \(exit code"):
-            process.ask(Order(batch=job.batch))
+            process.call("perform", job.batch)
     finally:
         process.close()
     assert not process.is_alive

@@ -9,10 +9,8 @@ import pytest
 
 from glit.bench.gpu.training import step_operations
 from glit.bench.random_clip import TINY, VIT_B_16
-from glit.bench.tables import markdown
 from tools.measure import host
 from tools.measure import train as bench
-from tools.measure.objectives import table
 from tools.measure.parts import in_turn
 
 
@@ -59,11 +57,6 @@ def test_operations_of_a_step() -> None:
     text = step_operations(VIT_B_16, [77], 0) / 3 / 2
     assert image == pytest.approx(17.5e9, rel=0.02)
     assert text == pytest.approx(2.97e9, rel=0.02)
-
-
-def test_the_table_of_objectives() -> None:
-    page = table({"a": [{"x": 0.5}, {"x": 0.7}], "b": [{"x": 0.25}]}, columns={"X": "x"})
-    assert markdown(page).splitlines()[2:] == ["| a | 60.0 ± 14.1 |", "| b | 25.0 |"]
 
 
 def test_what_the_host_does_for_a_gpu() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from glit.scenes.write import write_scenes
 from tools.faults.run import World, disturbed
+from tools.forked import warm_up
 
 
 def main() -> int:
@@ -20,6 +21,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first run")
     parser.add_argument("--scenes", type=int, default=12)
     words = parser.parse_args()
+    warm_up()
+    words.output = words.output.absolute()
     words.output.mkdir(parents=True, exist_ok=True)
     scenes = words.output / "scenes"
     if not scenes.is_dir():

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import shutil
-import signal
-import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-
 from glit.dataset.manifest import MANIFEST, read_manifest
-from glit.errors import GlitError, RunError
-from glit.executors.local import LocalExecutor
-from glit.pipeline.add import add
-from glit.pipeline.retry import retry
-from glit.pipeline.run import BuildRequest, build
-from glit.runtime.progress import StageProgress
-from glit.stages.recipe import load_recipe
+from glit.errors import StoppedError
 from glit.storage.store import Store
 from tools.faults import tripwire
 from tools.faults.damage import DAMAGES, harm
 from tools.faults.tripwire import Tripwire
+from tools.forked import ended, start
 
 _MOST_ATTEMPTS = 6
 _HANGS_AFTER_S, _AT_MOST_S = 12.0, 300.0
@@ -109,26 +98,17 @@ class Outcome:
 
 
 def know(world: World, case: Case) -> Undisturbed:
-    """Build or add undisturbed, once, and count what there is to disturb.
-
-    A first build is done in this process, so that what it imports need not be by those that are
-    forked; torch has one thread, as a pool of them does not survive a fork.
-    """
-    import torch
-
+    """Build or add undisturbed, once, and count what there is to disturb."""
     if case in world.known:
         return world.known[case]
-    torch.set_num_threads(1)
     out, tally = world.folder / case.name / "out", world.folder / "tally.json"
     if case.adds:
         first = _before_additions(world, case)
         shutil.rmtree(first, ignore_errors=True)
-        assert (said := _in_child(world, first, case, "build")) == "done", said
+        assert (said := attempt(world, first, case, None, command="build")) == "done", said
     _begin(world, out, case)
-    assert (said := _in_child(world, out, case, case.command)) == "done", said
-    _begin(world, out, case)
-    wire = Tripwire("file", 0, tripwire.fail)
-    assert (said := attempt(world, out, case, wire, tally=tally)) == "done", said
+    wire = Tripwire("file", 0, tripwire.fail, tally=tally)
+    assert (said := attempt(world, out, case, wire)) == "done", said
     world.known[case] = Undisturbed(
         digests=digests(out), events=json.loads(tally.read_text(encoding="utf-8"))
     )
@@ -177,9 +157,11 @@ def disturbed(world: World, seed: int) -> Outcome:
     for _ in range(_MOST_ATTEMPTS):
         command = _advised(case, said)
         said.append(attempt(world, out, case, None, command=command))
-        if said[-1].startswith("crash") or (
-            said[-1] == "done" and command.startswith(case.command)
-        ):
+        if said[-1] == "done" and command.startswith(case.command):
+            if read_manifest(Store(out))["counts"]["dropped"]:
+                said.append(attempt(world, out, case, None, command="retry"))
+            break
+        if said[-1].startswith("crash"):
             break
     right = said[-1] == "done" and digests(out) == undisturbed.digests
     if right:
@@ -200,84 +182,34 @@ def _advised(case: Case, said: list[str]) -> Command:
 
 
 def attempt(
-    world: World,
-    out: Path,
-    case: Case,
-    wire: Tripwire | None,
-    *,
-    tally: Path | None = None,
-    command: Command | None = None,
+    world: World, out: Path, case: Case, wire: Tripwire | None, *, command: Command | None = None
 ) -> str:
-    """Run in a process of its own; ``done``, ``killed``, ``hung``, or what it said."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read)
-        said = _in_child(world, out, case, command or case.command, wire, tally)
-        os.write(write, said.encode()[:4000])
-        os._exit(0)
-    os.close(write)
+    """Run in a process of its own; ``done``, ``killed``, ``hung``, ``stopped``, or what it said."""
+    words, told = _words(world, out, case, command or case.command), world.folder / "said"
     hangs = wire is not None and wire.act is tripwire.hang
-    deadline = time.monotonic() + (_HANGS_AFTER_S if hangs else _AT_MOST_S)
-    hung = False
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > deadline and not hung:
-            os.kill(child, signal.SIGKILL)
-            hung = True
-        time.sleep(0.01)
-    with os.fdopen(read, "rb") as pipe:
-        said = pipe.read().decode()
-    return "hung" if hung else said or "killed"
+    child = start(words, world.folder, told, before=wire.install if wire else None)
+    code = ended(child, _HANGS_AFTER_S if hangs else _AT_MOST_S)
+    said = told.read_text(encoding="utf-8", errors="replace")
+    if "Traceback" in said:
+        return f"crash: {said[-3000:]}"
+    if code is None or code < 0:
+        return "hung" if code is None else "killed"
+    ends = {0: "done", StoppedError.exit_code: "stopped"}
+    return ends.get(code, f"error: {said.strip()[-1000:]}")
 
 
-def _in_child(
-    world: World,
-    out: Path,
-    case: Case,
-    command: Command,
-    wire: Tripwire | None = None,
-    tally: Path | None = None,
-) -> str:
-    progress = StageProgress(Console(quiet=True), quiet=True)
-    try:
-        if wire is not None:
-            wire.install()
-        try:
-            if command == "add":
-                add(str(out), LocalExecutor(), progress)
-            elif command == "retry":
-                retry(str(out), LocalExecutor(), progress)
-            else:
-                build(_request(world, out, case, command), LocalExecutor(), progress)
-        except RunError as error:
-            if wire is not None or command == "add" or "glit retry" not in str(error):
-                raise
-            retry(str(out), LocalExecutor(), progress)
-        if tally is not None and wire is not None:
-            tally.write_text(json.dumps(wire.counted), encoding="utf-8")
-        if wire is None and read_manifest(Store(out))["counts"]["dropped"]:
-            retry(str(out), LocalExecutor(), progress)
-    except KeyboardInterrupt:
-        return "stopped"
-    except GlitError as error:
-        return f"error: {error}"
-    except BaseException:  # noqa: BLE001 - a user would see its stack trace, so it is the result
-        return f"crash: {traceback.format_exc()[-3000:]}"
-    return "done"
-
-
-def _request(world: World, out: Path, case: Case, command: Command) -> BuildRequest:
-    return BuildRequest(
-        images=str(world.images),
-        output=str(out),
-        recipe=load_recipe(
-            "mini", overrides=[f"caption.backend={case.backend}", "ingest.chunk_size=4",
-                               "caption.batch_size=2", "caption.max_tokens=60"]
-        ),
-        captions=str(world.captions) if case.backend == "provided" else None,
-        limit=world.num_first if case.adds else None,
-        replace=command == "build --replace",
-    )  # fmt: skip
+def _words(world: World, out: Path, case: Case, command: Command) -> list[str]:
+    """The command line."""
+    where = ["--executor", "local", "--quiet"]
+    if command in ("add", "retry"):
+        return [command, str(out), *where]
+    settings = [f"caption.backend={case.backend}", "ingest.chunk_size=4", "caption.batch_size=2",
+                "caption.max_tokens=60"]  # fmt: skip
+    words = ["build", str(world.images), "-o", str(out), "-r", "mini", *where]
+    words += [word for each in settings for word in ("--set", each)]
+    words += ["--captions", str(world.captions)] if case.backend == "provided" else []
+    words += ["--limit", str(world.num_first)] if case.adds else []
+    return [*words, "--replace"] if command == "build --replace" else words
 
 
 def digests(dataset: Path) -> dict[str, str]:

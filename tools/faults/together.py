@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import random
 import shutil
 import sys
@@ -23,7 +22,7 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 
 from glit.scenes.write import write_scenes
-from tools.forked import start, warm_up
+from tools.forked import ended, start, warm_up
 
 DATASET, PAIRED, EXPORTED, RUN = "out", "paired", "exported", "run"
 _MODEL = ("--set", "train.max_steps=1", "--set", "train.batch_size=2", "--set", "train.trackers=[]")
@@ -49,7 +48,8 @@ class Outcome:
 
     commands: tuple[str, str]
     seed: int
-    codes: list[int]
+    codes: list[int | None]
+    """None for one that took too long."""
     wrong: list[str]
     """What should not be; empty where all is well."""
 
@@ -110,12 +110,12 @@ def together(world: World, first: str, second: str, seed: int) -> Outcome:
     one = start(COMMANDS[first], here, here / "said-0")
     time.sleep(rng.random() * world.seconds[first])
     other = start(COMMANDS[second], here, here / "said-1")
-    codes = [ended(child) for child in (one, other)]
+    codes = [ended(child, _MOST_S) for child in (one, other)]
     wrong = []
     for name, code, number in ((first, codes[0], 0), (second, codes[1], 1)):
         said = (here / f"said-{number}").read_text(errors="replace")
         errors = [line for line in said.splitlines() if line.startswith("glit: ")]
-        if "Traceback" in said or (code and (code < 0 or len(errors) != 1)):
+        if "Traceback" in said or code is None or code < 0 or (code > 0 and len(errors) != 1):
             wrong.append(f"{name} ended with {code}: {said[-1500:]}")
     found = digests(here)
     for name in _ARTIFACTS:
@@ -134,7 +134,7 @@ def finished(here: Path, names: Sequence[str]) -> list[str]:
     for folder in (DATASET, PAIRED):
         if (here / folder).exists():
             code, said = run(here, ("verify", folder, "--quiet"))
-            wrong += [f"verify {folder}: {said[-500:]}"] if code else []
+            wrong += [f"verify {folder}: {said[-500:]}"] if code != 0 else []
     return wrong
 
 
@@ -155,21 +155,11 @@ def digests(here: Path) -> dict[str, str]:
     return found
 
 
-def run(folder: Path, words: Sequence[str]) -> tuple[int, str]:
+def run(folder: Path, words: Sequence[str]) -> tuple[int | None, str]:
     """A command line in a process of its own; its exit code and what it said."""
     told = folder / "said"
-    code = ended(start(words, folder, told))
+    code = ended(start(words, folder, told), _MOST_S)
     return code, told.read_text(errors="replace")
-
-
-def ended(child: int) -> int:
-    """Its exit code; one that takes too long is killed."""
-    deadline = time.monotonic() + _MOST_S
-    while (status := os.waitpid(child, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-        time.sleep(0.01)
-    return os.waitstatus_to_exitcode(status[1])
 
 
 def main() -> int:

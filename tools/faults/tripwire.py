@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
+import json
 import os
 import signal
 import time
@@ -29,10 +31,19 @@ class Tripwire:
         at: number of the event; 0 never comes.
         act: what is done then.
         times: and with the events after it.
+        tally: takes the numbers of events at the end of the process.
     """
 
-    def __init__(self, kind: str, at: int, act: Callable[[], Any], *, times: int = 1) -> None:
-        self.kind, self.at, self.act, self.times = kind, at, act, times
+    def __init__(
+        self,
+        kind: str,
+        at: int,
+        act: Callable[[], Any],
+        *,
+        times: int = 1,
+        tally: Path | None = None,
+    ) -> None:
+        self.kind, self.at, self.act, self.times, self.tally = kind, at, act, times, tally
         self.counted: Counter[str] = Counter()
         """Events so far, by kind."""
 
@@ -44,12 +55,17 @@ class Tripwire:
 
     def install(self) -> None:
         """Into this process, which ends with the build."""
+        if self.tally is not None:
+            atexit.register(self._write, self.tally)
         for name in ("move", "remove"):
             setattr(Store, name, self._around(getattr(Store, name)))
         Store.atomic = self._atomic(Store.atomic)
         Store.read = self._before(Store.read, "read")
         StageWorker.rows = self._each(StageWorker.rows)
         TransformersCaptioner.caption = self._captions(TransformersCaptioner.caption)
+
+    def _write(self, path: Path) -> None:
+        path.write_text(json.dumps(self.counted), encoding="utf-8")
 
     def _around(self, method: Callable) -> Callable:
         def wrapped(*arguments: Any) -> Any:

@@ -21,18 +21,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import glit
 from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb, resident_mb
 from glit.dataset.manifest import MANIFEST, describe_data_file
 from glit.dataset.reader import Dataset
-from glit.executors.local import LocalExecutor
 from glit.exporters import EXPORTERS, export
-from glit.pipeline.run import BuildRequest, build
 from glit.scenes import write_scenes
 from glit.stages.pack import writer_options
-from glit.stages.recipe import load_recipe
 from glit.storage.store import to_json
-from tools.measure.parts import run_parts, silent
+from tools.measure.parts import run_parts
 
 SCENES = 100
 """As many as pack puts in a row group: footers, which a reader keeps, grow with those."""
@@ -62,13 +60,10 @@ def exports(arguments: argparse.Namespace) -> Iterator[Row]:
 
 def _build(here: Path) -> None:
     write_scenes(here / "scenes", num=SCENES, seed=4_000_000, size=64)
-    request = BuildRequest(
-        images=str(here / "scenes" / "images"),
-        output=str(here / "dataset"),
-        captions=str(here / "scenes" / "captions.jsonl"),
-        recipe=load_recipe("mini", overrides=["caption.backend=provided"]),
-    )
-    build(request, LocalExecutor(), silent())
+    glit.build(
+        here / "scenes" / "images", here / "dataset", recipe="mini", executor="local", quiet=True,
+        captions=here / "scenes" / "captions.jsonl",
+    )  # fmt: skip
 
 
 def repeat(source: Path, target: Path, rows: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForImageTextToText,
@@ -16,7 +19,7 @@ from transformers import (
 
 from glit.scenes import canonical_caption, draw_scene
 from tools.mini.pool import IMAGE_PX, PATCH_PX, POOL_SEED
-from tools.mini.save import MEAN, STD
+from tools.mini.save import NORMALISATION, SQUARE, edit_json, save_model
 
 BOS, EOS, IMAGE, CAPTION = "<s>", "</s>", "<image>", "<caption>"
 CONTEXT = 1024
@@ -102,10 +105,9 @@ def caption_processor(tokenizer: PreTrainedTokenizerFast) -> LlavaNextProcessor:
     return LlavaNextProcessor(
         image_processor=LlavaNextImageProcessor(
             size={"shortest_edge": IMAGE_PX},
-            crop_size={"height": IMAGE_PX, "width": IMAGE_PX},
+            crop_size=SQUARE,
             image_grid_pinpoints=[[IMAGE_PX, IMAGE_PX]],
-            image_mean=list(MEAN),
-            image_std=list(STD),
+            **NORMALISATION,
         ),
         tokenizer=tokenizer,
         patch_size=PATCH_PX,
@@ -127,3 +129,32 @@ def new_captioner(
     model.generation_config.bos_token_id = tokenizer.bos_token_id
     model.generation_config.pad_token_id = tokenizer.eos_token_id
     return model
+
+
+def save_captioner(
+    model: LlavaNextForConditionalGeneration, processor: LlavaNextProcessor, folder: Path
+) -> None:
+    """``LlavaNextForConditionalGeneration`` and ``LlavaNextProcessor`` files in one folder.
+
+    transformers 5 leaves ``vision_model`` out of the tower's key names, vLLM loads only names that
+    have it, transformers reads both: so the names of the hub's checkpoints are written.
+    """
+    save_model(model, folder)
+    path = folder / "model.safetensors"
+    renamed = {hub_name(name): value for name, value in load_file(path).items()}
+    save_file(renamed, path, metadata={"format": "pt"})
+    path.chmod(0o644)
+    processor.save_pretrained(folder)
+    edit_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+
+
+def hub_name(name: str) -> str:
+    """The name a weight has in checkpoints on the hub.
+
+    >>> hub_name("vision_tower.embeddings.class_embedding")
+    'vision_tower.vision_model.embeddings.class_embedding'
+    """
+    prefix = "vision_tower."
+    if name.startswith(prefix) and not name.startswith(prefix + "vision_model."):
+        return prefix + "vision_model." + name.removeprefix(prefix)
+    return name

@@ -10,8 +10,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from glit.data.geometry import iou
 from glit.scenes.captions import background_sentence, light_sentence, object_sentence
-from tools.mini.pool import IMAGE_PX, Pool
+from tools.mini.pool import IMAGE_PX, Painted, pool_scene
 
 _MAX_MARGIN = 0.25
 
@@ -49,20 +50,11 @@ def region_box(rng: np.random.Generator) -> tuple[int, int, int, int]:
     return x0, y0, x0 + half, y0 + half
 
 
-def cut(pool: Pool, index: int, box: tuple[int, int, int, int]) -> np.ndarray:
+def cut(pool: Painted, index: int, box: tuple[int, int, int, int]) -> np.ndarray:
     """A crop warped to the model's input, bicubic: uint8 ``[128, 128, 3]``."""
     x0, y0, x1, y1 = box
     image = Image.fromarray(pool.pixels[index, y0:y1, x0:x1])
     return np.asarray(image.resize((IMAGE_PX, IMAGE_PX), Image.Resampling.BICUBIC))
-
-
-def box_iou(a: tuple[int, ...], b: np.ndarray) -> np.ndarray:
-    """IoU of one box with ``[K, 4]`` boxes: ``[K]``."""
-    width = np.minimum(a[2], b[:, 2]) - np.maximum(a[0], b[:, 0])
-    height = np.minimum(a[3], b[:, 3]) - np.maximum(a[1], b[:, 1])
-    shared = np.clip(width, 0, None) * np.clip(height, 0, None)
-    areas = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
-    return shared / ((a[2] - a[0]) * (a[3] - a[1]) + areas - shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +75,7 @@ class Crop:
 
 
 def draw_crops(
-    pool: Pool, rng: np.random.Generator, *, num_objects: int, num_regions: int, one_colour: bool
+    pool: Painted, rng: np.random.Generator, *, num_objects: int, num_regions: int, one_colour: bool
 ) -> list[Crop]:
     """Object crops, of one colour if asked, then grid regions of the same scenes."""
     words = random.Random(int(rng.integers(2**62)))
@@ -99,11 +91,11 @@ def draw_crops(
 
 
 def _object_crop(
-    pool: Pool, index: int, k: int, rng: np.random.Generator, words: random.Random
+    pool: Painted, index: int, k: int, rng: np.random.Generator, words: random.Random
 ) -> Crop:
     return Crop(
         pixels=cut(pool, index, object_box(pool.boxes[index, k], rng)),
-        text=object_sentence(pool.scene(index).objects[k], words),
+        text=object_sentence(pool_scene(index).objects[k], words),
         kind="object",
         attributes=pool.attributes[index, k],
         settings=pool.settings[index],
@@ -111,10 +103,11 @@ def _object_crop(
     )
 
 
-def _region_crop(pool: Pool, index: int, rng: np.random.Generator, words: random.Random) -> Crop:
-    box, scene = region_box(rng), pool.scene(index)
+def _region_crop(pool: Painted, index: int, rng: np.random.Generator, words: random.Random) -> Crop:
+    box, scene = region_box(rng), pool_scene(index)
     about_light = rng.random() < 0.4
-    overlaps = box_iou(box, pool.boxes[index, : pool.num_objects[index]])
+    objects = pool.boxes[index, : pool.num_objects[index]]
+    overlaps = iou(np.array([box], dtype=float), objects)[0]
     return Crop(
         pixels=cut(pool, index, box),
         text=(light_sentence if about_light else background_sentence)(scene, words),
@@ -125,7 +118,7 @@ def _region_crop(pool: Pool, index: int, rng: np.random.Generator, words: random
     )
 
 
-def _name(pool: Pool, index: int, k: int) -> tuple[int, ...]:
+def _name(pool: Painted, index: int, k: int) -> tuple[int, ...]:
     """Shape, colour and pattern: what a sentence can tell of a crop."""
     return tuple(pool.attributes[index, k, :3].tolist())
 
@@ -152,9 +145,5 @@ def true_pairs(crops: list[Crop]) -> np.ndarray:
 
 def _rounded(x0: float, y0: float, x1: float, y1: float) -> tuple[int, int, int, int]:
     left, top = max(0, round(x0)), max(0, round(y0))
-    return (
-        left,
-        top,
-        min(IMAGE_PX, max(left + 4, round(x1))),
-        min(IMAGE_PX, max(top + 4, round(y1))),
-    )
+    right, bottom = max(left + 4, round(x1)), max(top + 4, round(y1))
+    return left, top, min(IMAGE_PX, right), min(IMAGE_PX, bottom)

@@ -1,22 +1,26 @@
-"""How good the mini models are on test scenes; the same functions serve report and tests."""
+"""How good the mini models are on test scenes, through glit's own backends; the same functions
+serve report and tests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from PIL import Image
 
+from glit.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.backends.matchers.clip import ClipMatcher
+from glit.backends.proposers.yolos import YolosDetector
+from glit.backends.protocols import CaptionerConfig
+from glit.backends.weights import resolve
+from glit.data.geometry import area_ratio_mask, iou
 from glit.scenes import Rendering, Scene, SceneCaption, draw_scene, render, write_caption
 from glit.scenes.told import is_well_formed, objects_told, true_of
-from glit.scenes.vocabulary import (
-    BACKGROUNDS,
-    LIGHTS,
-    SHAPES,
-)
+from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, SHAPES
+from glit.stages.propose import ProposeConfig
+from glit.stages.score import ScoreConfig
 
 if TYPE_CHECKING:
     from segment_anything import SamAutomaticMaskGenerator
@@ -41,14 +45,14 @@ class Sample:
     rendering: Rendering
     caption: SceneCaption
 
-    @property
-    def image(self) -> Image.Image:
-        """The picture."""
-        return Image.fromarray(self.rendering.pixels)
-
     def boxes(self) -> np.ndarray:
         """float64 ``[K, 4]``: the objects' boxes."""
         return np.array(self.rendering.boxes_xyxy, dtype=float)
+
+    def whole(self) -> np.ndarray:
+        """float64 ``[4]``: the box of the whole picture."""
+        height, width = self.rendering.object_ids.shape
+        return np.array([0, 0, width, height], dtype=float)
 
 
 def samples(num: int, *, seed: int = TEST_SEED, level: str = "normal") -> list[Sample]:
@@ -60,25 +64,11 @@ def samples(num: int, *, seed: int = TEST_SEED, level: str = "normal") -> list[S
     ]
 
 
-def iou_matrix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """IoU of every box of ``a [N, 4]`` with every box of ``b [M, 4]``: ``[N, M]``.
-
-    >>> iou_matrix(np.array([[0, 0, 2, 2]]), np.array([[0, 0, 1, 2], [4, 4, 5, 5]])).tolist()
-    [[0.5, 0.0]]
-    """
-    low = np.maximum(a[:, None, :2], b[None, :, :2])
-    high = np.minimum(a[:, None, 2:], b[None, :, 2:])
-    shared = np.clip(high - low, 0, None).prod(axis=2)
-    area_a = (a[:, 2:] - a[:, :2]).prod(axis=1)
-    area_b = (b[:, 2:] - b[:, :2]).prod(axis=1)
-    return shared / (area_a[:, None] + area_b[None] - shared)
-
-
 def num_matched(found: np.ndarray, true: np.ndarray) -> int:
     """How many true boxes get a found box of IoU 0.5 or more, each found box used once."""
     if not len(found) or not len(true):
         return 0
-    overlaps = iou_matrix(found, true)
+    overlaps = iou(found, true)
     matched = 0
     while overlaps.max() >= IOU:
         i, j = np.unravel_index(overlaps.argmax(), overlaps.shape)
@@ -87,77 +77,48 @@ def num_matched(found: np.ndarray, true: np.ndarray) -> int:
     return matched
 
 
-class Matcher:
-    """The mini matcher behind its own processor."""
-
-    def __init__(self, folder: Path) -> None:
-        from transformers import AutoTokenizer, CLIPImageProcessor, CLIPModel
-
-        self.model: Any = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.images = CLIPImageProcessor.from_pretrained(folder)
-
-    @torch.inference_mode()
-    def see(self, images: list[Image.Image]) -> np.ndarray:
-        """Embeddings ``[N, E]`` of pictures."""
-        parts = []
-        for i in range(0, len(images), _BATCH):
-            pixels = self.images(images[i : i + _BATCH], return_tensors="pt")
-            output = self.model.vision_model(**pixels)
-            parts.append(self.model.visual_projection(output.pooler_output))
-        return torch.nn.functional.normalize(torch.cat(parts), dim=-1).numpy()
-
-    @torch.inference_mode()
-    def read(self, texts: list[str]) -> np.ndarray:
-        """Embeddings ``[N, E]`` of texts, cut at the context of 77 tokens."""
-        parts = []
-        for i in range(0, len(texts), _BATCH):
-            tokens = self.tokenizer(
-                texts[i : i + _BATCH],
-                padding=True,
-                truncation=True,
-                max_length=self.model.config.text_config.max_position_embeddings,
-                return_tensors="pt",
-            )
-            output = self.model.text_model(**tokens)
-            parts.append(self.model.text_projection(output.pooler_output))
-        return torch.nn.functional.normalize(torch.cat(parts), dim=-1).numpy()
+def recall_and_precision(found: Iterable[tuple[np.ndarray, Sample]]) -> tuple[float, float]:
+    """Of the boxes ``[N, 4]`` found in pictures, at IoU 0.5."""
+    counts = [(num_matched(b, s.boxes()), len(s.scene.objects), len(b)) for b, s in found]
+    matched, true, called = np.sum(counts, axis=0).tolist()
+    return matched / true, matched / max(1, called)
 
 
 def evaluate_matcher(folder: Path, tests: list[Sample]) -> dict[str, float]:
     """Sentence to true box, shape among crops of one colour, short and long retrieval."""
-    matcher = Matcher(folder)
-    crops = [s.image.crop(box) for s in tests for box in s.rendering.boxes_xyxy]
+    matcher = ClipMatcher(ScoreConfig(device="cpu"), resolve(str(folder)))
+    regions = [
+        matcher.embed_regions([s.rendering.pixels], [np.vstack([s.boxes(), s.whole()])])[0]
+        for s in tests
+    ]
     owners = [(n, k) for n, s in enumerate(tests) for k in range(len(s.scene.objects))]
-    seen = matcher.see(crops)
-    right = total = 0
+    right: list[bool] = []
     sentence_of: dict[tuple[int, int], str] = {}
     for n, sample in enumerate(tests):
-        rows = [i for i, (owner, _) in enumerate(owners) if owner == n]
         spoken = [s for s in sample.caption.sentences if s.kind == "object"]
-        similarity = matcher.read([s.text for s in spoken]) @ seen[rows].T
+        similarity = matcher.embed_sentences([s.text for s in spoken]) @ regions[n][:-1].T
         for sentence, row in zip(spoken, similarity, strict=True):
             assert sentence.object is not None
             sentence_of[n, sentence.object] = sentence.text
-            right += int(row.argmax() == sentence.object)
-            total += 1
-    pictures = matcher.see([s.image for s in tests])
-    short = matcher.read([s.caption.short for s in tests])
-    long = matcher.read([s.caption.text for s in tests])
+            right.append(int(row.argmax()) == sentence.object)
+    pictures = np.stack([each[-1] for each in regions])
+
+    def recall_at_1(texts: list[str]) -> float:
+        found = (matcher.embed_sentences(texts) @ pictures.T).argmax(axis=1)
+        return float((found == np.arange(len(tests))).mean())
+
+    crops = np.concatenate([each[:-1] for each in regions])
+    read = matcher.embed_sentences([sentence_of[owner] for owner in owners])
     return {
-        "sentence_to_box": right / total,
-        "shape_in_colour": _shape_in_colour(matcher, tests, owners, seen, sentence_of),
-        "short_r1": float(((short @ pictures.T).argmax(1) == np.arange(len(tests))).mean()),
-        "long_r1": float(((long @ pictures.T).argmax(1) == np.arange(len(tests))).mean()),
+        "sentence_to_box": float(np.mean(right)),
+        "shape_in_colour": _shape_in_colour(tests, owners, crops, read),
+        "short_r1": recall_at_1([s.caption.short for s in tests]),
+        "long_r1": recall_at_1([s.caption.text for s in tests]),
     }
 
 
 def _shape_in_colour(
-    matcher: Matcher,
-    tests: list[Sample],
-    owners: list[tuple[int, int]],
-    seen: np.ndarray,
-    sentence_of: dict[tuple[int, int], str],
+    tests: list[Sample], owners: list[tuple[int, int]], seen: np.ndarray, read: np.ndarray
 ) -> float:
     """Share of object sentences that pick their crop out of ten of its colour, one a shape."""
     items = [tests[n].scene.objects[k] for n, k in owners]
@@ -165,37 +126,21 @@ def _shape_in_colour(
     groups: dict[tuple[str, str], list[int]] = {}
     for row, item in enumerate(items):
         groups.setdefault((item.colour, item.shape), []).append(row)
-    right = total = 0
-    read = matcher.read([sentence_of[owner] for owner in owners])
+    right = 0
     for row, item in enumerate(items):
         others = [groups.get((item.colour, shape), []) for shape in SHAPES if shape != item.shape]
         rivals = [int(rng.choice(rows)) for rows in others if rows]
-        candidates = [row, *rivals]
-        right += int((seen[candidates] @ read[row]).argmax() == 0)
-        total += 1
-    return right / total
+        right += int((seen[[row, *rivals]] @ read[row]).argmax() == 0)
+    return right / len(items)
 
 
 def evaluate_proposer(folder: Path, tests: list[Sample]) -> dict[str, float]:
     """Recall and precision of boxes at IoU 0.5, score 0.5 and more."""
-    from transformers import YolosForObjectDetection, YolosImageProcessor
-
-    model = YolosForObjectDetection.from_pretrained(folder, dtype=torch.float32).eval()
-    processor = YolosImageProcessor.from_pretrained(folder)
-    matched = found = true = 0
-    for i in range(0, len(tests), _BATCH):
-        part = tests[i : i + _BATCH]
-        inputs = processor(images=[s.image for s in part], return_tensors="pt")
-        with torch.inference_mode():
-            output = model(pixel_values=inputs["pixel_values"])
-        sizes = [s.rendering.pixels.shape[:2] for s in part]
-        results = processor.post_process_object_detection(output, 0.5, target_sizes=sizes)
-        for sample, result in zip(part, results, strict=True):
-            boxes = result["boxes"].numpy()
-            matched += num_matched(boxes, sample.boxes())
-            found += len(boxes)
-            true += len(sample.scene.objects)
-    return {"recall": matched / true, "precision": matched / max(1, found)}
+    config = ProposeConfig(device="cpu", score_threshold=0.5)
+    found = YolosDetector(config, resolve(str(folder))).detect([s.rendering.pixels for s in tests])
+    boxes = [np.array([r.box.xyxy for r in regions]).reshape(-1, 4) for regions in found]
+    recall, precision = recall_and_precision(zip(boxes, tests, strict=True))
+    return {"recall": recall, "precision": precision}
 
 
 def evaluate_segmenter(
@@ -220,17 +165,12 @@ def evaluate_segmenter(
             )
             overlaps.append(float((masks[0] & wanted).sum() / (masks[0] | wanted).sum()))
     generator = mask_generator(model, thresholds)
-    matched = found = true = 0
-    for sample in tests[:num_automatic]:
-        boxes = inner_boxes(automatic_boxes(generator.generate(sample.rendering.pixels)), sample)
-        matched += num_matched(boxes, sample.boxes())
-        found += len(boxes)
-        true += len(sample.scene.objects)
-    return {
-        "point_iou": float(np.mean(overlaps)),
-        "auto_recall": matched / max(1, true),
-        "auto_precision": matched / max(1, found),
-    }
+    recall, precision = recall_and_precision(
+        (inner_boxes(automatic_boxes(generator.generate(s.rendering.pixels)), s), s)
+        for s in tests[:num_automatic]
+    )
+    point_iou = float(np.mean(overlaps))
+    return {"point_iou": point_iou, "auto_recall": recall, "auto_precision": precision}
 
 
 def mask_generator(model: Sam, thresholds: MaskThresholds) -> SamAutomaticMaskGenerator:
@@ -242,9 +182,9 @@ def mask_generator(model: Sam, thresholds: MaskThresholds) -> SamAutomaticMaskGe
 
 def inner_boxes(boxes: np.ndarray, sample: Sample) -> np.ndarray:
     """Boxes of at most 0.8 of the picture, as the LISM recipe keeps: the background is dropped."""
-    height, width = sample.rendering.object_ids.shape
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
-    return boxes[areas <= _MAX_AREA * height * width]
+    _, _, width, height = sample.whole().astype(int)
+    fits = area_ratio_mask(boxes, width=width, height=height, min_ratio=0, max_ratio=_MAX_AREA)
+    return boxes[fits]
 
 
 def automatic_boxes(records: list[dict]) -> np.ndarray:
@@ -254,24 +194,15 @@ def automatic_boxes(records: list[dict]) -> np.ndarray:
     return boxes
 
 
-@torch.inference_mode()
-def caption_with_transformers(folder: Path, images: list[Image.Image]) -> list[str]:
+def caption_scenes(folder: Path, tests: list[Sample]) -> list[str]:
     """Greedy captions by transformers ``generate``."""
-    from transformers import LlavaNextForConditionalGeneration, LlavaNextProcessor
-
-    model: Any = LlavaNextForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
-    model.eval()
-    processor: Any = LlavaNextProcessor.from_pretrained(folder)
-    request = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}]
-    prompt = processor.apply_chat_template(request, add_generation_prompt=True)
+    config = CaptionerConfig(device="cpu", max_tokens=160)
+    captioner = TransformersCaptioner(config, resolve(str(folder)), "?")
     captions: list[str] = []
-    for i in range(0, len(images), _BATCH):
-        part = images[i : i + _BATCH]
-        inputs = processor(images=part, text=[prompt] * len(part), return_tensors="pt")
-        ids = model.generate(**inputs, max_new_tokens=160, do_sample=False)
-        captions += processor.batch_decode(
-            ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True
-        )
+    for start in range(0, len(tests), _BATCH):
+        images = [s.rendering.pixels for s in tests[start : start + _BATCH]]
+        said = captioner.caption(images, seeds=[0] * len(images), temperature=0.0)
+        captions += [each.text for each in said]
     return captions
 
 
@@ -306,4 +237,4 @@ def score_captions(captions: list[str], tests: list[Sample]) -> dict[str, float]
 
 def evaluate_captioner(folder: Path, tests: list[Sample]) -> dict[str, float]:
     """:func:`score_captions` of the captioner's own captions."""
-    return score_captions(caption_with_transformers(folder, [s.image for s in tests]), tests)
+    return score_captions(caption_scenes(folder, tests), tests)

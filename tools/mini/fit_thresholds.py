@@ -21,7 +21,7 @@ from tools.mini.evaluate import (
     automatic_boxes,
     inner_boxes,
     mask_generator,
-    num_matched,
+    recall_and_precision,
     samples,
 )
 
@@ -72,17 +72,6 @@ def collect(folder: Path, tests: list[Sample]) -> list[Candidates]:
     return result
 
 
-def quality(pictures: list[Candidates], thresholds: MaskThresholds) -> tuple[float, float]:
-    """Recall and precision of automatic boxes at IoU 0.5 under some thresholds."""
-    matched = found = true = 0
-    for picture in pictures:
-        boxes = picture.kept(thresholds)
-        matched += num_matched(boxes, picture.sample.boxes())
-        found += len(boxes)
-        true += len(picture.sample.scene.objects)
-    return matched / true, matched / max(1, found)
-
-
 def fit(folder: Path) -> MaskThresholds:
     """The thresholds with the best recall; among those within 0.03 of it, the best precision."""
     pictures = collect(folder, samples(_NUM_SCENES, seed=VALIDATION_SEED))
@@ -94,7 +83,8 @@ def fit(folder: Path) -> MaskThresholds:
             stability_score_thresh=stability,
             box_nms_thresh=overlap,
         )
-        tried.append((*quality(pictures, thresholds), thresholds))
+        found = ((picture.kept(thresholds), picture.sample) for picture in pictures)
+        tried.append((*recall_and_precision(found), thresholds))
     best = max(recall for recall, _, _ in tried)
     recall, precision, chosen = max(
         (t for t in tried if t[0] >= best - _RECALL_SLACK), key=lambda t: t[1]

@@ -1,13 +1,48 @@
-"""Supervision a training adds to a vision tower and an export leaves out."""
+"""What a training adds to a vision tower: position codes to start from, heads that are left out."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS
 from tools.mini.pool import ATTRIBUTES
+
+
+def sine_positions(points_N2: Tensor, width: int) -> Tensor:
+    """Sine-cosine codes of points in the unit square: ``[N, width]`` (as DETR, half x, half y).
+
+    Neighbours are alike from the first step.
+    """
+    quarter = width // 4
+    frequencies = torch.pi * 2.0 ** torch.linspace(0, 4, quarter)
+    angles = points_N2[:, :, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
+
+def grid_points(side: int) -> Tensor:
+    """Centres of the cells of a ``side`` by ``side`` grid in reading order: ``[side², 2]``."""
+    axis = (torch.arange(side) + 0.5) / side
+    y, x = torch.meshgrid(axis, axis, indexing="ij")
+    return torch.stack([x.flatten(), y.flatten()], dim=1)
+
+
+class ValuesHead(nn.Module):
+    """Several values at once, each out of so many, from one token per picture."""
+
+    def __init__(self, width: int, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.sizes = list(sizes)
+        self.linear = nn.Linear(width, sum(self.sizes))
+
+    def forward(self, token_ND: Tensor, values_NA: Tensor) -> tuple[Tensor, list[float]]:
+        """Sum of the mean cross-entropies, and the accuracy of each value."""
+        logits = self.linear(token_ND).float().split(self.sizes, dim=-1)
+        pairs = list(zip(logits, values_NA.unbind(dim=-1), strict=True))
+        losses = [functional.cross_entropy(said, true) for said, true in pairs]
+        return torch.stack(losses).sum(), [accuracy(said, true) for said, true in pairs]
 
 
 class DenseHead(nn.Module):
@@ -38,44 +73,6 @@ class DenseHead(nn.Module):
             loss = loss + functional.cross_entropy(chosen, targets_PA[:, number])
             metrics[f"patch_{name}"] = accuracy(chosen, targets_PA[:, number])
         return loss, metrics
-
-
-class SettingHead(nn.Module):
-    """Background and light, from one token per picture."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, len(BACKGROUNDS) + len(LIGHTS))
-
-    def forward(self, pooled_BD: Tensor, settings_B2: Tensor) -> Tensor:
-        """Sum of the two mean cross-entropies."""
-        background, light = (
-            self.linear(pooled_BD).float().split([len(BACKGROUNDS), len(LIGHTS)], dim=-1)
-        )
-        return functional.cross_entropy(background, settings_B2[:, 0]) + functional.cross_entropy(
-            light, settings_B2[:, 1]
-        )
-
-
-class CropHead(nn.Module):
-    """Shape, colour and pattern of the object a crop was cut around."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.sizes = [len(values) for values in ATTRIBUTES.values()][:3]
-        self.linear = nn.Linear(width, sum(self.sizes))
-
-    def forward(self, pooled_BD: Tensor, attributes_BA: Tensor) -> tuple[Tensor, dict[str, float]]:
-        """Sum of mean cross-entropies, and the share of right shapes."""
-        logits = self.linear(pooled_BD).float().split(self.sizes, dim=-1)
-        loss = sum(
-            (
-                functional.cross_entropy(values, attributes_BA[:, i])
-                for i, values in enumerate(logits)
-            ),
-            start=torch.zeros(()),
-        )
-        return loss, {"crop_shape": accuracy(logits[0], attributes_BA[:, 0])}
 
 
 def accuracy(logits: Tensor, targets: Tensor) -> float:

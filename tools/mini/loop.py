@@ -1,4 +1,4 @@
-"""The training loop all four trainers share: fixed steps, one seed, resumable to the bit.
+"""The training loop of all mini models: fixed steps, one seed, resumable to the bit.
 
 Data of step ``i`` come from ``(seed, i)`` alone, so a run that was stopped and resumed sees what
 an unbroken one would have seen.
@@ -7,10 +7,11 @@ an unbroken one would have seen.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,8 +22,10 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from glit.backends.device import has_bfloat16
+from tools.mini.save import replaced
 
 M = TypeVar("M", bound=nn.Module)
+LossAndMetrics = tuple[Tensor, dict[str, float]]
 
 _AVERAGE_DECAY = 0.998
 _LOG_EVERY = 50
@@ -53,23 +56,46 @@ def lr_factor(step: int, settings: TrainSettings) -> float:
     return rising * max(0.0, falling)
 
 
-def trainer_parser(defaults: TrainSettings, description: str) -> argparse.ArgumentParser:
-    """The command line of a trainer: ``--steps``, ``--seed`` and the run folder ``--run``."""
-    parser = argparse.ArgumentParser(description=description)
+class Training(nn.Module):
+    """A mini model with what only its training needs."""
+
+    def loss(self, rng: np.random.Generator, step: int) -> LossAndMetrics:
+        """The loss of one step, on data drawn from its generator."""
+        raise NotImplementedError
+
+    def export(self, folder: Path) -> None:
+        """Write the model's files."""
+        raise NotImplementedError
+
+
+def run_trainer(
+    parser: argparse.ArgumentParser,
+    defaults: TrainSettings,
+    make: Callable[[argparse.Namespace], Training],
+) -> None:
+    """A trainer's command line: train and export to ``RUN/export``; run it again to resume.
+
+    :param parser: with the options of this trainer alone
+    :param make: called with the command line's words, under the seed
+    """
     parser.add_argument("--steps", type=int, default=defaults.steps)
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--run", type=Path, required=True, help="folder for checkpoints and export")
-    return parser
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(arguments.seed)
+    settings = replace(defaults, steps=arguments.steps, seed=arguments.seed)
 
+    def export(training: Training) -> None:
+        with replaced(arguments.run / "export") as folder:
+            training.export(folder)
 
-def chosen(defaults: TrainSettings, arguments: argparse.Namespace) -> TrainSettings:
-    """The defaults with what the command line changes."""
-    return replace(defaults, steps=arguments.steps, seed=arguments.seed)
+    train(make(arguments), Training.loss, settings, arguments.run, export)
 
 
 def train(
     module: M,
-    loss_of_step: Callable[[M, np.random.Generator, int], tuple[Tensor, dict[str, float]]],
+    loss_of_step: Callable[[M, np.random.Generator, int], LossAndMetrics],
     settings: TrainSettings,
     folder: Path,
     export: Callable[[M], None],
@@ -93,7 +119,7 @@ def train(
         betas=(0.9, 0.98),
         foreach=True,
     )
-    trained = matrices + vectors
+    trained: list[Tensor] = [*matrices, *vectors]
     average = [p.detach().clone() for p in trained]
     first = _resume(module, optimiser, average, folder / "checkpoint.pt")
     started = time.time()
@@ -113,8 +139,7 @@ def train(
         decay = min(_AVERAGE_DECAY, (step + 1) / (step + 10))
         get_ema_multi_avg_fn(decay)(average, [p.detach() for p in trained], step)
         for name, value in {"loss": float(loss.detach()), **metrics}.items():
-            kept = totals.setdefault(name, [])
-            kept.append(value)
+            totals.setdefault(name, []).append(value)
         done = step + 1
         if done % _LOG_EVERY == 0:
             _log(folder, done, (time.time() - started) / (done - first), totals)
@@ -127,24 +152,16 @@ def train(
                 module.train()
 
 
-class averaged:
+@contextlib.contextmanager
+@torch.no_grad()
+def averaged(parameters: list[Tensor], average: list[Tensor]) -> Iterator[None]:
     """Inside the block the parameters hold their running averages."""
-
-    def __init__(self, parameters: list[nn.Parameter], average: list[Tensor]) -> None:
-        self._parameters, self._average = parameters, average
-        self._kept: list[Tensor] = []
-
-    def __enter__(self) -> None:
-        self._kept = [p.detach().clone() for p in self._parameters]
-        self._copy(self._average)
-
-    def __exit__(self, *unused: object) -> None:
-        self._copy(self._kept)
-
-    def _copy(self, values: list[Tensor]) -> None:
-        with torch.no_grad():
-            for parameter, value in zip(self._parameters, values, strict=True):
-                parameter.copy_(value)
+    kept = [p.clone() for p in parameters]
+    torch._foreach_copy_(parameters, average)
+    try:
+        yield
+    finally:
+        torch._foreach_copy_(parameters, kept)
 
 
 def _resume(

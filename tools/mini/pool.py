@@ -1,4 +1,4 @@
-"""A pool of rendered training scenes on disk, so that painting does not eat training time.
+"""Training scenes, painted: a pool of them on disk, so that painting does not eat training time.
 
 The pool is derived from ``(POOL_SEED, index)`` alone; any process may build it, all may map it.
 """
@@ -6,7 +6,7 @@ The pool is derived from ``(POOL_SEED, index)`` alone; any process may build it,
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,21 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "pattern": PATTERNS,
     "size": tuple(SIZES),
 }
-"""Names of the columns of ``Pool.attributes`` and their values."""
+"""Names of the columns of ``Painted.attributes`` and their values."""
 
 _LEVELS = ("easy", "normal", "normal", "normal", "hard", "normal", "normal", "normal")
+_MAPPED = ("pixels", "object_ids")
+_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Painted:
     """Scenes as arrays; N scenes, at most K = 5 objects each."""
 
     pixels: np.ndarray
-    """uint8 ``[N, 128, 128, 3]``, mapped from disk."""
+    """uint8 ``[N, 128, 128, 3]``."""
     object_ids: np.ndarray
-    """uint8 ``[N, 128, 128]``: 0 background, k + 1 object k; mapped from disk."""
+    """uint8 ``[N, 128, 128]``: 0 background, k + 1 object k."""
     num_objects: np.ndarray
     """int64 ``[N]``."""
     attributes: np.ndarray
@@ -55,48 +57,35 @@ class Pool:
     settings: np.ndarray
     """int64 ``[N, 2]``: background and light."""
 
-    def scene(self, index: int) -> Scene:
-        """The description the row was painted from."""
-        return pool_scene(index)
-
     def __len__(self) -> int:
         return len(self.num_objects)
 
 
-def pool_scene(index: int) -> Scene:
-    """Scene ``index`` of the pool: three quarters normal, the rest easy and hard."""
-    return draw_scene(POOL_SEED, index, level=_LEVELS[index % len(_LEVELS)])
-
-
-def load_pool(folder: Path = BUILD / "pool", *, num: int = POOL_SCENES) -> Pool:
-    """Map the pool, painting it first when it is not there (about half a minute)."""
-    if not (folder / "arrays.npz").exists():
-        _build(folder, num)
-    arrays = np.load(folder / "arrays.npz")
-    return Pool(
-        pixels=np.load(folder / "pixels.npy", mmap_mode="r"),
-        object_ids=np.load(folder / "object_ids.npy", mmap_mode="r"),
-        **{name: arrays[name] for name in arrays.files},
-    )
-
-
-def describe(scenes: list[Scene]) -> dict[str, np.ndarray]:
-    """Attributes, places and settings of scenes as the integer arrays of :class:`Pool`."""
+def painted(scenes: list[Scene]) -> Painted:
+    """Paint scenes and describe them."""
     num = len(scenes)
     attributes = np.full((num, MAX_OBJECTS, len(ATTRIBUTES)), -1, dtype=np.int64)
     places = np.full((num, MAX_OBJECTS), -1, dtype=np.int64)
+    boxes = np.zeros((num, MAX_OBJECTS, 4), dtype=np.float32)
     settings = np.zeros((num, 2), dtype=np.int64)
-    for i, scene in enumerate(scenes):
-        settings[i] = (
-            tuple(BACKGROUNDS).index(scene.background),
-            tuple(LIGHTS).index(scene.light),
-        )
+    renderings = [render(scene, size_px=IMAGE_PX) for scene in scenes]
+    for i, (scene, rendering) in enumerate(zip(scenes, renderings, strict=True)):
+        settings[i, 0] = tuple(BACKGROUNDS).index(scene.background)
+        settings[i, 1] = tuple(LIGHTS).index(scene.light)
+        boxes[i, : len(scene.objects)] = rendering.boxes_xyxy
         for k, item in enumerate(scene.objects):
-            attributes[i, k] = [
-                values.index(getattr(item, name)) for name, values in ATTRIBUTES.items()
-            ]
+            attributes[i, k] = [v.index(getattr(item, name)) for name, v in ATTRIBUTES.items()]
             places[i, k] = item.place
-    return {"attributes": attributes, "places": places, "settings": settings}
+    return Painted(
+        pixels=np.stack([each.pixels for each in renderings]),
+        object_ids=np.stack([each.object_ids for each in renderings]),
+        num_objects=np.array([len(scene.objects) for scene in scenes]),
+        attributes=attributes,
+        places=places,
+        boxes=boxes,
+        patch_objects=np.stack([patch_objects(each.object_ids) for each in renderings]),
+        settings=settings,
+    )
 
 
 def patch_objects(object_ids: np.ndarray) -> np.ndarray:
@@ -112,63 +101,50 @@ def patch_objects(object_ids: np.ndarray) -> np.ndarray:
     return np.where(shares.max(axis=1) >= 0.1, shares.argmax(axis=1) + 1, 0).astype(np.int64)
 
 
+def pool_scene(index: int) -> Scene:
+    """Scene ``index`` of the pool: three quarters normal, the rest easy and hard."""
+    return draw_scene(POOL_SEED, index, level=_LEVELS[index % len(_LEVELS)])
+
+
+def load_pool(folder: Path = BUILD / "pool", *, num: int = POOL_SCENES) -> Painted:
+    """Map the pool from disk, painting it first when it is not there (about half a minute)."""
+    if not (folder / "arrays.npz").exists():
+        _build(folder, num)
+    mapped = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _MAPPED}
+    arrays = np.load(folder / "arrays.npz")
+    return Painted(**mapped, **{name: arrays[name] for name in arrays.files})
+
+
 def _build(folder: Path, num: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    unique = os.getpid()
-    shape = (num, IMAGE_PX, IMAGE_PX)
-    new = {name: folder / f"{name}.{unique}.npy" for name in ("pixels", "object_ids")}
-    pixels = np.lib.format.open_memmap(new["pixels"], mode="w+", dtype=np.uint8, shape=(*shape, 3))
-    ids = np.lib.format.open_memmap(new["object_ids"], mode="w+", dtype=np.uint8, shape=shape)
-    scenes = [pool_scene(index) for index in range(num)]
-    boxes = np.zeros((num, MAX_OBJECTS, 4), dtype=np.float32)
-    patches = np.zeros((num, (IMAGE_PX // PATCH_PX) ** 2), dtype=np.int64)
-    for i, scene in enumerate(scenes):
-        rendering = render(scene, size_px=IMAGE_PX)
-        pixels[i], ids[i] = rendering.pixels, rendering.object_ids
-        boxes[i, : len(scene.objects)] = rendering.boxes_xyxy
-        patches[i] = patch_objects(rendering.object_ids)
-    pixels.flush()
-    ids.flush()
+    shape, unique = (num, IMAGE_PX, IMAGE_PX), os.getpid()
+    new = {name: folder / f"{name}.{unique}.npy" for name in _MAPPED}
+    shapes = {"pixels": (*shape, 3), "object_ids": shape}
+    mapped = {
+        name: np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shapes[name])
+        for name, path in new.items()
+    }
+    rest: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Painted) if f.name not in new}
+    for start in range(0, num, _BLOCK):
+        block = painted([pool_scene(index) for index in range(start, min(start + _BLOCK, num))])
+        for name, array in mapped.items():
+            array[start : start + len(block)] = getattr(block, name)
+        for name, parts in rest.items():
+            parts.append(getattr(block, name))
     for name, path in new.items():
+        mapped[name].flush()
         path.replace(folder / f"{name}.npy")
     arrays = folder / f"arrays.{unique}.npz"
-    columns: dict[str, Any] = describe(scenes) | {
-        "num_objects": np.array([len(scene.objects) for scene in scenes]),
-        "boxes": boxes,
-        "patch_objects": patches,
-    }
+    columns: dict[str, Any] = {name: np.concatenate(parts) for name, parts in rest.items()}
     np.savez(arrays, **columns)
     arrays.replace(folder / "arrays.npz")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreshScenes:
-    """Scenes painted for one step and never seen again."""
-
-    scenes: list[Scene]
-    pixels: np.ndarray
-    """uint8 ``[B, 128, 128, 3]``."""
-    object_ids: np.ndarray
-    """uint8 ``[B, 128, 128]``."""
-    patch_objects: np.ndarray
-    """int64 ``[B, 64]``."""
-    attributes: np.ndarray
-    """int64 ``[B, K, 4]``."""
-
-
-def paint_fresh(rng: np.random.Generator, num: int, *, max_objects: int) -> FreshScenes:
-    """``num`` training scenes from beyond the pool, with at most ``max_objects`` objects each."""
+def fresh_scenes(rng: np.random.Generator, num: int, *, max_objects: int) -> list[Scene]:
+    """Training scenes from beyond the pool, with at most ``max_objects`` objects each."""
     scenes: list[Scene] = []
     while len(scenes) < num:
-        index = int(rng.integers(POOL_SCENES, 2**40))
-        scene = draw_scene(POOL_SEED, index, level=_LEVELS[index % len(_LEVELS)])
+        scene = pool_scene(int(rng.integers(POOL_SCENES, 2**40)))
         if len(scene.objects) <= max_objects:
             scenes.append(scene)
-    painted = [render(scene, size_px=IMAGE_PX) for scene in scenes]
-    return FreshScenes(
-        scenes=scenes,
-        pixels=np.stack([p.pixels for p in painted]),
-        object_ids=np.stack([p.object_ids for p in painted]),
-        patch_objects=np.stack([patch_objects(p.object_ids) for p in painted]),
-        attributes=describe(scenes)["attributes"],
-    )
+    return scenes

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
+from glit.bench.tables import Page, Table, show
 from tools.mini.evaluate import (
     MINI,
     evaluate_captioner,
@@ -67,20 +67,18 @@ def measure(models: Path, num: int, *, with_flow: bool = True) -> dict[str, dict
     return figures
 
 
-def as_table(figures: dict[str, dict[str, float]], num: int) -> Table:
+def page(figures: dict[str, dict[str, float]], num: int) -> Page:
     """The figures beside what was wanted."""
-    table = Table(title=f"The mini models on {num} test scenes (normal)")
-    for name in ("model", "figure", "wanted", "found", ""):
-        table.add_column(name, justify="right" if name in ("wanted", "found") else "left")
+    rows = []
     for model, key, name, wanted in WANTED:
         found = figures.get(model, {}).get(key)
-        if found is None:
-            continue
-        verdict = "" if wanted is None else ("reached" if found >= wanted else "short")
-        table.add_row(
-            model, name, "" if wanted is None else f"≥ {wanted:.2f}", f"{found:.3f}", verdict
-        )
-    return table
+        if found is not None:
+            least = "" if wanted is None else f"≥ {wanted:.2f}"
+            verdict = "" if wanted is None else ("reached" if found >= wanted else "short")
+            rows.append([model, name, least, f"{found:.3f}", verdict])
+    heads = ["model", "figure", "wanted", "found", ""]
+    title = f"The mini models on {num} test scenes (normal)"
+    return [title, Table(heads=heads, rows=rows, words=2)]
 
 
 def main() -> None:
@@ -96,7 +94,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(figures, indent=2))
     else:
-        Console().print(as_table(figures, arguments.num))
+        show(page(figures, arguments.num), Console())
 
 
 if __name__ == "__main__":

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from safetensors.torch import load_file, save_file
-from transformers import (
-    CLIPImageProcessor,
-    CLIPModel,
-    CLIPTokenizer,
-    LlavaNextForConditionalGeneration,
-    LlavaNextProcessor,
-    PreTrainedModel,
-    YolosForObjectDetection,
-    YolosImageProcessor,
-)
+from transformers import CLIPImageProcessor, CLIPModel, CLIPTokenizer, PreTrainedModel
 
 from tools.mini.pool import IMAGE_PX
 
-MEAN = STD = (0.5, 0.5, 0.5)
+SQUARE = {"height": IMAGE_PX, "width": IMAGE_PX}
+NORMALISATION: dict[str, Any] = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 
 
-def replace_folder(new: Path, folder: Path) -> None:
-    """Put a finished export where readers look for it."""
-    if folder.exists():
-        shutil.rmtree(folder)
+@contextlib.contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """An empty folder that takes the place of ``folder`` once it is filled."""
+    new = folder.with_name(folder.name + ".part")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    yield new
+    shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
 
 
@@ -44,7 +42,7 @@ def save_model(model: PreTrainedModel, folder: Path) -> None:
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
-def _edit_json(path: Path, **changes: str | None) -> None:
+def edit_json(path: Path, **changes: str | None) -> None:
     """Set keys of a JSON object; None takes a key out."""
     values = json.loads(path.read_text("utf-8")) | changes
     kept = {key: value for key, value in values.items() if key not in changes or value is not None}
@@ -59,62 +57,12 @@ def _declare_float32(config: dict) -> None:
             _declare_float32(value)
 
 
-def save_matcher(model: CLIPModel, tokenizer: CLIPTokenizer, folder: Path) -> None:
+def save_clip(model: CLIPModel, tokenizer: CLIPTokenizer, folder: Path) -> None:
     """``CLIPModel``, ``CLIPTokenizer`` and ``CLIPImageProcessor`` files in one folder."""
-    new = folder.with_name(folder.name + ".part")
-    save_model(model, new)
-    tokenizer.save_pretrained(new)
-    shutil.copy(Path(tokenizer.name_or_path) / "vocab.json", new)
-    shutil.copy(Path(tokenizer.name_or_path) / "merges.txt", new)
-    _edit_json(new / "tokenizer_config.json", is_local=None, local_files_only=None)
-    CLIPImageProcessor(
-        size={"shortest_edge": IMAGE_PX},
-        crop_size={"height": IMAGE_PX, "width": IMAGE_PX},
-        image_mean=list(MEAN),
-        image_std=list(STD),
-    ).save_pretrained(new)
-    replace_folder(new, folder)
-
-
-def save_proposer(model: YolosForObjectDetection, folder: Path) -> None:
-    """``YolosForObjectDetection`` and ``YolosImageProcessor`` files in one folder."""
-    new = folder.with_name(folder.name + ".part")
-    save_model(model, new)
-    YolosImageProcessor(
-        size={"height": IMAGE_PX, "width": IMAGE_PX},
-        do_pad=False,
-        image_mean=list(MEAN),
-        image_std=list(STD),
-    ).save_pretrained(new)
-    replace_folder(new, folder)
-
-
-def save_captioner(
-    model: LlavaNextForConditionalGeneration, processor: LlavaNextProcessor, folder: Path
-) -> None:
-    """``LlavaNextForConditionalGeneration`` and ``LlavaNextProcessor`` files in one folder.
-
-    transformers 5 leaves ``vision_model`` out of the tower's key names, vLLM loads only names that
-    have it, transformers reads both: so the names of the hub's checkpoints are written.
-    """
-    new = folder.with_name(folder.name + ".part")
-    save_model(model, new)
-    weights = load_file(new / "model.safetensors")
-    renamed = {hub_name(name): value for name, value in weights.items()}
-    save_file(renamed, new / "model.safetensors", metadata={"format": "pt"})
-    (new / "model.safetensors").chmod(0o644)
-    processor.save_pretrained(new)
-    _edit_json(new / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
-    replace_folder(new, folder)
-
-
-def hub_name(name: str) -> str:
-    """The name a weight has in checkpoints on the hub.
-
-    >>> hub_name("vision_tower.embeddings.class_embedding")
-    'vision_tower.vision_model.embeddings.class_embedding'
-    """
-    prefix = "vision_tower."
-    if name.startswith(prefix) and not name.startswith(prefix + "vision_model."):
-        return prefix + "vision_model." + name.removeprefix(prefix)
-    return name
+    save_model(model, folder)
+    tokenizer.save_pretrained(folder)
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(Path(tokenizer.name_or_path) / name, folder)
+    edit_json(folder / "tokenizer_config.json", is_local=None, local_files_only=None)
+    size = {"shortest_edge": IMAGE_PX}
+    CLIPImageProcessor(size=size, crop_size=SQUARE, **NORMALISATION).save_pretrained(folder)

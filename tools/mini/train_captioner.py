@@ -9,7 +9,7 @@ at first most steps teach the tower alone, on larger batches; every picture is p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import CLIPModel, LlavaNextForConditionalGeneration, PreTrainedTokenizerFast
+from transformers import CLIPModel, PreTrainedTokenizerFast
 
 from glit.scenes import Scene, canonical_caption
 from glit.scenes.vocabulary import (
@@ -37,12 +37,12 @@ from tools.mini.captioner_model import (
     caption_processor,
     caption_tokenizer,
     new_captioner,
+    save_captioner,
 )
 from tools.mini.crops import to_tensor
 from tools.mini.heads import DenseHead
-from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
-from tools.mini.pool import MAX_OBJECTS, paint_fresh
-from tools.mini.save import save_captioner
+from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
+from tools.mini.pool import MAX_OBJECTS, fresh_scenes, painted
 
 DEFAULTS = TrainSettings(steps=3000, lr=1.0e-3, warmup=200, decay_share=0.2)
 
@@ -57,14 +57,45 @@ _FRAME_WEIGHT = 0.2
 _IGNORED = -100
 
 
-class CaptionerTraining(nn.Module):
-    """The model and the head that only training needs."""
+class CaptionerTraining(Training):
+    """The model and the head that only training needs; its tower starts as a matcher's."""
 
-    def __init__(self, model: LlavaNextForConditionalGeneration) -> None:
+    def __init__(self, tower: Path) -> None:
         super().__init__()
-        self.llava = model
-        tower: Any = model.config.vision_config
-        self.dense = DenseHead(tower.hidden_size)
+        matcher: Any = CLIPModel.from_pretrained(tower, dtype=torch.float32)
+        self.tokenizer = caption_tokenizer()
+        self.llava = new_captioner(matcher.config.vision_config, self.tokenizer)
+        self.llava.model.vision_tower.load_state_dict(matcher.vision_model.state_dict())
+        self.dense = DenseHead(matcher.config.vision_config.hidden_size)
+        self.telling = attribute_ids(self.tokenizer)
+
+    def loss(self, rng: np.random.Generator, step: int) -> LossAndMetrics:
+        """Attributes of every patch and, in most steps, the captions."""
+        tower_only = step < _TOWER_STEPS and step % _TOWER_PERIOD != 0
+        most = 2 if step < _EASY_STEPS and not tower_only else MAX_OBJECTS
+        scenes = fresh_scenes(rng, _TOWER_BATCH if tower_only else _BATCH, max_objects=most)
+        batch = painted(scenes)
+        features, image = self.image_tokens(to_tensor(batch.pixels))
+        dense, metrics = self.dense(
+            features, torch.from_numpy(batch.patch_objects), torch.from_numpy(batch.attributes)
+        )
+        if tower_only:
+            return dense, metrics
+        words, spoken = self._words(image, scenes)
+        return words + 0.5 * dense, metrics | spoken
+
+    def _words(self, image: Tensor, scenes: list[Scene]) -> LossAndMetrics:
+        """Cross-entropy of the captions, words that tell scenes apart weighing most."""
+        inputs, targets = caption_batch(scenes, self.tokenizer)
+        logits = self.caption_logits(image, self.tokenizer.get_vocab()[BOS], inputs).float()
+        kept = targets != _IGNORED
+        logits, targets = logits[kept], targets[kept]
+        weights = torch.where(self.telling[targets], 1.0, _FRAME_WEIGHT)
+        each = functional.cross_entropy(logits, targets, reduction="none")
+        right = (logits.argmax(-1) == targets)[self.telling[targets]]
+        loss = (each * weights).sum() / weights.sum()
+        accuracy = float(right.float().mean())
+        return loss, {"words": float(loss.detach()), "word_accuracy": accuracy}
 
     def image_tokens(self, pixels_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Patch features ``[B, 64, V]`` and the language model's image tokens ``[B, 136, D]``.
@@ -91,6 +122,10 @@ class CaptionerTraining(nn.Module):
         hidden = self.llava.model.language_model(inputs_embeds=tokens, use_cache=False)
         return self.llava.lm_head(hidden.last_hidden_state[:, -ids_BT.shape[1] :])
 
+    def export(self, folder: Path) -> None:
+        """The model and its processor."""
+        save_captioner(self.llava, caption_processor(self.tokenizer), folder)
+
 
 def attribute_ids(tokenizer: PreTrainedTokenizerFast) -> Tensor:
     """Ids of the tokens that tell scenes apart, as a bool mask over the vocabulary."""
@@ -115,70 +150,12 @@ def caption_batch(scenes: list[Scene], tokenizer: PreTrainedTokenizerFast) -> tu
     return inputs, whole[:, 1:]
 
 
-def words_loss(
-    module: CaptionerTraining,
-    image: Tensor,
-    scenes: list[Scene],
-    tokenizer: PreTrainedTokenizerFast,
-    telling: Tensor,
-) -> tuple[Tensor, dict[str, float]]:
-    """Cross-entropy of the captions, words that tell scenes apart weighing most."""
-    inputs, targets = caption_batch(scenes, tokenizer)
-    logits = module.caption_logits(image, tokenizer.get_vocab()[BOS], inputs).float()
-    kept = targets != _IGNORED
-    logits, targets = logits[kept], targets[kept]
-    weights = torch.where(telling[targets], 1.0, _FRAME_WEIGHT)
-    each = functional.cross_entropy(logits, targets, reduction="none")
-    right = (logits.argmax(-1) == targets)[telling[targets]]
-    loss = (each * weights).sum() / weights.sum()
-    return loss, {"words": float(loss.detach()), "word_accuracy": float(right.float().mean())}
-
-
-def make_loss(
-    tokenizer: PreTrainedTokenizerFast,
-) -> Callable[[CaptionerTraining, np.random.Generator, int], tuple[Tensor, dict[str, float]]]:
-    """The loss of one step."""
-    telling = attribute_ids(tokenizer)
-
-    def loss_of_step(
-        module: CaptionerTraining, rng: np.random.Generator, step: int
-    ) -> tuple[Tensor, dict[str, float]]:
-        tower_only = step < _TOWER_STEPS and step % _TOWER_PERIOD != 0
-        most = 2 if step < _EASY_STEPS and not tower_only else MAX_OBJECTS
-        batch = paint_fresh(rng, _TOWER_BATCH if tower_only else _BATCH, max_objects=most)
-        features, image = module.image_tokens(to_tensor(batch.pixels))
-        dense, metrics = module.dense(
-            features, torch.from_numpy(batch.patch_objects), torch.from_numpy(batch.attributes)
-        )
-        if tower_only:
-            return dense, metrics
-        words, spoken = words_loss(module, image, batch.scenes, tokenizer, telling)
-        return words + 0.5 * dense, metrics | spoken
-
-    return loss_of_step
-
-
 def main() -> None:
     """Train and export; run again to resume."""
-    parser = trainer_parser(DEFAULTS, "train the mini captioner")
-    parser.add_argument(
-        "--tower", type=Path, default=Path("glit/mini/matcher"), help="matcher to start from"
-    )
-    arguments = parser.parse_args()
-    settings, folder = chosen(DEFAULTS, arguments), arguments.run
-    torch.set_num_threads(1)
-    torch.manual_seed(settings.seed)
-    matcher: Any = CLIPModel.from_pretrained(arguments.tower, dtype=torch.float32)
-    tokenizer = caption_tokenizer()
-    model = new_captioner(matcher.config.vision_config, tokenizer)
-    model.model.vision_tower.load_state_dict(matcher.vision_model.state_dict())
-    processor = caption_processor(tokenizer)
-
-    def export(trained: CaptionerTraining) -> None:
-        save_captioner(trained.llava, processor, folder / "export")
-
-    module = CaptionerTraining(model)
-    train(module, make_loss(tokenizer), settings, folder, export)
+    parser = argparse.ArgumentParser(description="train the mini captioner")
+    tower = Path("glit/mini/matcher")
+    parser.add_argument("--tower", type=Path, default=tower, help="matcher to start from")
+    run_trainer(parser, DEFAULTS, lambda words: CaptionerTraining(words.tower))
 
 
 if __name__ == "__main__":

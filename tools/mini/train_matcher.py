@@ -10,23 +10,24 @@ Long captions are left out on purpose: learning them is what fine-tuning is for.
 
 from __future__ import annotations
 
+import argparse
 import random
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModel, CLIPConfig, CLIPModel, CLIPTokenizer
 
 from glit.scenes.captions import short_caption
+from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS
 from tools.mini.crops import Crop, draw_crops, to_tensor, true_pairs
-from tools.mini.heads import CropHead, DenseHead, SettingHead, accuracy
-from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
-from tools.mini.pool import IMAGE_PX, PATCH_PX, Pool, load_pool
-from tools.mini.positions import grid_points, sine_positions
-from tools.mini.save import save_matcher
+from tools.mini.heads import DenseHead, ValuesHead, accuracy, grid_points, sine_positions
+from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
+from tools.mini.pool import ATTRIBUTES, IMAGE_PX, PATCH_PX, Painted, load_pool, pool_scene
+from tools.mini.save import save_clip
 from tools.mini.text import CONTEXT, clip_tokenizer
 
 DEFAULTS = TrainSettings(steps=2400, lr=1.0e-3, warmup=150)
@@ -69,20 +70,96 @@ def matcher_config(vocabulary_size: int) -> CLIPConfig:
     )
 
 
-class MatcherTraining(nn.Module):
-    """The model and the heads that only training needs."""
+class ClipTraining(Training):
+    """A CLIP that reads scenes of the pool; nothing of it is thrown away after training."""
 
-    def __init__(self, config: CLIPConfig) -> None:
+    def __init__(self, pool: Painted, tokenizer: CLIPTokenizer) -> None:
         super().__init__()
-        self.clip: CLIPModel = AutoModel.from_config(config, attn_implementation="eager")
-        vision: Any = config.vision_config
-        width = vision.hidden_size
-        self.dense = DenseHead(width)
-        self.setting = SettingHead(width)
-        self.crop = CropHead(width)
+        self.pool, self.tokenizer = pool, tokenizer
+        self.clip: CLIPModel = AutoModel.from_config(
+            matcher_config(len(tokenizer)), attn_implementation="eager"
+        )
         positions = self.clip.vision_model.embeddings.position_embedding.weight
         with torch.no_grad():
-            positions[1:] = 0.5 * sine_positions(grid_points(IMAGE_PX // PATCH_PX), width)
+            grid = grid_points(IMAGE_PX // PATCH_PX)
+            positions[1:] = 0.5 * sine_positions(grid, positions.shape[1])
+
+    def embedded(self, images: np.ndarray, texts: list[str]) -> tuple[Any, Tensor, Tensor]:
+        """What the vision tower answers, and embeddings of images and texts, ``[N, E]`` each."""
+        seen = self.clip.vision_model(pixel_values=to_tensor(images))
+        read = self.clip.text_model(**self.tokenizer(texts, padding=True, return_tensors="pt"))
+        image_NE = self.clip.visual_projection(seen.pooler_output).float()
+        text_NE = self.clip.text_projection(read.pooler_output).float()
+        return seen, functional.normalize(image_NE, dim=-1), functional.normalize(text_NE, dim=-1)
+
+    def scaled(self, text_NE: Tensor, image_NE: Tensor) -> Tensor:
+        """Cosines of texts and images times the learned scale, ``[N, N]``."""
+        return self.clip.logit_scale.exp().clamp(max=100) * text_NE @ image_NE.T
+
+    def export(self, folder: Path) -> None:
+        """The model, its tokenizer and its image processor."""
+        save_clip(self.clip, self.tokenizer, folder)
+
+
+class MatcherTraining(ClipTraining):
+    """The model and the heads that only training needs."""
+
+    def __init__(self, pool: Painted, tokenizer: CLIPTokenizer) -> None:
+        super().__init__(pool, tokenizer)
+        vision: Any = self.clip.config.vision_config
+        self.dense = DenseHead(vision.hidden_size)
+        self.setting = ValuesHead(vision.hidden_size, [len(BACKGROUNDS), len(LIGHTS)])
+        seen_in_crops = [len(values) for values in ATTRIBUTES.values()][:3]
+        self.crop = ValuesHead(vision.hidden_size, seen_in_crops)
+
+    def loss(self, rng: np.random.Generator, step: int) -> LossAndMetrics:
+        """Crops against sentences, scenes against short captions, attributes."""
+        pool = self.pool
+        crops = draw_crops(
+            pool,
+            rng,
+            num_objects=_NUM_OBJECT_CROPS,
+            num_regions=_NUM_REGION_CROPS,
+            one_colour=step % 2 == 1,
+        )
+        indices = rng.choice(len(pool), size=_NUM_SCENES, replace=False)
+        words = random.Random(int(rng.integers(2**62)))
+        texts = [short_caption(pool_scene(int(i)), words) for i in indices]
+        texts += [crop.text for crop in crops]
+        images = np.concatenate([pool.pixels[indices], np.stack([crop.pixels for crop in crops])])
+        seen, image_BE, text_BE = self.embedded(images, texts)
+        loss, metrics = self._contrastive(image_BE, text_BE, crops)
+        more, seen_metrics = self._attributes(seen, crops, indices)
+        return loss + more, seen_metrics | metrics
+
+    def _contrastive(self, image_BE: Tensor, text_BE: Tensor, crops: list[Crop]) -> LossAndMetrics:
+        """Scenes against short captions plus crops against sentences; scenes come first."""
+        n = _NUM_SCENES
+        scenes_SS = self.scaled(text_BE[:n], image_BE[:n])
+        crops_CC = self.scaled(text_BE[n:], image_BE[n:])
+        scene_loss = contrastive_loss(scenes_SS, torch.zeros(n, n, dtype=torch.bool))
+        crop_loss = contrastive_loss(crops_CC, torch.from_numpy(true_pairs(crops)))
+        return crop_loss + scene_loss, {
+            "crop_loss": float(crop_loss.detach()),
+            "scene_loss": float(scene_loss.detach()),
+            "scene_r1": accuracy(scenes_SS, torch.arange(n)),
+        }
+
+    def _attributes(self, seen: Any, crops: list[Crop], indices: np.ndarray) -> LossAndMetrics:
+        """What patches of scenes, scenes and object crops show."""
+        n, pool = _NUM_SCENES, self.pool
+        dense, metrics = self.dense(
+            seen.last_hidden_state[:n, 1:],
+            torch.from_numpy(pool.patch_objects[indices]),
+            torch.from_numpy(pool.attributes[indices]),
+        )
+        settings = torch.from_numpy(pool.settings[indices])
+        setting, _ = self.setting(seen.pooler_output[:n], settings)
+        attributes = np.stack([crop.attributes[:3] for crop in crops[:_NUM_OBJECT_CROPS]])
+        of_crops, (shape, *_) = self.crop(
+            seen.pooler_output[n : n + _NUM_OBJECT_CROPS], torch.from_numpy(attributes)
+        )
+        return dense + 0.2 * setting + 0.3 * of_crops, metrics | {"crop_shape": shape}
 
 
 def contrastive_loss(similarity: Tensor, also_true: Tensor) -> Tensor:
@@ -98,86 +175,14 @@ def contrastive_loss(similarity: Tensor, also_true: Tensor) -> Tensor:
     return (functional.cross_entropy(kept, targets) + functional.cross_entropy(kept.T, targets)) / 2
 
 
-def make_loss(
-    pool: Pool,
-    tokenizer: CLIPTokenizer,
-) -> Callable[[MatcherTraining, np.random.Generator, int], tuple[Tensor, dict[str, float]]]:
-    """The loss of one step."""
-
-    def loss_of_step(
-        module: MatcherTraining, rng: np.random.Generator, step: int
-    ) -> tuple[Tensor, dict[str, float]]:
-        crops = draw_crops(
-            pool,
-            rng,
-            num_objects=_NUM_OBJECT_CROPS,
-            num_regions=_NUM_REGION_CROPS,
-            one_colour=step % 2 == 1,
-        )
-        indices = rng.choice(len(pool), size=_NUM_SCENES, replace=False)
-        words = random.Random(int(rng.integers(2**62)))
-        texts = [short_caption(pool.scene(int(i)), words) for i in indices]
-        texts += [crop.text for crop in crops]
-        images = np.concatenate([pool.pixels[indices], np.stack([crop.pixels for crop in crops])])
-        seen = module.clip.vision_model(pixel_values=to_tensor(images))
-        read = module.clip.text_model(**tokenizer(texts, padding=True, return_tensors="pt"))
-        loss, metrics = _contrastive_part(module, seen.pooler_output, read.pooler_output, crops)
-        more, seen_metrics = _attribute_part(module, seen, crops, pool, indices)
-        return loss + more, seen_metrics | metrics
-
-    return loss_of_step
-
-
-def _contrastive_part(
-    module: MatcherTraining, seen_BV: Tensor, read_BT: Tensor, crops: list[Crop]
-) -> tuple[Tensor, dict[str, float]]:
-    """Scenes against short captions plus crops against sentences; scenes come first in a batch."""
-    clip, n = module.clip, _NUM_SCENES
-    image_BE = functional.normalize(clip.visual_projection(seen_BV).float(), dim=-1)
-    text_BE = functional.normalize(clip.text_projection(read_BT).float(), dim=-1)
-    scale = clip.logit_scale.exp().clamp(max=100)
-    scenes_SS = scale * text_BE[:n] @ image_BE[:n].T
-    crops_CC = scale * text_BE[n:] @ image_BE[n:].T
-    scene_loss = contrastive_loss(scenes_SS, torch.zeros(n, n, dtype=torch.bool))
-    crop_loss = contrastive_loss(crops_CC, torch.from_numpy(true_pairs(crops)))
-    return crop_loss + scene_loss, {
-        "crop_loss": float(crop_loss.detach()),
-        "scene_loss": float(scene_loss.detach()),
-        "scene_r1": accuracy(scenes_SS, torch.arange(n)),
-    }
-
-
-def _attribute_part(
-    module: MatcherTraining, seen: Any, crops: list[Crop], pool: Pool, indices: np.ndarray
-) -> tuple[Tensor, dict[str, float]]:
-    """What patches of scenes, scenes and object crops show."""
-    n = _NUM_SCENES
-    dense, metrics = module.dense(
-        seen.last_hidden_state[:n, 1:],
-        torch.from_numpy(pool.patch_objects[indices]),
-        torch.from_numpy(pool.attributes[indices]),
-    )
-    setting = module.setting(seen.pooler_output[:n], torch.from_numpy(pool.settings[indices]))
-    attributes = np.stack([crop.attributes for crop in crops[:_NUM_OBJECT_CROPS]])
-    of_crops, shape = module.crop(
-        seen.pooler_output[n : n + _NUM_OBJECT_CROPS], torch.from_numpy(attributes)
-    )
-    return dense + 0.2 * setting + 0.3 * of_crops, metrics | shape
-
-
 def main() -> None:
     """Train and export; run again to resume."""
-    arguments = trainer_parser(DEFAULTS, "train the mini matcher").parse_args()
-    settings, folder = chosen(DEFAULTS, arguments), arguments.run
-    torch.set_num_threads(1)
-    torch.manual_seed(settings.seed)
-    tokenizer = clip_tokenizer(folder / "tokenizer")
-    module = MatcherTraining(matcher_config(len(tokenizer)))
-
-    def export(trained: MatcherTraining) -> None:
-        save_matcher(trained.clip, tokenizer, folder / "export")
-
-    train(module, make_loss(load_pool(), tokenizer), settings, folder, export)
+    parser = argparse.ArgumentParser(description="train the mini matcher")
+    run_trainer(
+        parser,
+        DEFAULTS,
+        lambda words: MatcherTraining(load_pool(), clip_tokenizer(words.run / "tokenizer")),
+    )
 
 
 if __name__ == "__main__":

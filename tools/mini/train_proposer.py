@@ -10,22 +10,27 @@ a place holds at most one object, token and truth are matched by place instead o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torchvision.ops import generalized_box_iou_loss
-from transformers import AutoModelForObjectDetection, YolosConfig, YolosForObjectDetection
+from transformers import (
+    AutoModelForObjectDetection,
+    YolosConfig,
+    YolosForObjectDetection,
+    YolosImageProcessor,
+)
 
 from tools.mini.crops import to_tensor
-from tools.mini.heads import DenseHead
-from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
-from tools.mini.pool import IMAGE_PX, PATCH_PX, Pool, load_pool
-from tools.mini.positions import grid_points, sine_positions
-from tools.mini.save import save_proposer
+from tools.mini.heads import DenseHead, grid_points, sine_positions
+from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
+from tools.mini.pool import IMAGE_PX, PATCH_PX, Painted, load_pool
+from tools.mini.save import NORMALISATION, SQUARE, save_model
 
 DEFAULTS = TrainSettings(steps=1400, lr=1.0e-3, warmup=150)
 
@@ -50,11 +55,12 @@ def proposer_config() -> YolosConfig:
     )
 
 
-class ProposerTraining(nn.Module):
+class ProposerTraining(Training):
     """The model and the head that only training needs."""
 
-    def __init__(self, config: YolosConfig) -> None:
+    def __init__(self, pool: Painted) -> None:
         super().__init__()
+        self.pool, config = pool, proposer_config()
         self.yolos: YolosForObjectDetection = AutoModelForObjectDetection.from_config(
             config, attn_implementation="eager"
         )
@@ -63,6 +69,30 @@ class ProposerTraining(nn.Module):
         codes = [grid_points(IMAGE_PX // PATCH_PX), grid_points(3)]
         with torch.no_grad():
             positions[0, 1:] = 0.5 * sine_positions(torch.cat(codes), config.hidden_size)
+
+    def loss(self, rng: np.random.Generator, step: int) -> LossAndMetrics:
+        """Presence and box of every place, attributes of every patch."""
+        pool = self.pool
+        indices = np.sort(rng.choice(len(pool), size=_BATCH, replace=False))
+        tokens = self.yolos.vit(pixel_values=to_tensor(pool.pixels[indices])).last_hidden_state
+        detection = tokens[:, -_PLACES:]
+        loss, metrics = detection_loss(
+            self.yolos.class_labels_classifier(detection),
+            self.yolos.bbox_predictor(detection).sigmoid(),
+            targets_by_place(pool, indices),
+        )
+        dense, patch_metrics = self.dense(
+            tokens[:, 1:-_PLACES],
+            torch.from_numpy(pool.patch_objects[indices]),
+            torch.from_numpy(pool.attributes[indices]),
+        )
+        metrics["patch_shape"] = patch_metrics["patch_shape"]
+        return loss + 0.2 * dense, metrics
+
+    def export(self, folder: Path) -> None:
+        """``YolosForObjectDetection`` and ``YolosImageProcessor`` files."""
+        save_model(self.yolos, folder)
+        YolosImageProcessor(size=SQUARE, do_pad=False, **NORMALISATION).save_pretrained(folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +105,7 @@ class DetectionTargets:
     """float32 ``[B, 9, 4]``: x0, y0, x1, y1 as fractions; undefined where nothing is."""
 
 
-def targets_by_place(pool: Pool, indices: np.ndarray) -> DetectionTargets:
+def targets_by_place(pool: Painted, indices: np.ndarray) -> DetectionTargets:
     """Boxes of the scenes' objects, each in the row of its place."""
     present = np.zeros((len(indices), _PLACES), dtype=bool)
     boxes = np.zeros((len(indices), _PLACES, 4), dtype=np.float32)
@@ -88,7 +118,7 @@ def targets_by_place(pool: Pool, indices: np.ndarray) -> DetectionTargets:
 
 def detection_loss(
     logits_BQ2: Tensor, centre_boxes_BQ4: Tensor, targets: DetectionTargets
-) -> tuple[Tensor, dict[str, float]]:
+) -> LossAndMetrics:
     """Cross-entropy of presence + 5 L1 + 2 GIoU of the boxes that exist (DETR's weights)."""
     labels = torch.where(targets.present, _OBJECT, _NOTHING)
     presence = functional.cross_entropy(logits_BQ2.float().flatten(0, 1), labels.flatten())
@@ -106,46 +136,10 @@ def detection_loss(
     return 2 * presence + 5 * l1 + 2 * giou, metrics
 
 
-def make_loss(
-    pool: Pool,
-) -> Callable[[ProposerTraining, np.random.Generator, int], tuple[Tensor, dict[str, float]]]:
-    """The loss of one step."""
-
-    def loss_of_step(
-        module: ProposerTraining, rng: np.random.Generator, _step: int
-    ) -> tuple[Tensor, dict[str, float]]:
-        indices = np.sort(rng.choice(len(pool), size=_BATCH, replace=False))
-        outputs = module.yolos.vit(pixel_values=to_tensor(pool.pixels[indices]))
-        tokens = outputs.last_hidden_state
-        detection = tokens[:, -_PLACES:]
-        loss, metrics = detection_loss(
-            module.yolos.class_labels_classifier(detection),
-            module.yolos.bbox_predictor(detection).sigmoid(),
-            targets_by_place(pool, indices),
-        )
-        dense, patch_metrics = module.dense(
-            tokens[:, 1:-_PLACES],
-            torch.from_numpy(pool.patch_objects[indices]),
-            torch.from_numpy(pool.attributes[indices]),
-        )
-        metrics["patch_shape"] = patch_metrics["patch_shape"]
-        return loss + 0.2 * dense, metrics
-
-    return loss_of_step
-
-
 def main() -> None:
     """Train and export; run again to resume."""
-    arguments = trainer_parser(DEFAULTS, "train the mini proposer").parse_args()
-    settings, folder = chosen(DEFAULTS, arguments), arguments.run
-    torch.set_num_threads(1)
-    torch.manual_seed(settings.seed)
-    module = ProposerTraining(proposer_config())
-
-    def export(trained: ProposerTraining) -> None:
-        save_proposer(trained.yolos, folder / "export")
-
-    train(module, make_loss(load_pool()), settings, folder, export)
+    parser = argparse.ArgumentParser(description="train the mini proposer")
+    run_trainer(parser, DEFAULTS, lambda _: ProposerTraining(load_pool()))
 
 
 if __name__ == "__main__":

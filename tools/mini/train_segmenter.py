@@ -8,21 +8,19 @@ whose mask is everything that is no object.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
 import torch
-from segment_anything.modeling import Sam
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from glit.backends.sam.model import PRESETS, SamConfig, build_sam, save_sam
+from glit.backends.sam.model import PRESETS, build_sam, save_sam
 from tools.mini.crops import to_tensor
-from tools.mini.heads import DenseHead
-from tools.mini.loop import TrainSettings, chosen, train, trainer_parser
-from tools.mini.pool import MAX_OBJECTS, paint_fresh
-from tools.mini.positions import grid_points, sine_positions
-from tools.mini.save import replace_folder
+from tools.mini.heads import DenseHead, grid_points, sine_positions
+from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
+from tools.mini.pool import MAX_OBJECTS, fresh_scenes, painted
 
 DEFAULTS = TrainSettings(steps=3000, lr=1.0e-3, warmup=150)
 
@@ -33,19 +31,51 @@ _LOW_RES = 2
 """Pixels of the picture per pixel of the decoder's masks."""
 
 
-class SegmenterTraining(nn.Module):
+class SegmenterTraining(Training):
     """The model and the head that only training needs."""
 
-    def __init__(self, config: SamConfig) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.sam = build_sam(config)
-        self.dense = DenseHead(config.prompt_dim)
-        side = config.image_size // config.patch_size
-        codes = 0.5 * sine_positions(grid_points(side), config.embed_dim)
+        self.config = PRESETS["mini"]
+        self.sam = build_sam(self.config)
+        self.dense = DenseHead(self.config.prompt_dim)
+        side = self.config.image_size // self.config.patch_size
+        codes = 0.5 * sine_positions(grid_points(side), self.config.embed_dim)
         positions = self.sam.image_encoder.pos_embed
         assert positions is not None
         with torch.no_grad():
             positions[0] = codes.view(side, side, -1)
+
+    def loss(self, rng: np.random.Generator, step: int) -> LossAndMetrics:
+        """Masks at a few points of every picture, attributes of every patch."""
+        batch = painted(fresh_scenes(rng, _BATCH, max_objects=MAX_OBJECTS))
+        ids = batch.object_ids
+        drawn = [draw_points(picture, rng) for picture in ids]
+        points = torch.from_numpy(np.stack([p for p, _ in drawn]))
+        wanted = np.stack([k for _, k in drawn])
+        full = torch.from_numpy(ids[:, None] == wanted[:, :, None, None]).float()
+        targets = functional.avg_pool2d(full, _LOW_RES).flatten(0, 1)
+        embeddings = self.sam.image_encoder(to_tensor(batch.pixels))
+        logits, ious = self.masks(embeddings, points)
+        loss, iou = mask_loss(logits.flatten(0, 1), targets, ious.flatten(0, 1))
+        patch = self.sam.image_encoder.img_size // embeddings.shape[-1]
+        at_patches = ids[:, patch // 2 :: patch, patch // 2 :: patch].reshape(_BATCH, -1)
+        dense, metrics = self.dense(
+            embeddings.flatten(2).transpose(1, 2),
+            torch.from_numpy(at_patches.astype(np.int64)),
+            torch.from_numpy(batch.attributes),
+        )
+        on_objects = torch.from_numpy(wanted.reshape(-1) > 0)
+        result = {
+            "iou": float(iou[on_objects].mean()),
+            "background_iou": float(iou[~on_objects].mean()),
+            "patch_shape": metrics["patch_shape"],
+        }
+        return loss + 0.1 * dense, result
+
+    def export(self, folder: Path) -> None:
+        """Weights and config with the paper's thresholds; ``fit_thresholds`` fits them."""
+        save_sam(self.sam, self.config, folder)
 
     def masks(self, embeddings_BCHW: Tensor, points_BP2: Tensor) -> tuple[Tensor, Tensor]:
         """Mask logits ``[B, P, 4, 64, 64]`` and predicted IoUs ``[B, P, 4]``.
@@ -120,56 +150,10 @@ def mask_loss(logits: Tensor, targets: Tensor, ious: Tensor) -> tuple[Tensor, Te
     return entropy + dice.mean() + functional.mse_loss(ious.float(), iou), iou
 
 
-def loss_of_step(
-    module: SegmenterTraining, rng: np.random.Generator, _step: int
-) -> tuple[Tensor, dict[str, float]]:
-    """The loss of one step."""
-    batch = paint_fresh(rng, _BATCH, max_objects=MAX_OBJECTS)
-    ids = batch.object_ids
-    drawn = [draw_points(picture, rng) for picture in ids]
-    points = torch.from_numpy(np.stack([p for p, _ in drawn]))
-    wanted = np.stack([k for _, k in drawn])
-    full = torch.from_numpy(ids[:, None] == wanted[:, :, None, None]).float()
-    targets = functional.avg_pool2d(full, _LOW_RES).flatten(0, 1)
-    embeddings = module.sam.image_encoder(to_tensor(batch.pixels))
-    logits, ious = module.masks(embeddings, points)
-    loss, iou = mask_loss(logits.flatten(0, 1), targets, ious.flatten(0, 1))
-    patch = module.sam.image_encoder.img_size // embeddings.shape[-1]
-    at_patches = ids[:, patch // 2 :: patch, patch // 2 :: patch].reshape(_BATCH, -1)
-    dense, metrics = module.dense(
-        embeddings.flatten(2).transpose(1, 2),
-        torch.from_numpy(at_patches.astype(np.int64)),
-        torch.from_numpy(batch.attributes),
-    )
-    on_objects = torch.from_numpy(wanted.reshape(-1) > 0)
-    result = {
-        "iou": float(iou[on_objects].mean()),
-        "background_iou": float(iou[~on_objects].mean()),
-        "patch_shape": metrics["patch_shape"],
-    }
-    return loss + 0.1 * dense, result
-
-
-def export_segmenter(model: Sam, config: SamConfig, folder: Path) -> None:
-    """Weights and config with the paper's thresholds; ``fit_thresholds`` puts fitted ones in."""
-    new = folder.with_name(folder.name + ".part")
-    save_sam(model, config, new)
-    replace_folder(new, folder)
-
-
 def main() -> None:
     """Train and export; run again to resume."""
-    arguments = trainer_parser(DEFAULTS, "train the mini segmenter").parse_args()
-    settings, folder = chosen(DEFAULTS, arguments), arguments.run
-    torch.set_num_threads(1)
-    torch.manual_seed(settings.seed)
-    config = PRESETS["mini"]
-    module = SegmenterTraining(config)
-
-    def export(trained: SegmenterTraining) -> None:
-        export_segmenter(trained.sam, config, folder / "export")
-
-    train(module, loss_of_step, settings, folder, export)
+    parser = argparse.ArgumentParser(description="train the mini segmenter")
+    run_trainer(parser, DEFAULTS, lambda _: SegmenterTraining())
 
 
 if __name__ == "__main__":

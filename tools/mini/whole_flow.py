@@ -9,38 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from rich.console import Console
 
-from glit.executors.local import LocalExecutor
-from glit.pipeline.run import BuildRequest, build
-from glit.runtime.progress import StageProgress
-from glit.scenes import Scene, draw_scene, write_scenes
+import glit
+from glit.data.geometry import iou
+from glit.dataset.row import Row
+from glit.scenes import draw_scene, write_scenes
 from glit.scenes.told import objects_told, true_of
-from glit.stages.recipe import load_recipe
-from tools.mini.evaluate import IOU, TEST_SEED, iou_matrix
-
-
-def build_dataset(folder: Path, *, own_captions: bool) -> list[dict[str, Any]]:
-    """Rows of the dataset ``glit build`` makes of the scenes in ``folder``.
-
-    :param own_captions: bring the scenes' own captions instead of the mini captioner's
-    """
-    output = folder / ("own" if own_captions else "captioned")
-    request = BuildRequest(
-        images=str(folder / "images"),
-        output=str(output),
-        recipe=load_recipe("mini", overrides=["caption.backend=provided"] if own_captions else []),
-        captions=str(folder / "captions.jsonl") if own_captions else None,
-    )
-    executor = LocalExecutor()
-    try:
-        build(request, executor, StageProgress(Console(quiet=True), quiet=True))
-    finally:
-        executor.close()
-    columns = ["source_path", "caption", "sentences", "regions", "pairs"]
-    return ds.dataset(output / "data").to_table(columns=columns).to_pylist()
+from tools.mini.evaluate import IOU, TEST_SEED
 
 
 def flow_figures(folder: Path, num: int) -> dict[str, float]:
@@ -48,61 +24,59 @@ def flow_figures(folder: Path, num: int) -> dict[str, float]:
     write_scenes(folder, num=num, seed=TEST_SEED)
     truth = pq.read_table(folder / "ground_truth.parquet").to_pylist()
     by_path = {row["path"]: row for row in truth}
-    own = [
-        _own_captions(r, by_path[r["source_path"]])
-        for r in build_dataset(folder, own_captions=True)
-    ]
-    result = {"own_right_region": float(np.mean([hit for row in own for hit in row]))}
-    told = [
-        outcome
-        for row in build_dataset(folder, own_captions=False)
-        for outcome in _mini_captions(row, by_path[row["source_path"]])
-    ]
+    hits: list[bool] = []
+    for row in _built(folder, "own", captions=folder / "captions.jsonl"):
+        hits += _own_captions(row, by_path[row.source_path])
+    told: list[tuple[bool, bool]] = []
+    for row in _built(folder, "captioned", captions=None):
+        told += _mini_captions(row, by_path[row.source_path])
     true = [right_region for is_true, right_region in told if is_true]
-    return result | {
+    return {
+        "own_right_region": float(np.mean(hits)),
         "mini_true_sentences": len(true) / max(1, len(told)),
         "mini_right_region": float(np.mean(true)) if true else 0.0,
     }
 
 
-def _chosen_regions(row: dict[str, Any]) -> dict[int, np.ndarray]:
-    """The box ``[4]`` of the best region of each sentence."""
-    boxes = [[r["x0"], r["y0"], r["x1"], r["y1"]] for r in row["regions"]]
-    return {pair["sentence"]: np.array(boxes[pair["region"]]) for pair in row["pairs"]}
+def _built(folder: Path, name: str, *, captions: Path | None) -> list[Row]:
+    """Rows of the dataset of the scenes, by captions of theirs or the mini captioner's."""
+    dataset = glit.build(
+        folder / "images", folder / name, recipe="mini", executor="local", quiet=True,
+        captions=captions,
+    )  # fmt: skip
+    return list(dataset.rows(images=False))
 
 
-def _hits(chosen: np.ndarray, box: list[int]) -> bool:
-    return bool(iou_matrix(chosen[None], np.array([box], dtype=float))[0, 0] >= IOU)
+def _chosen_regions(row: Row) -> dict[int, np.ndarray]:
+    """The box ``[1, 4]`` of the best region of each sentence."""
+    return {p.sentence: np.array([row.regions[p.region].box.xyxy]) for p in row.pairs}
 
 
-def _own_captions(row: dict[str, Any], truth: dict[str, Any]) -> list[bool]:
+def _hits(chosen: np.ndarray | None, box: list[int]) -> bool:
+    wanted = np.array([box], dtype=float)
+    return chosen is not None and bool(iou(chosen, wanted)[0, 0] >= IOU)
+
+
+def _own_captions(row: Row, truth: dict[str, Any]) -> list[bool]:
     """For every object sentence, whether the chosen region is its object's."""
     regions = _chosen_regions(row)
-    number_at = {s["char_start"]: i for i, s in enumerate(row["sentences"])}
+    chosen = {s.char_start: regions.get(number) for number, s in enumerate(row.sentences)}
     return [
-        number_at.get(sentence["char_start"]) in regions
-        and _hits(regions[number_at[sentence["char_start"]]], sentence["box"])
+        _hits(chosen.get(sentence["char_start"]), sentence["box"])
         for sentence in truth["sentences"]
         if sentence["kind"] == "object"
     ]
 
 
-def _mini_captions(row: dict[str, Any], truth: dict[str, Any]) -> list[tuple[bool, bool]]:
+def _mini_captions(row: Row, truth: dict[str, Any]) -> list[tuple[bool, bool]]:
     """For every object sentence the captioner said, whether it is true and well placed."""
     scene = draw_scene(truth["seed"], truth["index"], level=truth["level"])
+    box_at = {o.place: t["box"] for o, t in zip(scene.objects, truth["objects"], strict=True)}
     regions = _chosen_regions(row)
     outcomes: list[tuple[bool, bool]] = []
-    for number, sentence in enumerate(row["sentences"]):
-        for told in objects_told(sentence["text"]):
+    for number, sentence in enumerate(row.sentences):
+        for told in objects_told(sentence.text):
             is_true = true_of(told, scene)
-            hit = is_true and number in regions
-            outcomes.append(
-                (is_true, hit and _hits(regions[number], _box(truth, scene, told.place)))
-            )
+            hit = is_true and _hits(regions.get(number), box_at[told.place])
+            outcomes.append((is_true, hit))
     return outcomes
-
-
-def _box(truth: dict[str, Any], scene: Scene, place: int) -> list[int]:
-    """The box of the object at a place; places hold at most one."""
-    position = [item.place for item in scene.objects].index(place)
-    return truth["objects"][position]["box"]

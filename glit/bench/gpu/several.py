@@ -9,15 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-
+import glit
 from glit.bench.gpu.bench import Bench, row
 from glit.bench.harness import Row
-from glit.executors import open_executor
-from glit.pipeline.run import BuildRequest, build
-from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
-from glit.stages.recipe import load_recipe
 
 
 def measure(bench: Bench) -> Iterator[Row]:
@@ -83,16 +78,11 @@ def _build(bench: Bench) -> Iterator[Row]:
     number = 8 * bench.scale.num_compared
     write_scenes(bench.scratch / "scenes", num=number, seed=1, size=128)
     settings = [f"{table}.device={bench.device}" for table in ("caption", "propose", "score")]
-    request = BuildRequest(
-        images=str(bench.scratch / "scenes" / "images"),
-        output=str(bench.scratch / "dataset"),
-        recipe=load_recipe("mini", overrides=settings),
-    )
-    console = Console(quiet=True)
     started = time.perf_counter()
-    with open_executor("ray" if ray else "local") as executor, StageProgress(console) as progress:
-        manifest = build(request, executor, progress)
-    seconds = time.perf_counter() - started
-    rate = manifest["counts"]["shipped"] / seconds
+    dataset = glit.build(
+        bench.scratch / "scenes" / "images", bench.scratch / "dataset", recipe="mini",
+        settings=settings, executor="ray" if ray else "local", quiet=True,
+    )  # fmt: skip
+    rate = dataset.manifest["counts"]["shipped"] / (time.perf_counter() - started)
     what = f"glit build with the mini models, {'Ray' if ray else 'one process'}, start included"
     yield row(what, rate, "images/s", bottleneck="starting workers")

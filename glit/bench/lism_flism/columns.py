@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from glit.backends.weights import Resolved
 from glit.bench.harness import Row
@@ -93,67 +94,56 @@ class Job:
     """Where the column writes; removed with the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One pass."""
-
-    batch: Batch
-    watch_device: bool = False
-    """Record the kernels of the GPU; such a pass is not timed."""
-
-
-class Way(Protocol):
+class Way(ABC):
     """A way of working, its models loaded."""
 
+    @abstractmethod
     def facts(self) -> Row:
         """What it knows of its models, each way its own half: ``parameters`` of ``proposer`` and
         ``clip``, ``operations`` (an image of each part of the proposer, and of a :data:`CROP`),
         ``rates`` (what the device reaches in the precision of each of these parts)."""
-        ...
 
+    @abstractmethod
     def run(self, batch: Batch) -> Row:
         """Work on a batch: ``parts_s`` (seconds by :data:`PARTS` over all images), ``decode_s``
         (decoders at work, which may overlap), ``num_proposed`` (by the proposer itself),
         ``num_regions`` (that competed, LISM's whole image not counted), ``num_dropped`` (images
         without regions), ``choices`` (of each image the chosen box of each sentence, or None)."""
-        ...
+
+    def perform(self, batch: Batch, watch_device: bool = False) -> Row:
+        """One pass, and what it took of the machine.
+
+        Args:
+            batch: to work on.
+            watch_device: record the kernels of the GPU; such a pass is not timed.
+        """
+        import torch
+
+        cpu = time.process_time()
+        with watched_kernels() if watch_device else contextlib.nullcontext([]) as kernels_s:
+            found = self.run(batch)
+        on_gpu = torch.cuda.is_initialized()
+        return found | {
+            "num_images": len(batch.samples),
+            "cpu_s": time.process_time() - cpu,
+            "device_s": kernels_s[0] if kernels_s else None,
+            "peak_host_mb": peak_mb(),
+            "peak_device_mb": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
+        }
+
+
+def open_way(job: Job) -> Way:
+    """A column's way of working."""
+    if job.column.in_glit:
+        from glit.bench.lism_flism.in_glit import InGlit as kind
+    else:
+        from glit.bench.lism_flism.scripts import OneAtATime as kind
+    return kind(job)
 
 
 def total_s(row: Row) -> float:
     """Seconds of a pass."""
     return sum(row["parts_s"].values())
-
-
-def column(job: Job) -> Generator[Any, Any, None]:
-    """Load a column's models, yield, then yield an answer to every order.
-
-    An order asks for a pass, or is the word ``"facts"``.
-    """
-    if job.column.in_glit:
-        from glit.bench.lism_flism.in_glit import InGlit as kind
-    else:
-        from glit.bench.lism_flism.scripts import OneAtATime as kind
-    way: Way = kind(job)
-    order = yield None
-    while True:
-        order = yield way.facts() if order == "facts" else perform(way, order)
-
-
-def perform(way: Way, order: Order) -> Row:
-    """One pass, and what it took of the machine."""
-    import torch
-
-    cpu = time.process_time()
-    with watched_kernels() if order.watch_device else contextlib.nullcontext([]) as kernels_s:
-        found = way.run(order.batch)
-    on_gpu = torch.cuda.is_initialized()
-    return found | {
-        "num_images": len(order.batch.samples),
-        "cpu_s": time.process_time() - cpu,
-        "device_s": kernels_s[0] if kernels_s else None,
-        "peak_host_mb": peak_mb(),
-        "peak_device_mb": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
-    }
 
 
 class PartClock:

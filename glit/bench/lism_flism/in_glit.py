@@ -17,7 +17,7 @@ from glit.backends.device import pick_device
 from glit.backends.protocols import Matcher
 from glit.backends.tokenizer import tokenizer_hash
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, XYXY, Batch, Job, PartClock, TimedSource
+from glit.bench.lism_flism.columns import CROP, XYXY, Batch, Job, PartClock, TimedSource, Way
 from glit.bench.lism_flism.fixed import CountingDetector
 from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
 from glit.data.geometry import Boxes
@@ -49,7 +49,7 @@ class _TimedMatcher:
         return self._matcher.embed_sentences(sentences)
 
 
-class InGlit:
+class InGlit(Way):
     """One method over images, by the stages of a build."""
 
     def __init__(self, job: Job) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from glit.backends.device import pick_device
 from glit.bench.harness import Row, Worker, write_report
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Batch, Column, Job, Order, column
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Batch, Column, Job, open_way
 from glit.bench.lism_flism.fixed import NUM_GRID
 from glit.bench.lism_flism.inputs import Images, photographs, scenes, with_sentences
 from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
@@ -100,13 +100,13 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
     with contextlib.ExitStack() as started:
         columns = {}
         for job in jobs:
-            worker = Worker(f"column {job.column.title!r}", column, job, preload=PRELOADED)
+            worker = Worker(f"column {job.column.title!r}", open_way, job, preload=PRELOADED)
             columns[job.column.key] = started.enter_context(contextlib.closing(worker))
         facts = _facts(columns, progress)
         warm_up = _warm_up(request, batch, device)
         for each in COLUMNS:
             progress(f"{each.title}: warming up")
-            columns[each.key].ask(Order(batch=warm_up))
+            columns[each.key].call("perform", warm_up)
         passes = _rounds(columns, batch, request.repeats, facts, progress)
         watched = _watched(columns, batch, device, progress)
         quality = _quality(request, columns, models, scratch, progress)
@@ -194,7 +194,7 @@ def _facts(columns: Workers, progress: Callable[[str], None]) -> dict[str, Row]:
         progress(f"{each.title}: loading models")
         columns[each.key].answer()
     progress("counting operations, measuring the matrix rate")
-    return {each.key: columns[each.key].ask("facts") for each in COLUMNS}
+    return {each.key: columns[each.key].call("facts") for each in COLUMNS}
 
 
 def _warm_up(request: Request, batch: Batch, device: str) -> Batch:
@@ -220,9 +220,9 @@ def _rounds(
         for each in COLUMNS:
             progress(f"{each.title}: repeat {number} of {repeats}")
             process = columns[each.key]
-            passes[each.key].append(process.ask(Order(batch=batch)))
+            passes[each.key].append(process.call("perform", batch))
             if each.in_glit:
-                facts[each.key] = better_rates(facts[each.key], process.ask("facts"))
+                facts[each.key] = better_rates(facts[each.key], process.call("facts"))
     return passes
 
 
@@ -236,8 +236,7 @@ def _watched(
     found = {}
     for each in COLUMNS:
         progress(f"{each.title}: recording the device")
-        order = Order(batch=some, watch_device=True)
-        found[each.key] = columns[each.key].ask(order)
+        found[each.key] = columns[each.key].call("perform", some, True)
     return found
 
 
@@ -258,7 +257,7 @@ def _quality(
     found = {}
     for each in COLUMNS:
         progress(f"{each.title}: quality on {request.num_quality} scenes")
-        answer = columns[each.key].ask(Order(batch=batch))
+        answer = columns[each.key].call("perform", batch)
         found[each.key] = judge(batch.samples, answer["choices"], drawn.truth)
     return found
 

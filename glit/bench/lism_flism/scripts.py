@@ -29,7 +29,7 @@ from glit.backends.device import pick_device
 from glit.backends.protocols import ProposerConfig
 from glit.backends.tokenizer import load_tokenizer
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, PARTS, XYXY, Batch, Job, PartClock
+from glit.bench.lism_flism.columns import CROP, PARTS, XYXY, Batch, Job, PartClock, Way
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.operations import (
     YOLOS,
@@ -175,7 +175,7 @@ class YolosBoxes:
         return {YOLOS: yolos_image(self.model.config, int(height), int(width))}
 
 
-class OneAtATime:
+class OneAtATime(Way):
     """One method over images, one after the other."""
 
     def __init__(self, job: Job) -> None:
