@@ -36,6 +36,13 @@ def view_command(
         bool, typer.Option("--serve", help="Serve the whole dataset to this machine.")
     ] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port for --serve.")] = PORT,
+    maps: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--maps",
+            help="A model whose patch similarities of every sentence are shown; repeatable.",
+        ),
+    ] = None,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
@@ -56,6 +63,8 @@ def view_command(
         raise UserError("glit view: want either -o report.html, for one page, or --serve, for all")
     if other is not None and (serve or where):
         raise UserError("glit view A B: writes one page (-o), and takes no --where and no --serve")
+    if maps and (serve or other is not None or is_run(dataset)):
+        raise UserError("--maps MODEL: takes one dataset and -o; glit view DATASET --maps RUN")
     if is_run(dataset) or is_results(dataset):
         if serve or where or image_root:
             raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
@@ -72,10 +81,25 @@ def view_command(
             data = compare_data(opened, against, most=most, seed=seed, progress=told)
             write_page(page, report_html(data))
         else:
-            data = write_report(opened, page, most=most, seed=seed, where=where, progress=told)
+            found = _maps(maps, dataset, image_root, told) if maps else None
+            data = write_report(
+                opened, page, most=most, seed=seed, where=where, maps=found, progress=told
+            )
     megabytes = page.stat().st_size / 1e6
     print(f"{len(data['samples'])} of {len(opened)} samples, {megabytes:.1f} MB: ", end="")
     print(page.resolve().as_uri())
+
+
+def _maps(models: list[str], dataset: str, image_root: str, told: Any) -> Any:
+    from functools import partial
+
+    from glit.evaluation.patch_maps import patch_maps
+    from glit.recipes.extras import require
+    from glit.stages.recipe import load_table
+
+    require("models", needed_for="glit view --maps")
+    config = load_table("evaluate", "mini", overrides=[f"evaluate.image_root={image_root}"])
+    return partial(patch_maps, models, dataset, config=config, progress=told)
 
 
 def _learning(folders: list[str], page: Path) -> None:

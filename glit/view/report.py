@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,9 @@ from glit.view.select import Selection, select
 from glit.view.story import left_out, story
 from glit.view.thumbnails import data_url, thumbnail
 
+PatchMaps = Callable[[list[int]], list[list[dict[str, Any]]]]
+"""Maps of every sentence by several models, for rows of a dataset."""
+
 
 def write_report(
     dataset: Dataset,
@@ -35,6 +38,7 @@ def write_report(
     most: int = 200,
     seed: int = 0,
     where: str = "",
+    maps: PatchMaps | None = None,
     progress: StageProgress | None = None,
 ) -> dict[str, Any]:
     """Write the page.
@@ -45,6 +49,8 @@ def write_report(
         most: samples on the page.
         seed: of their choice.
         where: a condition on them in SQL.
+        maps: of sentences over the images, for rows of the dataset; see
+            :func:`glit.evaluation.patch_maps.patch_maps`.
         progress: shows the number of samples done.
 
     Returns:
@@ -55,6 +61,10 @@ def write_report(
         DatasetError: a file of the dataset, or an image stored by path, cannot be read.
     """
     data = report_data(dataset, most=most, seed=seed, where=where, progress=progress)
+    if maps is not None:
+        shown = [each for each in data["samples"] if each["image"]]
+        for each, found in zip(shown, maps([each["n"] for each in shown]), strict=True):
+            each["maps"] = found
     write_page(output, report_html(data))
     return data
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from browser import Page, violations
 from playwright.sync_api import expect
@@ -75,6 +77,37 @@ def test_on_paper_everything_is_unfolded_and_drawn_in_black(page):
     assert page.evaluate(inked)
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator(".reasons details[open]").count() == 0
+
+
+def test_a_lit_sentence_is_mapped_by_every_model(browser, built, tmp_path):
+    """Its brightest patch is opaque, the others are clear; the box is that of its pair."""
+    dataset = Dataset(built)
+
+    def maps(numbers):
+        found = []
+        for number in numbers:
+            some = range(len(dataset[number].sentences))
+            rows = [bytes(255 * (patch == s) for patch in range(16)) for s in some]
+            ends = {"low": [0.0 for _ in some], "high": [0.5 for _ in some]}
+            encoded = [base64.b64encode(row).decode() for row in rows]
+            found.append([{"model": name, "grid": 4, "maps": encoded, **ends} for name in "ab"])
+        return found
+
+    write_report(dataset, tmp_path / "page.html", maps=maps)
+    page = Page(browser, (tmp_path / "page.html").as_uri())
+    card = page.locator(READY).first
+    bright = "c => [...c.getContext('2d').getImageData(0, 0, 4, 4).data].flatMap((v, i) => i % 4 === 3 && v > 0 ? [(i - 3) / 4] : [])"
+    for s in (1, 0):
+        card.locator(".sentence").nth(s).hover()
+        expect(card.locator(".map figcaption").first).to_have_text(
+            f"a · sentence {s + 1}, cosine 0.000 to 0.500"
+        )
+        drawn = [card.locator(".map canvas").nth(model).evaluate(bright) for model in (0, 1)]
+        assert drawn == [[s], [s]]
+    page.mouse.move(0, 0)
+    assert violations(page) == []
+    assert page.faults == []
+    page.close()
 
 
 def test_the_policy_stops_what_would_get_in(browser, report):

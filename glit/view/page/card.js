@@ -28,6 +28,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   const stage = h('figure', { class: 'stage' });
   const caption = h('p', { class: 'caption' });
   const words = h('div', { class: 'words' });
+  const maps = sample.maps && sample.image && sample.matrix.length ? mapsOf(sample) : null;
   let pinned = null;
 
   const light = (sentences, region) => {
@@ -40,6 +41,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
     readout.classList.toggle('on', sentences.length > 0);
     readout.style.setProperty('--hue', sentences.length ? hues[sentences[0]] || 'var(--soft)' : '');
     readout.textContent = sentences.length ? tell(sample, pairOf, sentences, region) : hint(sample, sentencesOf);
+    maps?.show(sentences.length === 1 ? sentences[0] : null);
     if (region !== null && !boxOf.has(region)) showLoose(region);
     if (loose && loose.region !== region) { loose.box.remove(); loose = null; }
   };
@@ -112,6 +114,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   if (sample.hidden) about.push(`${sample.regions.length} shown`);
   words.append(h('div', { class: 'top' }, h(heading, {}, title), h('span', {}, about.join(' · '))), caption, readout);
   if (heat) words.append(heat);
+  if (maps) words.append(maps.strip);
   light([], null);
   return h('article', { class: `card${featured ? ' featured' : ''}`, 'data-n': sample.n }, stage, words);
 }
