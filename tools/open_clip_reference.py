@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "data" / "open-clip"
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "files" / "open-clip"
 CONFIG: dict[str, Any] = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 32, "layers": 2, "width": 24, "patch_size": 8, "head_width": 12},

@@ -110,7 +110,7 @@ def test_an_embedding_does_not_know_its_batch(model, request, photos):
     boxes = [boxes_for(image) for image in photos]
     together = many.embed_regions(photos, boxes)
     words = SENTENCE.split()
-    texts = [" ".join(words[start:stop]) for start in range(3) for stop in range(start + 1, 30)]
+    texts = [" ".join(words[start:stop]) for start in range(2) for stop in range(start + 1, 30, 3)]
     joined = many.embed_sentences([*texts, texts[0]])
     assert np.array_equal(joined[0], joined[-1])
     for matcher in (few, one):

@@ -99,7 +99,7 @@ def test_sam(pictures, changes):
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_captioner(pictures, precision, temperature):
-    num_tokens = 24
+    num_tokens = 12
 
     def captions(device):
         config = CaptionConfig(

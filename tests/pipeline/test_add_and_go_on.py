@@ -91,7 +91,7 @@ def test_killed_at_steps_of_files_and_run_again(old, added, grown, tmp_path, mon
 
     total, target = killed(0)
     assert everything(target / "out") == wanted
-    for step in (*range(1, total - 24, 9), *range(total - 24, total + 1)):
+    for step in (*range(1, total - 24, 18), *range(total - 24, total + 1)):
         passed, target = killed(step)
         assert passed >= step
         now = everything(target / "out")

@@ -33,7 +33,7 @@ def test_a_second_run_does_nothing(built_copy, scenes):
     assert manifest == json.loads((built_copy / "manifest.json").read_text())
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 3, 5, 7, 9, 11, 13, 15])
+@pytest.mark.parametrize("stop_after", [1, 5, 9, 13, 15])
 def test_stopped_anywhere_the_same_command_finishes_with_the_same_bytes(
     scenes, built, tmp_path, stop_after
 ):
