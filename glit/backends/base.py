@@ -55,6 +55,10 @@ class Backend:
     process_bytes: int = 1_200_000_000
     """Memory of a worker in bytes, for libraries and activations; three times the size of the
     weights is added to it."""
+    cpu_seconds: Callable[[Any, Resolved], float] | None = None
+    """Of a model that takes many seconds an image on a CPU, one image at a time: how many, by its
+    configuration and weights. Builds on a CPU say so before they begin, show every image, and keep
+    what a chunk that is not finished has."""
     continuous: bool = False
     """Captioners: whether images are handed over one by one (``ContinuousCaptioner``) and two units
     of work at a time, so that an engine has the next images while the last of a unit are at work.
@@ -84,6 +88,10 @@ class Backend:
     options: type | None = None
     """A frozen dataclass of further keys in the stage's table; its instance is
     ``config.options``."""
+
+    def is_slow(self, config: Any) -> bool:
+        """Whether a settled configuration runs :attr:`cpu_seconds` on a CPU."""
+        return self.cpu_seconds is not None and config.device == "cpu"
 
     def settled(self, config: ConfigT, device: str = "") -> ConfigT:
         """The configuration with ``auto`` replaced by a device and a precision.

@@ -22,6 +22,7 @@ from glit.storage.store import Store
 
 _MOST_LINES = 200
 _MOST_SHOWN = 100
+_MOST_DROPS = 8
 
 
 def status_command(
@@ -40,6 +41,8 @@ def status_command(
         return
     console = Console(highlight=False)
     how = "complete" if found["complete"] else "not finished; run glit build again to resume"
+    if found["empty"]:
+        how = "nothing was shipped; once fixed, run glit retry"
     if found["adding"]:
         how = "complete; an addition is not finished, run glit add again to resume"
     elif found["complete"] and found["retrying"]:
@@ -52,6 +55,16 @@ def status_command(
             chunks = f"{stage['chunks_done']}/{stage['chunks_total']}"
             table.add_row(stage["stage"], chunks, str(stage["rows"]), drops or "0")
         console.print(table)
+    if not found["complete"] and any(stage["drops"] for stage in found["stages"]):
+        from glit.pipeline.unfinished import drops_so_far
+
+        drops = drops_so_far(dataset).to_pylist()
+        for row in drops[:_MOST_DROPS]:
+            told = f"{row['source_path']}: {row['stage']}/{row['reason']}, {row['message']}"
+            console.print(visible(told), soft_wrap=True, markup=False)
+        if len(drops) > _MOST_DROPS:
+            rest = f'glit query {dataset} "SELECT source_path, message FROM drops"'
+            console.print(f"and {len(drops) - _MOST_DROPS} more: {rest}", soft_wrap=True)
     if found["complete"]:
         c = found["counts"]
         console.print(
@@ -107,10 +120,12 @@ def query_command(
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
 ) -> None:
     """Query the dataset with SQL, read-only. Cannot access files outside the dataset."""
-    from glit.dataset.query import query
+    from glit.dataset.query import query as query_finished
     from glit.dataset.query_output import answer_format, write_answer
+    from glit.pipeline.unfinished import is_unfinished, query_so_far
 
     form = "json" if as_json else form
+    query = query_so_far if is_unfinished(dataset) else query_finished
     if output is None:
         if form == "parquet" and sys.stdout.isatty():
             raise UserError("--format parquet: not for a terminal; want -o FILE.parquet")

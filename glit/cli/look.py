@@ -53,6 +53,7 @@ def view_command(
     recall curves, and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
+    from glit.pipeline.unfinished import is_unfinished
     from glit.runtime.progress import StageProgress
     from glit.view.compare import compare_data
     from glit.view.learning import is_results, is_run
@@ -69,6 +70,9 @@ def view_command(
         if serve or where or image_root:
             raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
         _learning([dataset] if other is None else [dataset, other], local_file(output or ""))
+        return
+    if output is not None and other is None and is_unfinished(dataset):
+        _unfinished(dataset, local_file(output), image_root)
         return
     opened = Dataset(dataset, image_root=image_root)
     if serve:
@@ -111,6 +115,16 @@ def _learning(folders: list[str], page: Path) -> None:
     print(f"{' and '.join(folders)}, {page.stat().st_size / 1e6:.1f} MB: {page.resolve().as_uri()}")
 
 
+def _unfinished(dataset: str, page: Path, image_root: str) -> None:
+    from glit.view.page_file import report_html
+    from glit.view.report import write_page
+    from glit.view.unfinished import unfinished_data
+
+    data = unfinished_data(dataset, image_root=image_root)
+    write_page(page, report_html(data))
+    print(f"not finished; {data['dropped']} dropped so far: {page.resolve().as_uri()}")
+
+
 def _serve(dataset: Any, *, port: int, where: str) -> None:
     from glit.view.server import PageServer
 
@@ -133,11 +147,15 @@ def explain_command(
 ) -> None:
     """Follow one image from its file to its pairs, or to the reason for its drop."""
     from glit.dataset.reader import Dataset
+    from glit.pipeline.unfinished import explain_so_far, is_unfinished
     from glit.view.explain import as_text, explain, explain_page
     from glit.view.page_file import report_html
     from glit.view.report import write_page
 
     page = None if output is None else local_file(output)
+    if is_unfinished(dataset):
+        print(visible(explain_so_far(dataset, sample)))
+        return
     opened = Dataset(dataset, image_root=image_root)
     found = explain(opened, sample)
     print(json.dumps(found) if as_json else visible(as_text(found)))

@@ -51,7 +51,7 @@ VIEWS: dict[str, str] = {
 NUMBER = "row_number_in_dataset"
 """The column of the row number, see :func:`numbered`."""
 
-_LOCKS = (
+LOCKS = (
     f"SET temp_directory = '{Path(tempfile.gettempdir(), 'glit-query')}'",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
@@ -117,7 +117,7 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
     with _damage(dataset):
         for name, sql in VIEWS.items():
             connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
-    for lock in _LOCKS:
+    for lock in LOCKS:
         connection.execute(lock)
     return connection
 

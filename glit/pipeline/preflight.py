@@ -13,7 +13,8 @@ from glit.images import ImageError, decode
 from glit.pipeline.listing import NOT_THERE, Chunk
 from glit.pipeline.plan import read_beside, sidecars
 from glit.pipeline.work import Work
-from glit.runtime.progress import StageProgress, size
+from glit.runtime.cores import usable_cores
+from glit.runtime.progress import StageProgress, duration, size
 from glit.scenes.recognise import looks_like_scene
 from glit.shards.files import MOST_BYTES
 from glit.stages.ingest import Ingest, IngestConfig
@@ -58,8 +59,28 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
             f"{without} of {images} images have no NAME{suffix}, which {backend} reads; they will "
             "be dropped"
         )
+    _check_time(work, images, progress)
     _check_room(work, num_bytes, progress)
     _check_scenes(work, chunks, progress)
+
+
+def _check_time(work: Work, images: int, progress: StageProgress) -> None:
+    """Say how long a model that takes many seconds an image on a CPU will take, about."""
+    for step in work.plan.flow.steps:
+        config = work.plan.configs[step.name]
+        backend = step.backend(config)
+        if backend is None or backend.cpu_seconds is None or not backend.is_slow(config):
+            continue
+        model = work.plan.models[step.role]
+        if model.is_mini:
+            continue
+        each = backend.cpu_seconds(config, model) / usable_cores()
+        progress.note(
+            f"{model.name} on a CPU: about {each:.0f} s an image, {duration(each * images)} for "
+            f"{images} images (estimated from its size and the cores). Fewer points "
+            "(--set propose.points_per_side=16), a GPU, or -r flism take less; you may stop it and "
+            "run the same command again"
+        )
 
 
 def _check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:

@@ -44,6 +44,7 @@ from glit.pipeline.tables import disk_errors
 from glit.pipeline.user_captions import brought_table
 from glit.pipeline.versions import earlier_versions, versions_of
 from glit.pipeline.work import BEFORE, Work
+from glit.stages.caption import CaptionStage
 from glit.stages.dedup import Duplicate
 from glit.stages.pack import DataFile
 from glit.stages.plan import Plan
@@ -145,8 +146,8 @@ def publish(
 
 def _other_paths(brought: BroughtCaptions | None, ledger: Ledger) -> str:
     """A path of each side, where no caption of the user's file is of one of the images."""
-    messages = ledger.drops["message"].to_pylist()
-    if brought is None or not all(NO_ROW in message for message in messages):
+    drops = [row for row in ledger.drops.to_pylist() if row["stage"] == CaptionStage.name]
+    if brought is None or not drops or not all(NO_ROW in row["message"] for row in drops):
         return ""
     with brought_table(brought) as table:
         captions = [] if table is None else next(pq.ParquetFile(table).iter_batches(1))["path"]
@@ -154,7 +155,7 @@ def _other_paths(brought: BroughtCaptions | None, ledger: Ledger) -> str:
         return f": {brought.name} has no captions"
     return (
         f": {brought.name} names {str(captions[0])!r}, the folder has "
-        f"{str(ledger.drops['source_path'][0])!r}, and none of its captions is of one of "
+        f"{drops[0]['source_path']!r}, and none of its captions is of one of "
         "these images"
     )
 

@@ -25,6 +25,7 @@ from glit.stages.base import Step, TableStep
 from glit.stages.image_source import ImageSource
 
 _ALL_FAILED = 8
+_KEEP_EVERY_S = 20.0
 _BEAT_EVERY_S = 0.5
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
 _LOST = {
@@ -136,6 +137,9 @@ class StageWorker:
         self._stage = stage
         self._images = ImageSource(work.images, threads=threads)
         self._partial = work.partial_tables(name)
+        config = work.plan.configs[name]
+        backend = work.plan.flow.step(name).backend(config)
+        self._is_slow = backend is not None and backend.is_slow(config)
 
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
         """Process a chunk, but for the rows that earlier tables have of it, and publish its table.
@@ -145,7 +149,7 @@ class StageWorker:
         """
         items, (kept, retried) = self._work.items(self._name, unit), self._earlier(unit)
         todo = [item for item in items if self._key(item) not in kept]
-        fresh = yield from with_heartbeats(self.rows(todo, excluded))
+        fresh = yield from with_heartbeats(self._kept(unit, self.rows(todo, excluded), excluded))
         self._refuse_total_failure(fresh)
         for row, key in zip(fresh, map(self._key, todo), strict=True):
             if row.get("drop") and key in retried:
@@ -153,7 +157,25 @@ class StageWorker:
             kept[key] = row
         rows = [kept[self._key(item)] for item in items]
         self._work.write(self._name, unit, rows)
+        if self._is_slow:
+            self._work.store.remove(self._work.so_far(self._name, unit))
         return Tally(rows=len(rows), drops=drops_by_reason(rows))
+
+    def _kept(
+        self, unit: Chunk, rows: Iterator[dict[str, Any]], excluded: Mapping[int, str]
+    ) -> Iterator[dict[str, Any]]:
+        """The rows; of a slow stage, those that are no drops are written down now and then.
+
+        Not while a sample that kills workers is looked for: its place counts among what is left.
+        """
+        kept, written = [], time.monotonic()
+        for row in rows:
+            yield row
+            kept += [row] if not row.get("drop") else []
+            late = time.monotonic() - written >= _KEEP_EVERY_S
+            if late and kept and self._is_slow and not excluded:
+                self._work.keep(self._name, unit, kept)
+                written = time.monotonic()
 
     def _key(self, item: Any) -> str:
         return self._stage.blank(item)[self._stage.key]
@@ -166,6 +188,9 @@ class StageWorker:
             DamagedTableError: the table from before a retry is damaged.
         """
         work, name, kept = self._work, self._name, {}
+        if self._is_slow and work.store.exists(so_far := work.so_far(name, unit)):
+            with contextlib.suppress(DamagedTableError):
+                kept |= self._rows_of(so_far)
         if self._partial:
             shared = work.table(name, unit).rpartition("/")[2].removesuffix(".parquet")
             for other in sorted(self._partial.get(shared.partition("_")[0], ())):

@@ -19,7 +19,7 @@ def status(output: str) -> dict[str, Any]:
     """What is done, pending and dropped, per stage; plain values.
 
     ``adding`` says that an addition to a complete dataset is not finished, ``retrying`` that a
-    retry is not.
+    retry is not, ``empty`` that every stage is done and nothing was left to ship.
 
     Args:
         output: a dataset, or a build in progress.
@@ -33,6 +33,7 @@ def status(output: str) -> dict[str, Any]:
         "dataset": output,
         "complete": complete,
         "adding": False,
+        "empty": False,
         "retrying": False,
         "stages": [],
     }
@@ -53,20 +54,31 @@ def status(output: str) -> dict[str, Any]:
                 state.folders.items(), key=lambda item: order.get(item[0], len(order))
             )
         ]
+        result["empty"] = not complete and _shipped_nothing(result["stages"])
     elif not complete:
         raise UserError(f"{output}: no dataset and no build here")
     return result
 
 
-def _stage(work: Store, stage: str, folder: str, total: int) -> dict[str, Any]:
+def _shipped_nothing(stages: list[dict[str, Any]]) -> bool:
+    """Whether every stage has done every chunk, and the last had nothing left."""
+    last = stages[-1]
+    done = all(stage["chunks_done"] == stage["chunks_total"] for stage in stages)
+    return done and last["rows"] == sum(last["drops"].values())
+
+
+def newest_tables(work: Store, folder: str, total: int) -> dict[int, str]:
+    """The table of every chunk that a stage has finished; an image that changed leaves its chunk's
+    former table beside the new one."""
     of: dict[int, list[str]] = {}
     for name in work.names(folder):
         if _TABLE.fullmatch(name) and int(name[:6]) < total:
             of.setdefault(int(name[:6]), []).append(f"{folder}/{name}")
-    # an image that changed leaves its chunk's former table beside the new one
-    newest = {
-        n: found[0] if len(found) == 1 else max(found, key=work.modified) for n, found in of.items()
-    }
+    return {n: f[0] if len(f) == 1 else max(f, key=work.modified) for n, f in of.items()}
+
+
+def _stage(work: Store, stage: str, folder: str, total: int) -> dict[str, Any]:
+    newest = newest_tables(work, folder, total)
     rows, drops = sum_counts(work, newest.values())
     done = {"chunks_done": len(newest), "chunks_total": total}
     return {"stage": stage, **done, "rows": rows, "drops": drops}

@@ -12,6 +12,7 @@ missing then, so they are made again like any other, but for the rows of those t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,21 @@ class Work:
             return f"{name}.parquet", ""
         digest = hashlib.sha256(" ".join(skipped).encode()).hexdigest()[:12]
         return f"{name}.parquet", f"{name}_{digest}.parquet"
+
+    def so_far(self, stage: str, chunk: Chunk) -> str:
+        """Where the rows of a slow stage are kept until its chunk is finished."""
+        key = _key(chunk, chunk.skip, self._beside(stage, chunk))
+        return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.so-far.parquet"
+
+    def keep(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
+        """Add rows to those kept of a chunk that is not finished."""
+        name, kept = self.so_far(stage, chunk), []
+        if self.store.exists(name):
+            with contextlib.suppress(DamagedTableError):
+                kept = read_table(self.store, name).to_pylist()
+        found = {row["sample_id"]: row for row in [*kept, *rows]}
+        columns = self.plan.flow.step(stage).columns
+        write_table(self.store, name, stage_table(columns, list(found.values())))
 
     def table_before(self, stage: str, chunk: Chunk) -> str:
         """Where a retry moves a table; the name is the same whichever images are duplicates."""

@@ -116,7 +116,9 @@ class DetectRegions(ProposeStage):
         self._detector = detector
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        for group in loaded_batches(samples, images, self._config.batch_size * _GROUP):
+        alone = self.backend(self._config).is_slow(self._config)
+        size = 1 if alone else self._config.batch_size * _GROUP
+        for group in loaded_batches(samples, images, size):
             good = [image for _, image in group if not isinstance(image, Drop)]
             found = iter(isolate(good, self._detector.detect))
             for sample, image in group:

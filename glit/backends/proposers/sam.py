@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +12,7 @@ from PIL import Image
 
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
+from glit.backends.model_files import weight_files
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.sam.model import MODEL_TYPE, MaskThresholds, load_checkpoint, load_sam
@@ -17,7 +20,7 @@ from glit.backends.weights import Resolved
 from glit.data.records import Region
 from glit.errors import WeightsError
 from glit.images import Pixels
-from glit.recipes.config import require_value
+from glit.recipes.config import added, require_value
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
@@ -29,6 +32,21 @@ LARGE = (4000, 3000)
 """Width and height in pixels; larger images are shrunk before SAM, as in GOAL's code."""
 SHRUNK = (2048, 1536)
 """Width and height in pixels that large images are shrunk to fit into."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamOptions:
+    """Keys of SAM alone."""
+
+    points_per_side: int = added(0)
+    """Points along each side of the grid that SAM is asked at; 0 takes the model's own, 32 for
+    published ones. 16 takes a quarter of the decoder's time and misses small things."""
+
+    def __post_init__(self) -> None:
+        require_value(
+            0 <= self.points_per_side <= 256,
+            f"[propose] points_per_side: found {self.points_per_side}, want 1 to 256, or 0",
+        )
 
 
 class SamDetector:
@@ -47,6 +65,8 @@ class SamDetector:
         from glit.backends.sam.automatic import AutomaticMasks
 
         sam, thresholds = _load(model)
+        if points := _points(config):
+            thresholds = dataclasses.replace(thresholds, points_per_side=points)
         self._config = config
         device = pick_device(config.device)
         sam = sam.to(device)
@@ -97,6 +117,17 @@ def shrink_large(image: Pixels) -> Pixels:
     return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.LANCZOS))
 
 
+def _points(config: ProposerConfig) -> int:
+    return getattr(getattr(config, "options", None), "points_per_side", 0)
+
+
+def cpu_seconds(config: ProposerConfig, model: Resolved) -> float:
+    """CPU seconds an image, from the encoder's size and the points: MobileSAM took 24, ViT-H 60
+    (docs/experiments.md, docs/lism-flism.md)."""
+    weights = sum(file.stat().st_size for file in weight_files(model.path))
+    return 16e-9 * weights + 22 * ((_points(config) or 32) / 32) ** 2
+
+
 def _load(model: Resolved) -> tuple[Sam, MaskThresholds]:
     if model.path.is_dir():
         sam, _, thresholds = load_sam(model.path)
@@ -135,6 +166,8 @@ SAM = Backend(
     auto_precision={},  # bfloat16 changes one box in five by more than an IoU of 0.98 allows
     process_bytes=1_900_000_000,  # activations of 1024 x 1024 inputs, with weights of any size
     gpu_bytes=16 << 30,
+    cpu_seconds=cpu_seconds,
+    options=SamOptions,
     check=_check,
     extras=("models", "sam"),
 )

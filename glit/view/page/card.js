@@ -97,7 +97,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
           onmouseenter: () => ofRegion(r), onmouseleave: dark, onfocus: () => ofRegion(r), onblur: dark,
           onclick: () => pin(action),
           onkeydown: (event) => { if (event.key === 'Escape') { pinned = null; light([], null); } },
-        }, h('b', { 'aria-hidden': 'true' }, of.map((s) => s + 1).join('·')))
+        }, h('b', { 'aria-hidden': 'true', class: boxes === 'named' ? (sample.regions[r].box[1] > 0.06 * sample.h ? 'named above' : 'named') : null }, of.map((s) => s + 1).join('·') + (boxes === 'named' ? ` ${named(sample.regions[r])}` : '')))
         : h('div', { class: 'box faint' });
       if (of) { box.style.setProperty('--hue', hues[of[0]]); boxOf.set(r, box); }
       stage.append(place(box, sample, r));
@@ -117,6 +117,11 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   if (maps) words.append(maps.strip);
   light([], null);
   return h('article', { class: `card${featured ? ' featured' : ''}`, 'data-n': sample.n }, stage, words);
+}
+
+/** What the proposer says of a region: its label, or its source, and its score. */
+function named(region) {
+  return [region.label || region.source, region.score === null ? null : region.score.toFixed(2)].filter(Boolean).join(' ');
 }
 
 function area(sample, r) {

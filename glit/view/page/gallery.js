@@ -119,7 +119,7 @@ function gallery(data, ask, onFirst = null) {
   });
   const from = choice('Regions from', 'source', [['', 'anywhere']]);
   const offer = (sources) => from.querySelector('select').append(...sources.filter((each) => each.pairs)
-    .map((each) => h('option', { value: each.source }, each.source)));
+    .map((each) => h('option', { value: each.source }, `${each.source} (${count(each.pairs)})`)));
   const which = choice('Show', 'why', [['', 'the dataset']]);
   const numberOf = {};
   const offerLeftOut = (out) => {
@@ -139,7 +139,7 @@ function gallery(data, ask, onFirst = null) {
     choice('Sentences', 'kind', [['', 'all'], ['all', 'all have a region'], ['alone', 'some have none']]),
     h('label', { class: 'short' }, 'Best cosine ≥', h('input', { type: 'number', step: '0.01', onchange: number('from') })),
     h('label', { class: 'short' }, 'and ≤', h('input', { type: 'number', step: '0.01', onchange: number('upTo') })),
-    choice('Boxes', 'boxes', [['chosen', 'in pairs'], ['all', 'all'], ['none', 'none']]));
+    choice('Boxes', 'boxes', [['chosen', 'in pairs'], ['named', 'in pairs, named'], ['all', 'all'], ['none', 'none']]));
 
   document.addEventListener('keydown', (event) => galleryKey(event, search, cards, () => (more.hidden ? null : load(false))));
   new IntersectionObserver((seen) => {

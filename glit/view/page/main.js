@@ -39,7 +39,7 @@ function navigation(parts) {
 }
 
 function footer() {
-  if (data.kind === 'learning') {
+  if (data.kind === 'learning' || data.kind === 'unfinished') {
     document.getElementById('foot').append(h('p', {}, `Made by glit ${data.glit}. Similarities are cosines, not probabilities.`));
     return;
   }
@@ -105,7 +105,26 @@ function explain() {
   main.append(...explanation(data));
 }
 
+function unfinished() {
+  document.title = `${data.name} · glit`;
+  const rows = data.stages.map((stage) => h('tr', {}, h('th', { scope: 'row' }, stage.stage),
+    h('td', {}, `${count(stage.chunks_done)} of ${count(stage.chunks_total)}`), h('td', {}, count(stage.rows))));
+  const reasons = data.reasons.map((each) => h('tr', {}, h('th', { scope: 'row' }, h('code', {}, each.why)),
+    h('td', {}, each.meaning), h('td', {}, count(each.number))));
+  const head = (names) => h('thead', {}, h('tr', {}, names.map((name) => h('th', { scope: 'col' }, name))));
+  const rest = data.dropped - data.drops.length;
+  main.append(
+    h('section', {}, h('p', { class: 'kicker' }, 'Not finished'), h('h1', { class: 'title' }, data.name),
+      h('p', { class: 'lead' }, `${counted(data.dropped, 'images')} dropped${data.empty ? ', and nothing was shipped. Once fixed, run glit retry.' : ' so far. Run glit build again to go on.'}`),
+      h('table', { class: 'table' }, head(['Stage', 'Chunks', 'Rows']), h('tbody', {}, rows))),
+    h('section', { id: 'dropped', 'aria-labelledby': 'dropped-title' }, h('h2', { id: 'dropped-title' }, 'Dropped'),
+      reasons.length ? h('table', { class: 'table' }, head(['Reason', 'Meaning', 'Images']), h('tbody', {}, reasons)) : null,
+      h('div', { class: 'reasons' }, h('div', { class: 'cards' }, data.drops.map((item) => droppedCard({ ...item, id: '' })))),
+      rest > 0 ? h('p', { class: 'lead' }, `and ${count(rest)} more: glit query lists them`) : null));
+  navigation([['dropped', 'Dropped']]);
+}
+
 themes();
 unfoldForPrint();
-({ report, serve, compare, explain, learning: () => learning(data) })[data.kind]();
+({ report, serve, compare, explain, unfinished, learning: () => learning(data) })[data.kind]();
 footer();

@@ -1,0 +1,92 @@
+"""What a build that is not finished, or that shipped nothing, has dropped so far, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from glit.data.schema import DROPS_SCHEMA
+from glit.dataset.manifest import MANIFEST
+from glit.dataset.query import LOCKS, check_select
+from glit.errors import InputError, UserError, first_line
+from glit.pipeline.state import STATE, read_state
+from glit.pipeline.status import newest_tables, status
+from glit.pipeline.tables import read_table
+from glit.stages import all_reasons, all_steps
+from glit.stages.ingest import Ingest
+from glit.storage.store import Store
+
+
+def is_unfinished(output: str) -> bool:
+    """Whether there is a build that has no finished dataset yet."""
+    store = Store(output)
+    return not store.exists(MANIFEST) and store.exists(f"work/{STATE}")
+
+
+def drops_so_far(output: str) -> pa.Table:
+    """The drops in the tables of a build, as ``drops.parquet`` will have them.
+
+    Raises:
+        UserError: the work folder is of another version of glit, or a table is damaged.
+    """
+    work = Store(output).below("work")
+    state = read_state(work)
+    paths: dict[str, str] = {}
+    rows: list[dict[str, Any]] = []
+    for step in all_steps():
+        folder = state.folders.get(step.name, "")
+        for name in newest_tables(work, folder, state.num_chunks).values() if folder else ():
+            for row in read_table(work, name).to_pylist():
+                if step is Ingest and row["sample_id"]:
+                    paths[row["sample_id"]] = row["source_path"]
+                if row["drop"] is not None:
+                    path = row.get("source_path") or paths.get(row["sample_id"], "")
+                    found = {"sample_id": row["sample_id"], "source_path": path, **row["drop"]}
+                    rows.append({**found, "stage": step.name})
+    rows.sort(key=lambda row: row["source_path"])
+    return pa.Table.from_pylist(rows, schema=DROPS_SCHEMA)
+
+
+def query_so_far(output: str, sql: str) -> duckdb.DuckDBPyRelation:
+    """Run a SELECT over the view ``drops`` of a build that is not finished.
+
+    Raises:
+        UserError: not a SELECT that DuckDB accepts.
+    """
+    connection = duckdb.connect(config={"python_enable_replacements": "false"})
+    connection.register("drops", drops_so_far(output))
+    for lock in LOCKS:
+        connection.execute(lock)
+    try:
+        check_select(sql)
+        return connection.sql(sql).materialize()
+    except (duckdb.Error, RuntimeError) as error:
+        raise UserError(
+            f"query: {first_line(error)} ({output} is not finished; it has the view drops alone)"
+        ) from error
+
+
+def explain_so_far(output: str, name: str) -> str:
+    """Why an image was dropped, or how far the build is.
+
+    Raises:
+        InputError: it was not dropped so far.
+    """
+    for row in drops_so_far(output).to_pylist():
+        if name == row["source_path"] or (len(name) > 5 and row["sample_id"].startswith(name)):
+            meaning = all_reasons().get(row["reason"], "")
+            return (
+                f"{row['source_path']}  {row['sample_id']}\n"
+                f"dropped by {row['stage']}: {row['reason']} ({meaning})\n  {row['message']}\n"
+                "glit retry tries it again"
+            )
+    stages = ", ".join(
+        f"{each['stage']} {each['chunks_done']}/{each['chunks_total']}"
+        for each in status(output)["stages"]
+    )
+    raise InputError(
+        f"{output}: the build is not finished, and {name} was not dropped so far (chunks done: "
+        f"{stages}); run glit build again to go on"
+    )

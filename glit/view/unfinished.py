@@ -1,0 +1,63 @@
+"""The page of a build that is not finished, or that shipped nothing: what was dropped and why."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from glit.pipeline.status import status
+from glit.pipeline.unfinished import drops_so_far
+from glit.stages import all_reasons
+from glit.storage.store import Store
+from glit.version import __version__
+from glit.view.originals import Originals
+
+_MOST = 200
+"""Images on the page."""
+_SIDE, _BYTES = 320, 12 << 10
+
+
+def unfinished_data(output: str, *, image_root: str = "") -> dict[str, Any]:
+    """The page's data, as JSON.
+
+    Args:
+        output: the folder or address of the build.
+        image_root: the images' folder; without it, the one that the build noted.
+
+    Raises:
+        UserError: there is no build, or it is of another version of glit.
+    """
+    store = Store(output)
+    folder: Any = SimpleNamespace(
+        image_root=image_root, is_local=store.is_local, full=lambda name: store.full(name)
+    )
+    originals = Originals(folder)
+    drops = drops_so_far(output).to_pylist()
+    numbers = Counter(f"{row['stage']}/{row['reason']}" for row in drops)
+    meanings, now = all_reasons(), status(output)
+    return {
+        "kind": "unfinished",
+        "name": Path(os.path.abspath(output)).name,
+        "glit": __version__,
+        "dropped": len(drops),
+        "stages": now["stages"],
+        "empty": now["empty"],
+        "reasons": [
+            {"why": why, "number": number, "meaning": meanings.get(why.partition("/")[2], "")}
+            for why, number in numbers.most_common()
+        ],
+        "drops": [
+            {
+                "path": row["source_path"],
+                "why": f"{row['stage']}/{row['reason']}",
+                "message": row["message"],
+                "image": originals.picture(
+                    row["source_path"], row["sample_id"], max_side=_SIDE, max_bytes=_BYTES
+                ),
+            }
+            for row in drops[:_MOST]
+        ],
+    }
