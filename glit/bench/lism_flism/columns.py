@@ -30,14 +30,6 @@ PARTS: tuple[str, ...] = ("wait", "propose", "encode", "match", "write")
 """What a column's total is made of; ``wait`` is decoding that nothing else overlapped."""
 CROP = "CLIP, a crop"
 """Name of a crop's operations among those of a column."""
-PRELOADED = (
-    "glit.bench.lism_flism.in_glit",
-    "glit.bench.lism_flism.scripts",
-    "segment_anything",
-    "transformers.models.clip.modeling_clip",
-    "transformers.models.yolos.modeling_yolos",
-)
-"""Modules that all columns need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,15 +122,6 @@ class Way(ABC):
             "peak_host_mb": peak_mb(),
             "peak_device_mb": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
         }
-
-
-def open_way(job: Job) -> Way:
-    """A column's way of working."""
-    if job.column.in_glit:
-        from glit.bench.lism_flism.in_glit import InGlit as kind
-    else:
-        from glit.bench.lism_flism.scripts import OneAtATime as kind
-    return kind(job)
 
 
 def total_s(row: Row) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from glit.backends.device import pick_device
 from glit.bench.harness import Row, Worker, write_report
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Batch, Column, Job, open_way
+from glit.bench.lism_flism.columns import COLUMNS, Batch, Column, Job
 from glit.bench.lism_flism.fixed import NUM_GRID
 from glit.bench.lism_flism.inputs import Images, photographs, scenes, with_sentences
 from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
@@ -24,6 +24,7 @@ from glit.bench.lism_flism.report import (
     project,
     ratios,
 )
+from glit.bench.lism_flism.ways import PRELOADED, open_way
 from glit.bench.machine import describe_machine, versions
 from glit.errors import InputError, StoppedError
 from glit.images import ImageError, decode
