@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glit.label.calibrate import Report as CalibrationReport
     from glit.pipeline.add import Added
     from glit.pipeline.timeline import Timeline
+    from glit.pipeline.unfinished import UnfinishedBuild
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.training.result import TrainResult
@@ -178,6 +179,13 @@ def status(dataset: PathLike) -> dict[str, Any]:
         UserError: neither a dataset nor a build in progress, or one of another version of glit.
     """
     from glit.pipeline.status import status as look
+
+    return look(os.fspath(dataset))
+
+
+def unfinished_build(dataset: PathLike) -> UnfinishedBuild | None:
+    """The build there, if it has no finished dataset yet: what it has dropped so far."""
+    from glit.pipeline.unfinished import unfinished_build as look
 
     return look(os.fspath(dataset))
 

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Literal
 
@@ -56,9 +57,8 @@ def status_command(
             table.add_row(stage["stage"], chunks, str(stage["rows"]), drops or "0")
         console.print(table)
     if not found["complete"] and any(stage["drops"] for stage in found["stages"]):
-        from glit.pipeline.unfinished import drops_so_far
-
-        drops = drops_so_far(dataset).to_pylist()
+        unfinished = api.unfinished_build(dataset)
+        drops = [] if unfinished is None else unfinished.drops().to_pylist()
         for row in drops[:_MOST_DROPS]:
             told = f"{row['source_path']}: {row['stage']}/{row['reason']}, {row['message']}"
             console.print(visible(told), soft_wrap=True, markup=False)
@@ -122,14 +122,14 @@ def query_command(
     """Query the dataset with SQL, read-only. Cannot access files outside the dataset."""
     from glit.dataset.query import query as query_finished
     from glit.dataset.query_output import answer_format, write_answer
-    from glit.pipeline.unfinished import is_unfinished, query_so_far
 
     form = "json" if as_json else form
-    query = query_so_far if is_unfinished(dataset) else query_finished
+    unfinished = api.unfinished_build(dataset)
+    query = partial(query_finished, dataset) if unfinished is None else unfinished.query
     if output is None:
         if form == "parquet" and sys.stdout.isatty():
             raise UserError("--format parquet: not for a terminal; want -o FILE.parquet")
-        found = query(dataset, sql)
+        found = query(sql)
         if form == "table":
             found.show(max_rows=_MOST_SHOWN)
         elif sys.stdout.isatty():
@@ -141,7 +141,7 @@ def query_command(
         return
     path = local_file(output)
     by_name = answer_format(path)
-    found = query(dataset, sql)
+    found = query(sql)
     try:
         with Store(path.parent).atomic(path.name) as temporary, temporary.open("wb") as out:
             write_answer(found, out, by_name)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glit import api
 from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
 from glit.errors import UserError
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file
+
+if TYPE_CHECKING:
+    from glit.pipeline.unfinished import UnfinishedBuild
 
 PORT = 8470
 
@@ -53,7 +57,6 @@ def view_command(
     recall curves, and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
-    from glit.pipeline.unfinished import is_unfinished
     from glit.runtime.progress import StageProgress
     from glit.view.compare import compare_data
     from glit.view.learning import is_results, is_run
@@ -71,8 +74,9 @@ def view_command(
             raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
         _learning([dataset] if other is None else [dataset, other], local_file(output or ""))
         return
-    if output is not None and other is None and is_unfinished(dataset):
-        _unfinished(dataset, local_file(output), image_root)
+    unfinished = api.unfinished_build(dataset)
+    if output is not None and other is None and unfinished is not None:
+        _unfinished(unfinished, local_file(output), image_root)
         return
     opened = Dataset(dataset, image_root=image_root)
     if serve:
@@ -115,12 +119,12 @@ def _learning(folders: list[str], page: Path) -> None:
     print(f"{' and '.join(folders)}, {page.stat().st_size / 1e6:.1f} MB: {page.resolve().as_uri()}")
 
 
-def _unfinished(dataset: str, page: Path, image_root: str) -> None:
+def _unfinished(build: UnfinishedBuild, page: Path, image_root: str) -> None:
     from glit.view.page_file import report_html
     from glit.view.report import write_page
     from glit.view.unfinished import unfinished_data
 
-    data = unfinished_data(dataset, image_root=image_root)
+    data = unfinished_data(build, image_root=image_root)
     write_page(page, report_html(data))
     print(f"not finished; {data['dropped']} dropped so far: {page.resolve().as_uri()}")
 
@@ -147,14 +151,14 @@ def explain_command(
 ) -> None:
     """Follow one image from its file to its pairs, or to the reason for its drop."""
     from glit.dataset.reader import Dataset
-    from glit.pipeline.unfinished import explain_so_far, is_unfinished
     from glit.view.explain import as_text, explain, explain_page
     from glit.view.page_file import report_html
     from glit.view.report import write_page
 
     page = None if output is None else local_file(output)
-    if is_unfinished(dataset):
-        print(visible(explain_so_far(dataset, sample)))
+    unfinished = api.unfinished_build(dataset)
+    if unfinished is not None:
+        print(visible(unfinished.explain(sample)))
         return
     opened = Dataset(dataset, image_root=image_root)
     found = explain(opened, sample)

@@ -19,74 +19,85 @@ from glit.stages.ingest import Ingest
 from glit.storage.store import Store
 
 
-def is_unfinished(output: str) -> bool:
-    """Whether there is a build that has no finished dataset yet."""
+def unfinished_build(output: str) -> UnfinishedBuild | None:
+    """The build there, if it has no finished dataset yet."""
     store = Store(output)
-    return not store.exists(MANIFEST) and store.exists(f"work/{STATE}")
+    if store.exists(MANIFEST) or not store.exists(f"work/{STATE}"):
+        return None
+    return UnfinishedBuild(output)
 
 
-def drops_so_far(output: str) -> pa.Table:
-    """The drops in the tables of a build, as ``drops.parquet`` will have them.
+class UnfinishedBuild:
+    """A build without a dataset.
 
-    Raises:
-        UserError: the work folder is of another version of glit, or a table is damaged.
+    Args:
+        output: its folder or address.
     """
-    work = Store(output).below("work")
-    state = read_state(work)
-    paths: dict[str, str] = {}
-    rows: list[dict[str, Any]] = []
-    for step in all_steps():
-        folder = state.folders.get(step.name, "")
-        for name in newest_tables(work, folder, state.num_chunks).values() if folder else ():
-            for row in read_table(work, name).to_pylist():
-                if step is Ingest and row["sample_id"]:
-                    paths[row["sample_id"]] = row["source_path"]
-                if row["drop"] is not None:
-                    path = row.get("source_path") or paths.get(row["sample_id"], "")
-                    found = {"sample_id": row["sample_id"], "source_path": path, **row["drop"]}
-                    rows.append({**found, "stage": step.name})
-    rows.sort(key=lambda row: row["source_path"])
-    return pa.Table.from_pylist(rows, schema=DROPS_SCHEMA)
 
+    def __init__(self, output: str) -> None:
+        self.output = output
 
-def query_so_far(output: str, sql: str) -> duckdb.DuckDBPyRelation:
-    """Run a SELECT over the view ``drops`` of a build that is not finished.
+    def drops(self) -> pa.Table:
+        """The drops in the tables of a build, as ``drops.parquet`` will have them.
 
-    Raises:
-        UserError: not a SELECT that DuckDB accepts.
-    """
-    connection = duckdb.connect(config={"python_enable_replacements": "false"})
-    connection.register("drops", drops_so_far(output))
-    for lock in LOCKS:
-        connection.execute(lock)
-    try:
-        check_select(sql)
-        return connection.sql(sql).materialize()
-    except (duckdb.Error, RuntimeError) as error:
-        raise UserError(
-            f"query: {first_line(error)} ({output} is not finished; it has the view drops alone)"
-        ) from error
+        Raises:
+            UserError: the work folder is of another version of glit, or a table is damaged.
+        """
+        work = Store(self.output).below("work")
+        state = read_state(work)
+        paths: dict[str, str] = {}
+        rows: list[dict[str, Any]] = []
+        for step in all_steps():
+            folder = state.folders.get(step.name, "")
+            for name in newest_tables(work, folder, state.num_chunks).values() if folder else ():
+                for row in read_table(work, name).to_pylist():
+                    if step is Ingest and row["sample_id"]:
+                        paths[row["sample_id"]] = row["source_path"]
+                    if row["drop"] is not None:
+                        path = row.get("source_path") or paths.get(row["sample_id"], "")
+                        found = {"sample_id": row["sample_id"], "source_path": path, **row["drop"]}
+                        rows.append({**found, "stage": step.name})
+        rows.sort(key=lambda row: row["source_path"])
+        return pa.Table.from_pylist(rows, schema=DROPS_SCHEMA)
 
+    def query(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """Run a SELECT over the view ``drops``.
 
-def explain_so_far(output: str, name: str) -> str:
-    """Why an image was dropped, or how far the build is.
+        Raises:
+            UserError: not a SELECT that DuckDB accepts.
+        """
+        connection = duckdb.connect(config={"python_enable_replacements": "false"})
+        connection.register("drops", self.drops())
+        for lock in LOCKS:
+            connection.execute(lock)
+        try:
+            check_select(sql)
+            return connection.sql(sql).materialize()
+        except (duckdb.Error, RuntimeError) as error:
+            raise UserError(
+                f"query: {first_line(error)} ({self.output} is not finished; it has the view drops "
+                "alone)"
+            ) from error
 
-    Raises:
-        InputError: it was not dropped so far.
-    """
-    for row in drops_so_far(output).to_pylist():
-        if name == row["source_path"] or (len(name) > 5 and row["sample_id"].startswith(name)):
-            meaning = all_reasons().get(row["reason"], "")
-            return (
-                f"{row['source_path']}  {row['sample_id']}\n"
-                f"dropped by {row['stage']}: {row['reason']} ({meaning})\n  {row['message']}\n"
-                "glit retry tries it again"
-            )
-    stages = ", ".join(
-        f"{each['stage']} {each['chunks_done']}/{each['chunks_total']}"
-        for each in status(output)["stages"]
-    )
-    raise InputError(
-        f"{output}: the build is not finished, and {name} was not dropped so far (chunks done: "
-        f"{stages}); run glit build again to go on"
-    )
+    def explain(self, name: str) -> str:
+        """Why an image was dropped, or how far the build is.
+
+        Raises:
+            InputError: it was not dropped so far.
+        """
+        for row in self.drops().to_pylist():
+            if name == row["source_path"] or (len(name) > 5 and row["sample_id"].startswith(name)):
+                meaning = all_reasons().get(row["reason"], "")
+                return (
+                    f"{row['source_path']}  {row['sample_id']}\n"
+                    f"dropped by {row['stage']}: {row['reason']} ({meaning})\n  {row['message']}\n"
+                    "glit retry tries it again"
+                )
+        stages = ", ".join(
+            f"{each['stage']} {each['chunks_done']}/{each['chunks_total']}"
+            for each in status(self.output)["stages"]
+        )
+        raise InputError(
+            f"{self.output}: the build is not finished, and {name} was not dropped so far (chunks "
+            f"done: {stages}); run glit build again to go on"
+        )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from glit.pipeline.status import status
-from glit.pipeline.unfinished import drops_so_far
+from glit.pipeline.unfinished import UnfinishedBuild
 from glit.stages import all_reasons
 from glit.storage.store import Store
 from glit.version import __version__
@@ -20,27 +20,27 @@ _MOST = 200
 _SIDE, _BYTES = 320, 12 << 10
 
 
-def unfinished_data(output: str, *, image_root: str = "") -> dict[str, Any]:
+def unfinished_data(build: UnfinishedBuild, *, image_root: str = "") -> dict[str, Any]:
     """The page's data, as JSON.
 
     Args:
-        output: the folder or address of the build.
+        build: one without a dataset.
         image_root: the images' folder; without it, the one that the build noted.
 
     Raises:
         UserError: there is no build, or it is of another version of glit.
     """
-    store = Store(output)
+    store = Store(build.output)
     folder: Any = SimpleNamespace(
         image_root=image_root, is_local=store.is_local, full=lambda name: store.full(name)
     )
     originals = Originals(folder)
-    drops = drops_so_far(output).to_pylist()
+    drops = build.drops().to_pylist()
     numbers = Counter(f"{row['stage']}/{row['reason']}" for row in drops)
-    meanings, now = all_reasons(), status(output)
+    meanings, now = all_reasons(), status(build.output)
     return {
         "kind": "unfinished",
-        "name": Path(os.path.abspath(output)).name,
+        "name": Path(os.path.abspath(build.output)).name,
         "glit": __version__,
         "dropped": len(drops),
         "stages": now["stages"],
