@@ -95,8 +95,12 @@ class Knowing:
 
     def images(self, collection, pictures) -> torch.Tensor:
         return self.texts([
-            collection.told[i].text if pair is None else pair.sentence for i, pair in pictures
+            collection.told[i].text if box is None else self.sentence(collection.pairs(i), box)
+            for i, box in pictures
         ])  # fmt: skip
+
+    def sentence(self, pairs, box) -> str:
+        return next(pair.sentence for pair in pairs if pair.box_xyxy == box)
 
     def encoded_images(self, collection, pictures, *, tokens=True):
         raise UserError("no patches")
