@@ -52,7 +52,8 @@ class EvaluateConfig(EncodeConfig):
 
     box_features: BoxChoice = "crop"
     """``choose``, ``boxes`` and ``refer`` embed a box as a crop of the image, or as the mean of the
-    whole image's patches under it (``patches``), which objectives with regions train."""
+    patches under it of the whole image, squeezed into the model's square (``patches``), which
+    objectives with regions train."""
 
     unmixed: bool = False
     """``segment``: in the last layer every patch attends to itself alone, as in MaskCLIP; better

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,13 +123,18 @@ def test_boxes_of_expressions_by_hand(tmp_path) -> None:
 def test_a_box_by_patches_is_the_mean_of_those_it_touches(tiny_clip, tmp_path) -> None:
     """A 40 x 30 image in a model of 32 pixels and 4 x 4 patches: x is scaled by 0.8."""
     images = ImageFiles("set", [noise(tmp_path / f"{i}.png", i) for i in range(2)])
-    settings = config(box_features="patches")
+    settings = config(box_features="patches", image_fit="centre-crop")
     embedder = load_embedder(str(tiny_clip), settings)
     pictures = [(0, None), (0, (0.0, 0.0, 15.0, 7.0)), (1, (0.0, 0.0, 40.0, 30.0)),
                 (1, (0.0, 0.0, 40.0, 30.0))]  # fmt: skip
     found = embed_pictures(embedder, images, pictures, settings)
-    tokens, whole = next(iter(embedder.encoded_images(images, embedder.wholes(images))))
+    whole = embedder.images(images, embedder.wholes(images))
+    squeezed = replace(embedder, fit="resize")
+    tokens, _ = next(iter(squeezed.encoded_images(images, embedder.wholes(images))))
     under = tokens[0, [0, 1]].mean(dim=0)  # 12 x 7.5 pixels: two patches of the first row
+    assert not torch.allclose(
+        tokens, next(iter(embedder.encoded_images(images, embedder.wholes(images))))[0]
+    )
     expected = embedder.encoder.project_patches(torch.stack([under, tokens[1].mean(dim=0)]))
     assert torch.allclose(found[0], whole[0], atol=1e-6)
     assert torch.allclose(found[1:3], expected, atol=1e-5)
