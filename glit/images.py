@@ -57,7 +57,7 @@ _DECODER_ERRORS = (
 _SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
 """By Pillow's name of a format, where it is not the suffix itself."""
 
-_open_with_pillow = Image.open  # ultralytics replaces it by one that installs packages
+open_with_pillow = Image.open  # ultralytics replaces it by one that installs packages
 
 
 class ImageError(GlitError):
@@ -186,7 +186,7 @@ _HARMLESS_MARKERS = {0xE0, 0xDB, 0xC4, 0xDD, 0xFE}
 
 def _open(data: bytes) -> Image.Image:
     try:
-        return _open_with_pillow(io.BytesIO(data), formats=_FORMATS)
+        return open_with_pillow(io.BytesIO(data), formats=_FORMATS)
     except UnidentifiedImageError as error:
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
     except _DECODER_ERRORS as error:

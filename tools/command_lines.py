@@ -15,7 +15,8 @@ from typing import Any
 import typer
 
 from glit.cli.main import app
-from glit.evaluation.readers import READERS
+from glit.evaluation import label_maps
+from glit.evaluation.readers import READERS, questions
 from glit.exporters import EXPORTERS
 from glit.recipes.config import Choice
 from glit.recipes.resources import builtin_recipes
@@ -119,8 +120,9 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "gallery": ["8"],
         "image_root": [SCENES],
         "images": [SCENES],
-        "kind": ["glit", *READERS],
+        "kind": ["glit", *READERS, *questions.READERS, *label_maps.READERS, "lvis", "refcoco"],
         "limit": ["2"],
+        "maps": ["mini-matcher"],
         "lrs": ["1e-3"],
         "model": ["mini-matcher"],
         "most": ["2"],

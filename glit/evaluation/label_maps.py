@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
-from PIL import Image
 
 from glit.errors import InputError
 from glit.evaluation.questions import ImageFiles
-from glit.images import pixel_limit
+from glit.images import open_with_pillow, pixel_limit
 
 IGNORED = -1
 """Label of pixels that are not counted."""
@@ -50,7 +49,7 @@ class LabelMaps(ImageFiles):
         """
         path = self.maps[index]
         try:
-            with Image.open(path, formats=["PNG"]) as image:
+            with open_with_pillow(path, formats=["PNG"]) as image:
                 width, height = image.size
                 if width * height > pixel_limit() or image.mode not in ("L", "P"):
                     raise ValueError(f"{width} x {height} pixels of mode {image.mode}")
