@@ -49,19 +49,19 @@ def build(
         images: a folder, a glob, a list file, or an address.
         output: the dataset's folder or address.
         recipe: a built-in recipe's name, a TOML file, or a recipe.
-        settings: ``table.key=value``, changes to a named recipe; one that is loaded already takes
-            them as ``load_recipe(..., overrides=...)``.
-        captions: path or address of your own, ``.jsonl``, ``.csv`` or ``.parquet`` keyed by path.
-        executor: ``ray``, or ``local`` for everything in this process.
+        settings: ``table.key=value``, changes to a named recipe; for a loaded recipe, use
+            ``load_recipe(..., overrides=...)``.
+        captions: your captions, a file or address: ``.jsonl``, ``.csv`` or ``.parquet`` by path.
+        executor: ``ray``, or ``local`` to run everything in this process.
         limit: only the first images.
         replace: rebuild a finished dataset of another recipe or other images.
-        locked: take the models that ``glit lock`` wrote down for the recipe, or none.
+        locked: use exactly the models recorded by ``glit lock``.
         quiet: no progress on standard error.
-        ray_address: of a Ray cluster, ``HOST:PORT``; without it, RAY_ADDRESS or this machine.
-        progress: shown while it works, in place of a bar of its own.
+        ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
+        progress: used instead of glit's own progress bar.
 
     Raises:
-        GlitError: see the one line it carries; what is done stays done.
+        GlitError: with a one-line reason. Finished work is kept.
     """
     from glit.errors import UserError
     from glit.pipeline.lock import lock_path, read_lock
@@ -106,15 +106,15 @@ def add(
 
     Args:
         dataset: folder or address of a dataset whose work folder is still there.
-        executor: ``ray``, or ``local`` for everything in this process.
-        limit: only the first new images by their paths.
+        executor: ``ray``, or ``local`` to run everything in this process.
+        limit: add only this many new images, first by path.
         quiet: no progress on standard error.
-        ray_address: of a Ray cluster, ``HOST:PORT``; without it, RAY_ADDRESS or this machine.
-        progress: shown while it works, in place of a bar of its own.
+        ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
+        progress: used instead of glit's own progress bar.
         report: called with what was added.
 
     Raises:
-        GlitError: see the one line it carries; the dataset is as it was, and what is done stays.
+        GlitError: with a one-line reason. The dataset is unchanged; finished work is kept.
     """
     from glit.pipeline.add import add as run
 
@@ -142,14 +142,14 @@ def retry(
         dataset: folder or address of a dataset whose work folder is still there.
         stage: only drops of this stage.
         reason: only drops for this reason.
-        settings: ``table.key=value``, for these samples alone.
-        executor: ``ray``, or ``local`` for everything in this process.
+        settings: ``table.key=value``, for these samples only.
+        executor: ``ray``, or ``local`` to run everything in this process.
         quiet: no progress on standard error.
-        ray_address: of a Ray cluster, ``HOST:PORT``; without it, RAY_ADDRESS or this machine.
-        progress: shown while it works, in place of a bar of its own.
+        ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
+        progress: used instead of glit's own progress bar.
 
     Raises:
-        GlitError: see the one line it carries; what is done stays done.
+        GlitError: with a one-line reason. Finished work is kept.
     """
     from glit.pipeline.retry import retry as run
 
@@ -263,7 +263,7 @@ def export(
         dataset: folder or address of a finished dataset.
         to: a key of ``glit.exporters.EXPORTERS``: ``coco``.
         output: a folder that does not exist yet.
-        embeddings: of ``lance``: the CLIP whose image embeddings go in beside.
+        embeddings: for ``lance``: the CLIP whose image embeddings are added.
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
@@ -304,11 +304,11 @@ def pair(
         output: a folder that does not exist yet.
         recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
         settings: ``pair.key=value``.
-        processes: how many write files; more than one want a main module that can be imported.
-        progress: told of the images.
+        processes: number that write files; more than one needs an importable main module.
+        progress: counts the images.
 
     Raises:
-        GlitError: see the one line it carries.
+        GlitError: with a one-line reason.
     """
     from glit.pipeline.pair_again import pair_again
     from glit.runtime.progress import null_progress
@@ -423,13 +423,13 @@ def evaluate(
         images: the image folder of the annotations.
         split: part of the annotations, or several: ``test+qual_test``.
         checkpoint: which one of a run.
-        false_sentences: JSON lines for ``robustness``, or the truth of scenes, in place of drawn
-            ones.
-        neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
-        progress: told which model is loaded, then of texts and images.
+        false_sentences: for ``robustness``: JSON lines, or the ground truth of scenes, instead of
+            drawn sentences.
+        neighbours: for ``retrieval``: number of right and of wrong queries to keep.
+        progress: shows which model is loaded, then counts texts and images.
 
     Raises:
-        GlitError: a model, a dataset or a setting cannot be used, or a model answers NaN.
+        GlitError: a model, a dataset or a setting cannot be used, or a model returns NaN.
     """
     from glit.recipes.extras import require
 

@@ -105,7 +105,9 @@ def pairs_command(
 @bench_app.command("regions")
 def regions_command(
     dataset: DatasetArgument,
-    recipe: Annotated[str, typer.Option("-r", "--recipe", help="Its [propose] is measured.")],
+    recipe: Annotated[
+        str, typer.Option("-r", "--recipe", help="The recipe whose [propose] is measured.")
+    ],
     overrides: SetOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,

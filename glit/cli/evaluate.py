@@ -94,10 +94,10 @@ def eval_command(
     retrieval: Recall@K both ways. joint-map: mAP@10 over whole images and best regions together.
     localize: whether the patches most similar to a sentence are in its region. robustness:
     retrieval with a false sentence in every caption. caption-quality: mean cosine of images and
-    captions. hierarchy: whether every further sentence makes an image more similar. classify:
+    captions. hierarchy: whether each added sentence makes a caption more similar. classify:
     zero-shot classification of a folder with one folder of images per class. choose: the right
     one of several texts for an image or a box. boxes: zero-shot classification of annotated boxes.
-    refer: the box that an expression means. segment: a class for every pixel.
+    refer: the box that an expression refers to. segment: a class for every pixel.
     """
     from glit.api import evaluate
     from glit.recipes.extras import require

@@ -182,7 +182,7 @@ def pair_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="The recipe whose table pair counts. Default: the dataset's own.",
+            help="The recipe whose table pair is used. Default: the dataset's own.",
         ),
     ] = None,
     overrides: SetOption = None,

@@ -44,7 +44,7 @@ def view_command(
         list[str] | None,
         typer.Option(
             "--maps",
-            help="A model whose patch similarities of every sentence are shown; repeatable.",
+            help="Show where this model finds each sentence; repeatable.",
         ),
     ] = None,
     image_root: ImageRootOption = "",
@@ -53,8 +53,8 @@ def view_command(
     """Write a page about a dataset, a comparison or a training run. It needs no network.
 
     For a dataset: how it was built, its numbers, every pair. For two datasets: their differences.
-    Given a training run, shows loss terms and checkpoints. Given the output of glit eval -o, shows
-    recall curves, and queries that succeed and fail.
+    For a training run: loss terms and checkpoints. For the output of glit eval -o: recall curves,
+    and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
     from glit.runtime.progress import StageProgress

@@ -144,7 +144,7 @@ class Pair:
     region: int
     """Index into the sample's regions."""
     similarity: float
-    """CLIP cosine."""
+    """CLIP cosine; 1 or 0 for pairs read from files."""
     global_wins: bool
     """The sentence has no region: the whole image matches it better (``lism``), or the pair is less
     probable than the recipe requires. ``region`` is then the best candidate."""

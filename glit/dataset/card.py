@@ -15,20 +15,20 @@ from glit.stages import all_steps
 _WIDTH = 100
 LICENCE_WARNING = (
     "> **Before you publish:** name the licence. It says `unknown` above, because only you know\n"
-    "> where the images are from; captions by a model are under that model's terms besides."
+    "> where the images come from. Captions by a model are also under that model's terms."
 )
 _BY_MODELS = """\
-- Captions and regions that models made contain mistakes, and nobody has looked at each.
-- A pair is what the rule chose from CLIP's similarities. Its similarity is a cosine, no
-  probability; `probability` is null unless the rule was calibrated."""
+- Captions and regions that models made contain mistakes, and nobody has checked each one.
+- The rule chose the pairs from CLIP's similarities. A similarity is a cosine, not a probability;
+  `probability` is null unless the rule was calibrated."""
 _BY_FILES = """\
-- The pairs were read from files beside the images, no matcher ran. A similarity is no cosine: 1
-  for a region that the file gives to the sentence, else 0; in `image_similarity`, 1 for a sentence
-  without a region."""
+- The pairs were read from files beside the images; no matcher ran. A similarity is no cosine: it
+  is 1 for a pair of the file, else 0. `image_similarity` is 1 for a sentence without a region."""
 _LIMITS = """\
-- A sentence without a pair has no region of its own: it may tell of the whole image, or of nothing
+- A sentence without a pair has no region of its own. It may describe the whole image, or nothing
   in it.
-- Who and what is in the images, and in what proportion, comes from their source: tell it here."""
+- Who and what is in the images, and in what proportion, depends on their source:
+  describe it here."""
 
 
 def dataset_card(manifest: dict[str, Any]) -> str:
@@ -93,10 +93,10 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 {
         paragraph(
-            "`croissant.json` says the same to other loaders, with what is known of collection, "
-            "annotation and limits; `glit view` makes a page to look at, and `glit export --to hf` "
-            "a folder for the Hub whose card has pictures and whose `preview` has the boxes drawn "
-            "in."
+            "`croissant.json` describes the dataset for other loaders, with its collection, "
+            "annotation and limits. `glit view` writes a page to look at. `glit export --to hf` "
+            "writes a folder for the Hub, with pictures in its card and a `preview` with boxes "
+            "drawn in."
         )
     }
 

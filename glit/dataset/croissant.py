@@ -19,9 +19,9 @@ YOURS = "To be completed: "
 FROM_FILES = "no model; 1 where a file beside the image gives a region to a sentence, else 0"
 _BIASES = (
     "Captions and regions by a model carry the biases of what that model was trained on; "
-    "no person has looked at each of them.",
-    "A matcher prefers what its training data had much of, and large regions to small "
-    "ones; a sentence about something rare is the likelier to be given a wrong region.",
+    "nobody has checked each one.",
+    "A matcher prefers what was frequent in its training data, and large regions to small "
+    "ones; a sentence about something rare is more likely to get a wrong region.",
 )
 _PARQUET = "application/x-parquet"
 _CONTEXT: dict[str, Any] = {
@@ -106,7 +106,7 @@ def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
             "name": name,
             "description": (
                 f"{manifest['counts']['shipped']} images, each with a long caption, its sentences, "
-                "candidate regions, and the regions that the sentences tell of."
+                "candidate regions, and the regions that the sentences describe."
             ),
             "version": f"{manifest['schema_version']}.0.0",
             "keywords": ["long captions", "region grounding", "vision-language"],
@@ -269,13 +269,13 @@ def _responsible(manifest: dict[str, Any]) -> dict[str, Any]:
         "rai:dataLimitations": [
             f"Similarity: {FROM_FILES}."
             if pairs_from_files(recipe)
-            else "A similarity is a cosine and no probability"
+            else "A similarity is a cosine, not a probability"
             + (
-                "; probability was calibrated, and holds for data like those of the calibration."
+                "; probability was calibrated and is valid for data like the calibration data."
                 if manifest.get("calibration")
                 else ", and no probability was calibrated."
             ),
-            "A sentence without a pair may tell of the whole image, or of nothing in it.",
+            "A sentence without a pair may describe the whole image, or nothing in it.",
         ],
         "rai:dataUseCases": [
             "Training and measuring image-text models on long captions and on regions."

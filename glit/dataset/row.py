@@ -36,22 +36,22 @@ class Row:
     source_path: str
     """Path relative to the ingested folder."""
     width: int
-    """Pixels, after EXIF orientation; all boxes live in this frame."""
+    """Pixels, after EXIF orientation; all boxes refer to this frame."""
     height: int
     """Pixels, after EXIF orientation."""
     image: bytes | None
-    """The encoded image file; None where images were not asked for."""
+    """The encoded image file; None if images were not requested."""
     caption: Caption
     sentences: tuple[Sentence, ...]
     regions: tuple[Region, ...]
     similarity: Float[np.ndarray, "S R"]
-    """CLIP cosines of sentences and regions."""
+    """CLIP cosines of sentences and regions; 1 or 0 for pairs read from files."""
     image_similarity: Float[np.ndarray, " S"] | None
     """CLIP cosines of the sentences and the whole image; None in datasets of version 1."""
     phrase_similarity: Float[np.ndarray, "S R"] | None
     """CLIP cosines of the sentences' head phrases and regions; None unless ``score.phrases``."""
     agreement: Float[np.ndarray, "S R"] | None
-    """What a detector that was asked for the phrases says; None unless ``score.opinion``."""
+    """The detector's confidence in the head phrases; None unless ``score.opinion``."""
     pairs: tuple[Pair, ...]
     """Best pair first."""
     extra: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Row:
         """The decoded image, uint8 RGB [height, width, 3], upright.
 
         Raises:
-            DatasetError: images were not asked for, or the image has another size than the row.
+            DatasetError: images were not requested, or the image has another size than the row.
             ImageError: the file is damaged.
         """
         pixels = decode(self.encoded())
@@ -72,7 +72,7 @@ class Row:
         """The encoded image file.
 
         Raises:
-            DatasetError: images were not asked for.
+            DatasetError: images were not requested.
         """
         if self.image is None:
             raise DatasetError(f"{self.source_path}: read without its image; ask for images")

@@ -79,11 +79,11 @@ dataset_info:
   features: {json.dumps(yaml_features(preview_features), ensure_ascii=False)}
 ---
 
-# Long captions and the regions they tell of
+# Long captions and the regions they describe
 
 {LICENCE_WARNING}
 
-{len(dataset)} images, each with a long caption and the regions that its sentences tell of.
+{len(dataset)} images, each with a long caption and the regions that its sentences describe.
 
 {figures}
 
@@ -91,8 +91,8 @@ dataset_info:
 
 {
         paragraph(
-            f"The configuration `preview` holds {previewed} pictures with their boxes drawn in, "
-            "since viewers draw none; the numbers are those of the sentences."
+            f"Viewers draw no boxes, so the configuration `preview` holds {previewed} pictures "
+            "with their boxes drawn in. The numbers are those of the sentences."
         )
     }
 

@@ -21,7 +21,7 @@ LEARN_TABLES: dict[str, str] = {
 
 
 def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
-    """The build part of a recipe; nobody reads a raw dict past it.
+    """Load the build part of a recipe.
 
     Args:
         name_or_path: a built-in recipe's name or a TOML file's path.

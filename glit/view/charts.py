@@ -43,12 +43,12 @@ CHARTS = (
     Chart(
         name="similarity", title="Similarity of the pairs", thing="pairs", step=0.005,
         sql="SELECT similarity AS value FROM pairs WHERE NOT global_wins",
-        note="CLIP cosine of a sentence and the region it was given",
+        note="cosine of a sentence and its region",
     ),
     Chart(
         name="probability", title="Probability of the pairs", thing="sentences", step=0.01,
         sql="SELECT probability AS value FROM pairs WHERE probability IS NOT NULL", percent=True,
-        note="that the sentence tells of the region, by the rule's calibration",
+        note="that the sentence describes the region, by the rule's calibration",
     ),
     Chart(
         name="support", title="Support of the sentences", thing="sentences", step=0.01,

@@ -169,6 +169,7 @@ def _about(dataset: Dataset) -> dict[str, Any]:
         "dataset": Path(dataset.path).name,
         "recipe": told["recipe"],
         "rule": told["rule"],
+        "pairs_from_files": told["pairs_from_files"],
         "rule_options": manifest["recipe"].get("pair", {}),
         "min_probability": pairing.min_probability,
         "min_support": pairing.min_support,
@@ -238,13 +239,16 @@ def why(sentence: dict[str, Any], found: dict[str, Any]) -> str:
     if sentence["best_region"] is None:
         return "no pair"
     best = sentence["best_region"]
+    named = f"region {best + 1} ({_name(found['regions'][best])})"
+    if found["pairs_from_files"]:
+        none = sentence["region"] is None
+        return "no region: its file names none" if none else f"-> {named}, named by its file"
     likely = sentence["probability"]
     numbers = f"cosine {sentence['similarity']:.3f}"
     numbers += f", probability {likely:.2f}" if likely is not None else ""
     true = sentence["support"]
     numbers += f", support {true:.2f}" if true is not None else ""
     whole = sentence["image_similarity"]
-    named = f"region {best + 1} ({_name(found['regions'][best])})"
     if sentence["region"] is None:
         if likely is not None and likely < found["min_probability"]:
             because = f"less probable than pair.min_probability, {found['min_probability']:g}"

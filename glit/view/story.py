@@ -55,6 +55,7 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
         "recipe": recipe["name"],
         "rule": _rule(manifest),
         "about": recipe.get("about", ""),
+        "pairs_from_files": pairs_from_files(recipe),
         "steps": steps,
         "tokenizer": manifest["tokenizer"],
         "min_probability": pairing.min_probability,

@@ -68,6 +68,9 @@ def test_card_page_and_sources_say_that_it_was_made_by_hand(sample, run_glit):
     page = sample / "report.html"
     assert run_glit("view", sample / "dataset", "-o", page).code == 0
     assert "made by hand" in page.read_text() and "no cosine" in page.read_text()
+    assert '"pairs_from_files": true' in page.read_text().replace('":true', '": true')
+    told = run_glit("explain", sample / "dataset", photographs()[0]["path"]).output
+    assert "named by its file" in told and "cosine" not in told.replace("no cosine", "")
 
 
 def test_it_is_queried_exported_and_learned_from(sample, tmp_path, run_glit):

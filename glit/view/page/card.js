@@ -146,7 +146,7 @@ function nameOf(sample, r) {
 function hint(sample, sentencesOf) {
   const best = sample.pairs.find((pair) => !pair.none);
   if (!best) return 'No sentence of this caption has a region.';
-  return `Best pair: sentence ${best.s + 1}, ${nameOf(sample, best.r)}, cosine ${cosine(best.sim)}`
+  return `Best pair: sentence ${best.s + 1}, ${nameOf(sample, best.r)}, ${measure()} ${cosine(best.sim)}`
     + `${best.p === null ? '' : `, ${odds(best.p)} probable`}.`;
 }
 
@@ -164,13 +164,13 @@ function tell(sample, pairOf, sentences, region) {
     if (!pair) return `Sentence ${s + 1} has no region.${outside}`;
     const likely = pair.p === null ? '' : `, ${odds(pair.p)} probable`;
     return `Sentence ${s + 1} has no region of its own; the best would be ${nameOf(sample, pair.r)} `
-      + `(cosine ${cosine(pair.sim)}${likely}).${whole}${outside}`;
+      + `(${measure()} ${cosine(pair.sim)}${likely}).${whole}${outside}`;
   }
   const chosen = pair && !pair.none && pair.r === region;
   const seen = sample.regions[region];
   const likely = chosen && pair.p !== null ? ` · ${odds(pair.p)} probable` : '';
   const score = seen.score === null || seen.source === 'quadrant' || seen.source === 'centre' ? '' : ` (score ${seen.score.toFixed(2)})`;
-  return `Sentence ${s + 1} ${chosen ? '→' : '×'} ${nameOf(sample, region)}${score} · cosine `
+  return `Sentence ${s + 1} ${chosen ? '→' : '×'} ${nameOf(sample, region)}${score} · ${measure()} `
     + `${cosine(chosen ? pair.sim : sample.matrix[s][region])}${likely}.${whole}${outside}`;
 }
 

@@ -35,9 +35,10 @@ function chart(spec) {
   const centre = spec.step === 1 && !spec.percent ? 0.5 : 0;
   const middle = Math.min(wide, x(spec.median + centre));
   const end = spec.start + (spec.counts.length - (centre ? 1 : 0)) * spec.step;
+  const note = spec.name === 'similarity' && measure() !== 'cosine' ? '1 for a pair of the file, else 0; no cosine' : spec.note;
   return h('div', { class: 'chart' },
     h('h3', {}, spec.title),
-    h('p', { class: 'say' }, `${words[0].toUpperCase()}${words.slice(1)}`, spec.note ? `; ${spec.note}.` : '.'),
+    h('p', { class: 'say' }, `${words[0].toUpperCase()}${words.slice(1)}`, note ? `; ${note}.` : '.'),
     svg('svg', { viewBox: `${(wide - WIDTH) / 2} -4 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': `${spec.title}: ${words}` },
       bars,
       svg('line', { class: 'axis', x1: 0, x2: wide, y1: FLOOR + 0.5, y2: FLOOR + 0.5 }),

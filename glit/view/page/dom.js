@@ -36,6 +36,17 @@ function cosine(value) {
   return value === null || value === undefined ? '–' : value.toFixed(3).replace(/^-(0\.000)$/, '$1');
 }
 
+/** For every dataset of the page: whether its pairs were read from files, without cosines. */
+function pairsFromFiles() {
+  const stories = data.sides ? data.sides.map((side) => side.story) : [data.story || data.found];
+  return stories.map((story) => story.pairs_from_files);
+}
+
+/** What the number of a pair is called. */
+function measure() {
+  return pairsFromFiles().some(Boolean) ? 'similarity' : 'cosine';
+}
+
 function percent(value) {
   if (value === null || value === undefined) return '–';
   if (value > 0 && value < 0.01) return '<1 %';

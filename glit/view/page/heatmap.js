@@ -61,5 +61,5 @@ function heatmap(sample, hues, choose) {
   const numbers = Array.from({ length: rows }, (_, s) => h('span', {}, s === 0 || (s + 1) % step === 0 ? String(s + 1) : ' '));
   return h('div', { class: 'heat' },
     h('div', { class: 'rows', 'aria-hidden': 'true' }, numbers), canvas,
-    h('div', { class: 'below' }, `${counted(columns, 'regions')} →  cosine ${cosine(low)} to ${cosine(high)}`));
+    h('div', { class: 'below' }, `${counted(columns, 'regions')} →  ${measure()} ${cosine(low)} to ${cosine(high)}`));
 }
