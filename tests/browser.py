@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,21 @@ def chromium() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+
+
+@contextlib.contextmanager
+def serving(dataset: Any, **options: Any) -> Iterator[Any]:
+    """The page of a whole dataset, served meanwhile."""
+    from glit.view.server import PageServer
+
+    with PageServer(dataset, port=0, **options) as server:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+            thread.join()
 
 
 class Page:

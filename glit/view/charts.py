@@ -10,6 +10,9 @@ import duckdb
 
 from glit.view.histogram import histogram
 
+MOST_LABELS = 2000
+"""Labels that the page offers; any other can be typed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
@@ -90,6 +93,15 @@ def sources(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
            GROUP BY source ORDER BY 2 DESC, source"""
     ).fetchall()
     return [{"source": name, "regions": regions, "pairs": pairs} for name, regions, pairs in rows]
+
+
+def labels(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Count the pairs of each region label, the most frequent :data:`MOST_LABELS` first."""
+    rows = connection.execute(
+        f"""SELECT label, count(*) FROM pairs WHERE NOT global_wins AND label <> ''
+            GROUP BY label ORDER BY 2 DESC, label LIMIT {MOST_LABELS}"""
+    ).fetchall()
+    return [{"label": name, "pairs": pairs} for name, pairs in rows]
 
 
 def totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

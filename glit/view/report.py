@@ -18,7 +18,7 @@ from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.store import Store
 from glit.version import __version__
-from glit.view.charts import charts, sources, totals
+from glit.view.charts import charts, labels, sources, totals
 from glit.view.dropped import all_dropped
 from glit.view.originals import Originals
 from glit.view.page_file import report_html
@@ -93,6 +93,7 @@ def report_data(
             "left_out": left_out(connection),
             "charts": charts(connection),
             "sources": sources(connection),
+            "labels": labels(connection),
             "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,
                           "all": len(dataset), "seed": seed, "where": where},
             "samples": list(_samples(dataset, chosen, progress or null_progress())),

@@ -49,9 +49,16 @@ def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
         "numbers": shown,
         "hidden": len(row.regions) - len(shown),
         "pairs": [_pair(pair, place) for pair in row.pairs],
+        "best": _best(row),
         "matrix": [_numbers(row.similarity[s, shown]) for s in range(len(row.sentences))],
         "whole": None if whole is None else _numbers(whole),
     }  # fmt: skip
+
+
+def _best(row: Row) -> float | None:
+    """The exact cosine of the best pair, to filter by."""
+    found = [float(pair.similarity) for pair in row.pairs if not pair.global_wins]
+    return max(filter(math.isfinite, found), default=None)
 
 
 def _shown(row: Row) -> list[int]:

@@ -30,6 +30,8 @@ class Asked:
     sort: str = "order"
     source: str = ""
     """Some pair's region is of this proposer."""
+    label: str = ""
+    """Some pair's region has this label."""
     at_least: float | None = None
     """The best pair's cosine."""
     at_most: float | None = None
@@ -116,7 +118,9 @@ class Search:
                            list_max(list_transform(chosen, lambda p: p.similarity)) AS best,
                            len(sentences) - len(chosen) AS alone,
                            list_distinct(list_transform(chosen,
-                               lambda p: regions[p.region + 1].source)) AS sources
+                               lambda p: regions[p.region + 1].source)) AS sources,
+                           list_distinct(list_transform(chosen,
+                               lambda p: regions[p.region + 1].label)) AS labels
                     FROM (SELECT *, list_filter(pairs, lambda p: NOT p.global_wins) AS chosen
                           FROM {numbered(self._dataset)} {self._condition})"""
             )
@@ -133,6 +137,9 @@ def _conditions(asked: Asked) -> tuple[list[str], dict[str, object]]:
     if asked.source:
         conditions.append("list_contains(sources, $source)")
         values["source"] = asked.source
+    if asked.label:
+        conditions.append("list_contains(labels, $label)")
+        values["label"] = asked.label
     if asked.at_least is not None:
         conditions.append("best >= $at_least")
         values["at_least"] = asked.at_least

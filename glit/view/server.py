@@ -16,7 +16,7 @@ from glit.errors import InputError, first_line
 from glit.images import ImageError
 from glit.runtime import local_server as loopback
 from glit.runtime.local_server import Answer, as_json, whole_number
-from glit.view.charts import charts, sources, totals
+from glit.view.charts import charts, labels, sources, totals
 from glit.view.dropped import dropped
 from glit.view.originals import Originals
 from glit.view.page_file import json_for_html, page_html
@@ -83,7 +83,7 @@ class Site(loopback.Site):
     def _numbers(self) -> dict[str, Any]:
         cursor = self._search.connection.cursor()
         return {"totals": totals(cursor), "left_out": left_out(cursor), "charts": charts(cursor),
-                "sources": sources(cursor)}  # fmt: skip
+                "sources": sources(cursor), "labels": labels(cursor)}  # fmt: skip
 
     def image(self, number: int) -> Answer:
         """A full-size upright image in a format that browsers show, and its media type.

@@ -12,7 +12,7 @@ import threading
 from urllib.parse import quote, urlsplit
 
 import pytest
-from browser import Page, violations
+from browser import Page, serving, violations
 from playwright.sync_api import expect
 
 from glit.dataset.query import query
@@ -21,18 +21,6 @@ from glit.errors import UserError
 from glit.runtime import local_server as loopback
 from glit.view.search import SORTS
 from glit.view.server import PAGE, PageServer
-
-
-@contextlib.contextmanager
-def serving(dataset, **options):
-    with PageServer(dataset, port=0, **options) as server:
-        thread = threading.Thread(target=server.serve, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.stop()
-            thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ function huesOf(sample) {
   });
 }
 
-function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', query = '', link = true, apart = new Set() } = {}) {
-  const hues = huesOf(sample);
+function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', query = '', link = true, apart = new Set(), hues = huesOf(sample) } = {}) {
   const pairOf = new Map(sample.pairs.map((pair) => [pair.s, pair]));
   const sentencesOf = new Map();
   for (const pair of [...sample.pairs].sort((a, b) => a.s - b.s)) {
@@ -33,7 +32,10 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
 
   const light = (sentences, region) => {
     const whole = sentences.length === 1 && pairOf.get(sentences[0])?.none !== false && region === null;
-    for (const [r, box] of boxOf) box.classList.toggle('on', r === region);
+    for (const [r, box] of boxOf) {
+      box.classList.toggle('on', r === region);
+      box.style.setProperty('--hue', hues[r === region && sentences.length ? sentences[0] : sentencesOf.get(r)[0]]);
+    }
     for (const [s, span] of spans) span.classList.toggle('on', sentences.includes(s));
     stage.classList.toggle('lit', region !== null);
     stage.classList.toggle('whole', whole);
@@ -83,7 +85,8 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
 
   if (sample.image) {
     stage.style.maxWidth = `${(featured ? 27 : 25) * (sample.w / sample.h)}rem`;
-    stage.append(h('img', { src: sample.image, alt: sample.path, width: sample.w, height: sample.h, loading: 'lazy', decoding: 'async' }));
+    stage.append(h('img', { src: sample.image, alt: sample.path, width: sample.w, height: sample.h, loading: 'lazy', decoding: 'async', onclick: () => enlarge(sample) }),
+      h('button', { class: 'zoom', type: 'button', 'aria-label': `Enlarge ${sample.path}`, onclick: () => enlarge(sample) }, '⤢'));
     const order = sample.regions.map((_, r) => r).sort((a, b) => area(sample, b) - area(sample, a));
     for (const r of order) {
       const of = sentencesOf.get(r);
@@ -117,6 +120,21 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   if (maps) words.append(maps.strip);
   light([], null);
   return h('article', { class: `card${featured ? ' featured' : ''}`, 'data-n': sample.n }, stage, words);
+}
+
+/** The picture over the page; a click on it shows it at the size of the original. */
+function enlarge(sample) {
+  const image = h('img', { src: sample.image, alt: sample.path });
+  const fit = () => { image.style.width = `min(94vw, ${86 * (sample.w / sample.h)}vh)`; };
+  let large = false;
+  image.addEventListener('click', () => { large = !large; if (large) image.style.width = `${sample.w}px`; else fit(); });
+  const dialog = h('dialog', {
+    class: 'enlarged', 'aria-label': sample.path, onclose: () => dialog.remove(),
+    onclick: (event) => { if (event.target === dialog) dialog.close(); },
+  }, h('p', {}, h('b', {}, sample.path), ` ${sample.w} × ${sample.h} `, h('button', { type: 'button', onclick: () => dialog.close() }, 'Close')), image);
+  fit();
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 /** What the proposer says of a region: its label, or its source, and its score. */

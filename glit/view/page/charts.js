@@ -3,6 +3,7 @@
 const WIDTH = 320;
 const HEIGHT = 132;
 const FLOOR = 108;
+const NARROW = 110;
 
 function distributions(data) {
   const charts = data.charts.map(chart);
@@ -43,8 +44,9 @@ function chart(spec) {
       bars,
       svg('line', { class: 'axis', x1: 0, x2: wide, y1: FLOOR + 0.5, y2: FLOOR + 0.5 }),
       svg('line', { class: 'middle', x1: middle, x2: middle, y1: 0, y2: FLOOR }),
-      svg('text', { x: 0, y: FLOOR + 16 }, show(spec.start)),
-      svg('text', { x: wide, y: FLOOR + 16, 'text-anchor': 'end' }, end === spec.start ? '' : show(end))));
+      wide < NARROW // one label for both ends, which would overlap
+        ? svg('text', { x: wide / 2, y: FLOOR + 16, 'text-anchor': 'middle' }, end === spec.start || spec.low === spec.high ? show(spec.start) : `${show(spec.start)} – ${show(end)}`)
+        : [svg('text', { x: 0, y: FLOOR + 16 }, show(spec.start)), svg('text', { x: wide, y: FLOOR + 16, 'text-anchor': 'end' }, show(end))]));
 }
 
 function shares(sources) {

@@ -84,10 +84,29 @@ function duels(data) {
     tally, cards, more);
 }
 
+/** Colours by sentence: the same words have the same on both sides. */
+function sharedHues(sides) {
+  const hueOf = new Map();
+  return sides.map((side) => {
+    const wordsOf = new Map(side.parts.map(([words, s]) => [s, words]));
+    const paired = new Set(side.pairs.filter((pair) => !pair.none).map((pair) => pair.s));
+    const times = new Map();
+    return side.matrix.map((_, s) => {
+      const words = wordsOf.get(s);
+      times.set(words, (times.get(words) || 0) + 1);
+      const key = `${times.get(words)} ${words}`;
+      if (!paired.has(s)) return null;
+      if (!hueOf.has(key)) hueOf.set(key, HUES[hueOf.size % HUES.length]);
+      return hueOf.get(key);
+    });
+  });
+}
+
 function duel(data, sample, query) {
+  const hues = sharedHues(sample.sides);
   const sides = sample.sides.map((side, at) => {
     const shown = side.image_of === undefined ? side : { ...side, image: sample.sides[side.image_of].image };
-    const one = card(shown, { query, link: false, heading: 'h4', apart: new Set(sample.apart[at]) });
+    const one = card(shown, { hues: hues[at], query, link: false, heading: 'h4', apart: new Set(sample.apart[at]) });
     one.querySelector('h4').textContent = `${'AB'[at]} · ${data.sides[at].name}`;
     return one;
   });

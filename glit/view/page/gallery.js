@@ -18,26 +18,32 @@ function bestOf(sample) {
 }
 
 function aloneOf(sample) {
-  return sample.pairs.filter((pair) => pair.none).length;
+  return sample.matrix.length - sample.pairs.filter((pair) => !pair.none).length;
 }
 
 function captionOf(sample) {
   return sample.parts.map(([words]) => words).join('');
 }
 
+/** Lower case as DuckDB has it: one letter for each, whatever follows. */
+function lower(words) {
+  return [...words].map((letter) => [...letter.toLowerCase()][0]).join('');
+}
+
 /** All samples are in the page, and the first drops of each reason. */
 function inPage(samples, dropped) {
-  const low = samples.map((sample) => `${captionOf(sample)}\n${sample.path}\n${sample.id}`.toLowerCase());
+  const low = samples.map((sample) => lower(`${captionOf(sample)}\n${sample.path}`));
+  const inPairs = (sample, key, value) => value === '' || sample.pairs.some((pair) => !pair.none && sample.regions[pair.r][key] === value);
   return async (asked, from) => {
     if (asked.why) {
-      const rows = dropped[asked.why].filter((row) => `${row.path}\n${row.message}\n${row.id}`.toLowerCase().includes(asked.text));
+      const rows = (Object.hasOwn(dropped, asked.why) ? dropped[asked.why] : []).filter((row) => `${row.path}\n${row.message}\n${row.id}`.toLowerCase().includes(asked.text));
       return { total: rows.length, samples: [], dropped: rows.slice(from, from + PAGE) };
     }
     const fits = samples.filter((sample, index) => {
-      const best = bestOf(sample);
-      return low[index].includes(asked.text)
-        && (asked.source === '' || sample.pairs.some((pair) => !pair.none && sample.regions[pair.r].source === asked.source))
-        && (asked.from === null || best >= asked.from) && (asked.upTo === null || best <= asked.upTo)
+      const { best } = sample;
+      return (low[index].includes(asked.text) || sample.id.startsWith(asked.text))
+        && inPairs(sample, 'source', asked.source) && inPairs(sample, 'label', asked.label)
+        && (asked.from === null || (best !== null && best >= asked.from)) && (asked.upTo === null || (best !== null && best <= asked.upTo))
         && (asked.kind === '' || (asked.kind === 'alone') === (aloneOf(sample) > 0));
     });
     const key = SORTS[asked.sort][1];
@@ -56,7 +62,7 @@ async function withServer(asked, from) {
     if (!rows.ok) throw new Error(await rows.text());
     return rows.json();
   }
-  const names = { text: 'text', sort: 'sort', source: 'source', from: 'at_least', upTo: 'at_most', kind: 'kind' };
+  const names = { text: 'text', sort: 'sort', source: 'source', label: 'label', from: 'at_least', upTo: 'at_most', kind: 'kind' };
   for (const [key, name] of Object.entries(names)) {
     if (asked[key] !== '' && asked[key] !== null) words.set(name, asked[key]);
   }
@@ -70,14 +76,42 @@ function droppedAs(why) {
   return why.startsWith('duplicate/') ? why : `dropped: ${why}`;
 }
 
+const EVERYTHING = { text: '', sort: 'order', source: '', label: '', from: null, upTo: null, kind: '', why: '', boxes: 'chosen' };
+
+const MOST_LABELS = 20;
+
+/** What an address asks for: a sample, a view, or null for a part of the page. */
+function askedBy(hash) {
+  const words = hash.slice(1);
+  if (/^[0-9a-f]{16,}$/.test(words)) return { ...EVERYTHING, text: words };
+  if (words && !words.includes('=')) return null;
+  const asked = { ...EVERYTHING };
+  for (const [key, value] of new URLSearchParams(words)) {
+    if (!Object.hasOwn(EVERYTHING, key)) continue;
+    if (EVERYTHING[key] !== null) asked[key] = value;
+    else if (Number.isFinite(parseFloat(value))) asked[key] = parseFloat(value);
+  }
+  return asked;
+}
+
+function addressOf(asked) {
+  const words = new URLSearchParams();
+  for (const [key, value] of Object.entries(asked)) if (value !== EVERYTHING[key]) words.set(key, value);
+  return words.size ? `#${words}` : '';
+}
+
 function gallery(data, ask, onFirst = null) {
-  const asked = { text: '', sort: 'order', source: '', from: null, upTo: null, kind: '', why: '', boxes: 'chosen' };
+  const asked = { ...EVERYTHING, ...askedBy(location.hash) };
   const cards = h('div', { class: 'cards' });
   const tally = h('p', { class: 'tally', role: 'status' });
   const more = h('button', { class: 'more', type: 'button', onclick: () => load(false) }, 'Show more');
+  const controls = {};
+  const where = whereOf(data);
+  let numbers = null;
   let shown = 0;
   let turn = 0;
   let busy = false;
+  let last = '';
 
   const load = async (anew) => {
     const mine = anew ? ++turn : turn;
@@ -100,46 +134,77 @@ function gallery(data, ask, onFirst = null) {
     shown = from + samples.length + dropped.length;
     if (!total) cards.append(h('p', { class: 'nothing' }, 'No sample is like that.'));
     more.hidden = shown >= total;
+    where.tell(asked);
     tools.classList.toggle('dropped-only', Boolean(asked.why));
-    if (asked.why) tally.textContent = `${count(total)} of ${counted(numberOf[asked.why], 'images')} ${droppedAs(asked.why)}`;
+    if (asked.why) tally.textContent = `${count(total)} of ${counted(numberOf[asked.why] ?? 0, 'images')} ${droppedAs(asked.why)}`;
     else tally.textContent = `${count(total)} of ${counted(data.selection.shown ?? data.selection.all, 'samples')}${selectionWords(data.selection)}`;
-    if (anew && onFirst) { onFirst(samples); onFirst = null; }
+    if (anew && onFirst && samples.length) { onFirst(samples); onFirst = null; }
   };
-  const change = (key, value) => { asked[key] = value; load(true); };
+  /** The controls say what is asked for; what they do not offer is not. */
+  const settle = () => {
+    for (const [key, control] of Object.entries(controls)) {
+      control.value = asked[key] ?? '';
+      if (control.matches('select') && control.value !== asked[key]) {
+        if (numbers || (key !== 'source' && key !== 'why')) asked[key] = EVERYTHING[key];
+        control.value = asked[key];
+      }
+    }
+  };
+  /** Typing on is one step back; every other change is one of its own. */
+  const change = (key, value) => {
+    asked[key] = value;
+    const address = addressOf(asked) || location.href.split('#')[0];
+    if (key === 'text' && last === 'text') history.replaceState(null, '', address);
+    else history.pushState(null, '', address);
+    last = key;
+    load(true);
+  };
   const number = (key) => (event) => {
     const value = parseFloat(event.target.value);
     change(key, Number.isFinite(value) ? value : null);
   };
-  const choice = (label, key, options) => h('label', {}, label, h('select', { onchange: (event) => change(key, event.target.value) },
+  const choice = (label, key, options) => h('label', {}, label, controls[key] = h('select', { onchange: (event) => change(key, event.target.value) },
     options.map(([value, words]) => h('option', { value }, words))));
+  const cosineOf = (label, key) => h('label', { class: 'short' }, label, controls[key] = h('input', { type: 'number', step: '0.01', onchange: number(key) }));
   let wait = 0;
-  const search = h('input', {
+  const search = controls.text = h('input', {
     type: 'search', placeholder: 'words, a file name',
-    oninput: (event) => { clearTimeout(wait); wait = setTimeout(() => change('text', event.target.value.trim().toLowerCase()), data.sources ? 0 : 250); },
+    oninput: (event) => { clearTimeout(wait); wait = setTimeout(() => change('text', lower(event.target.value.trim())), data.sources ? 0 : 250); },
   });
   const from = choice('Regions from', 'source', [['', 'anywhere']]);
-  const offer = (sources) => from.querySelector('select').append(...sources.filter((each) => each.pairs)
-    .map((each) => h('option', { value: each.source }, `${each.source} (${count(each.pairs)})`)));
+  const label = labels((value) => change('label', value));
+  controls.label = label.querySelector('input');
   const which = choice('Show', 'why', [['', 'the dataset']]);
   const numberOf = {};
-  const offerLeftOut = (out) => {
-    for (const each of out.drops) numberOf[`${each.stage}/${each.reason}`] = each.number;
-    for (const each of out.duplicates) numberOf[`duplicate/${each.kind}`] = each.number;
+  const offer = (all) => {
+    numbers = all;
+    from.querySelector('select').append(...all.sources.filter((each) => each.pairs)
+      .map((each) => h('option', { value: each.source }, `${each.source} (${count(each.pairs)})`)));
+    label.offer(all.labels);
+    for (const each of all.left_out.drops) numberOf[`${each.stage}/${each.reason}`] = each.number;
+    for (const each of all.left_out.duplicates) numberOf[`duplicate/${each.kind}`] = each.number;
     which.hidden = !Object.keys(numberOf).length;
-    which.querySelector('select').append(...Object.entries(numberOf).map(([why, number]) => h('option', { value: why }, `${droppedAs(why)} (${count(number)})`)));
+    which.querySelector('select').append(...Object.entries(numberOf).map(([why, each]) => h('option', { value: why }, `${droppedAs(why)} (${count(each)})`)));
   };
   which.hidden = true;
-  if (data.sources) { offer(data.sources); offerLeftOut(data.left_out); }
-  else document.addEventListener('glit-numbers', (event) => { offer(event.detail.sources); offerLeftOut(event.detail.left_out); });
   const tools = h('div', { class: 'tools', role: 'search', 'aria-label': 'Samples' },
     h('label', { class: 'search' }, 'Search', search),
     which,
     choice('Order', 'sort', Object.entries(SORTS).map(([value, [words]]) => [value, words])),
-    from,
+    from, label,
     choice('Sentences', 'kind', [['', 'all'], ['all', 'all have a region'], ['alone', 'some have none']]),
-    h('label', { class: 'short' }, 'Best cosine ≥', h('input', { type: 'number', step: '0.01', onchange: number('from') })),
-    h('label', { class: 'short' }, 'and ≤', h('input', { type: 'number', step: '0.01', onchange: number('upTo') })),
+    cosineOf('Best cosine ≥', 'from'), cosineOf('and ≤', 'upTo'),
     choice('Boxes', 'boxes', [['chosen', 'in pairs'], ['named', 'in pairs, named'], ['all', 'all'], ['none', 'none']]));
+  if (data.sources) offer(data);
+  else {
+    document.addEventListener('glit-numbers', (event) => {
+      const before = addressOf(asked);
+      offer(event.detail);
+      settle();
+      if (addressOf(asked) !== before || asked.why) load(true);
+    });
+  }
+  settle();
 
   document.addEventListener('keydown', (event) => galleryKey(event, search, cards, () => (more.hidden ? null : load(false))));
   new IntersectionObserver((seen) => {
@@ -149,20 +214,42 @@ function gallery(data, ask, onFirst = null) {
     while (!more.hidden && !busy && shown < MOST_PRINTED) await load(false);
     document.querySelectorAll('.card img').forEach((image) => image.setAttribute('loading', 'eager'));
   });
-  const open = () => {
-    const id = decodeURIComponent(location.hash.slice(1));
-    if (!/^[0-9a-f]{16}/.test(id)) return;
-    search.value = id;
-    change('text', id);
-    document.getElementById('samples').scrollIntoView();
-  };
-  window.addEventListener('hashchange', open);
-  load(true).then(open);
+  const toSamples = () => { if (askedBy(location.hash) && location.hash) document.getElementById('samples').scrollIntoView(); };
+  window.addEventListener('hashchange', () => {
+    const wanted = askedBy(location.hash);
+    if (!wanted) { // a part of the page; the address keeps the view
+      if (addressOf(asked)) history.replaceState(null, '', addressOf(asked));
+      return;
+    }
+    last = '';
+    const before = addressOf(asked);
+    Object.assign(asked, wanted);
+    settle();
+    if (addressOf(asked) === before) return;
+    load(true).then(() => { if (!location.hash.includes('=')) toSamples(); });
+  });
+  load(true).then(toSamples);
   return h('section', { id: 'samples', 'aria-labelledby': 'samples-title' },
     h('h2', { id: 'samples-title' }, 'Samples'),
     h('p', { class: 'lead' }, 'A sentence and its region share a number and a colour. Dotted grey sentences were '
       + 'given no region. The small map shows how similar every sentence is to every region.'),
-    tools, tally, cards, more);
+    tools, tally, where, cards, more);
+}
+
+/** A field for a region's label that offers the most frequent ones like what is typed. */
+function labels(choose) {
+  const list = h('datalist', { id: 'labels' });
+  const field = h('label', { hidden: true }, 'Label', h('input', {
+    list: 'labels', type: 'search', placeholder: 'any', oninput: () => suggest(), onchange: (event) => choose(event.target.value.trim()),
+  }), list);
+  let all = [];
+  const suggest = () => {
+    const typed = lower(field.querySelector('input').value.trim());
+    const like = all.filter((each) => lower(each.label).includes(typed)).slice(0, MOST_LABELS);
+    list.replaceChildren(...like.map((each) => h('option', { value: each.label, label: `${each.label} (${count(each.pairs)})` })));
+  };
+  field.offer = (found) => { all = found; field.hidden = !found.length; suggest(); };
+  return field;
 }
 
 /** An image that is not in the dataset: where it is, and what was wrong. */
