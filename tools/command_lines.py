@@ -80,7 +80,8 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["--executor", "ray"]
     if words == ["export"] and value == "mini-matcher":
         return ["--to", "lance"]
-    brought = words == ["build"] and value in ("captions", "caption.backend=provided")
+    provided = ("captions", "annotated", "sample", "caption.backend=provided")
+    brought = words == ["build"] and value in provided
     return ["--captions", CAPTIONS] if brought else []
 
 
@@ -95,6 +96,8 @@ def _values(words: list[str], parameter: Any) -> list[str]:
             "split": "all",
         }
         return [places[parameter.name]]
+    if words == ["bench", "regions"] and parameter.name in ("overrides", "recipe"):
+        return ["propose.max_regions=9"] if parameter.name == "overrides" else ["laptop"]
     if words == ["query"] and parameter.name == "output":
         return [f"{NEW}.parquet"]
     if words[:1] == ["build"] and parameter.name == "images":
