@@ -37,7 +37,7 @@ class Found:
 
     path: str
     best_iou: tuple[float, ...]
-    """Of every box that a sentence has: the highest IoU of a region with it."""
+    """For each annotated box, its highest IoU with a proposed region."""
     num_regions: int
     seconds: float
 

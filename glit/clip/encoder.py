@@ -118,8 +118,11 @@ class ClipEncoder(nn.Module):
     def pool_patches(
         self, patch_BPH: Float[Tensor, "b p h"], mask_BKP: Bool[Tensor, "b k p"]
     ) -> Float[Tensor, "b k d"]:
-        """Embeddings of the patches that each row of a mask selects (FAST-GOAL Eq. 9 and 10); of a
-        row that selects none, any."""
+        """Average the patch tokens that each mask row selects, and project (FAST-GOAL Eq. 9, 10).
+
+        The result is L2-normalised. It has no meaning for a row that selects nothing; callers mask
+        it out.
+        """
         return self.project_patches(masked_mean(patch_BPH, mask_BKP))
 
     def project_patches(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:

@@ -139,8 +139,11 @@ class SiglipEncoder(ClipEncoder):
     def pool_patches(
         self, patch_BPH: Float[Tensor, "b p h"], mask_BKP: Bool[Tensor, "b k p"]
     ) -> Float[Tensor, "b k d"]:
-        """The head's embeddings of the patches that each row of a mask selects; of a row that
-        selects none, that of all."""
+        """Pool the patch tokens that each mask row selects with the model's attention head.
+
+        The result is L2-normalised. A row that selects nothing pools all patches; callers mask it
+        out.
+        """
         head: Any = self.clip.vision_model.head
         closed_BKP = ~(mask_BKP | ~mask_BKP.any(dim=-1, keepdim=True))
         probe_BKH = head.probe.expand(len(patch_BPH), mask_BKP.shape[1], -1)

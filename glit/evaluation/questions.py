@@ -31,7 +31,7 @@ class Question:
     right: frozenset[int]
     """Which texts (of one image) or boxes (of one text) are right; of a set, all."""
     kind: str
-    """Group in which it is counted by itself; empty where there is only one."""
+    """Category with a score of its own; empty if the benchmark has none."""
 
 
 class ImageFiles:

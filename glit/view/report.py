@@ -63,7 +63,8 @@ def write_report(
     data = report_data(dataset, most=most, seed=seed, where=where, progress=progress)
     if maps is not None:
         shown = [each for each in data["samples"] if each["image"]]
-        for each, found in zip(shown, maps([each["n"] for each in shown]), strict=True):
+        found_of = maps([each["n"] for each in shown]) if shown else []
+        for each, found in zip(shown, found_of, strict=True):
             each["maps"] = found
     write_page(output, report_html(data))
     return data

@@ -170,7 +170,9 @@ def test_an_address_is_written_to_before_a_build_is(s3):
     assert said.state == "fails" and "Access Denied; renew or change the keys" in said.found
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder refuses root here")
+@pytest.mark.skipif(
+    not Path("/proc/self").is_dir(), reason="needs /proc, which refuses new files even to root"
+)
 def test_a_folder_that_refuses_files_fails_with_one_line(run_glit):
     """Asked by making one: rights alone would allow it."""
     (said,) = inputs.disk(None, MINI, "/proc/not/yet")

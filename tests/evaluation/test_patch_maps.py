@@ -13,6 +13,7 @@ from glit.dataset.reader import Dataset
 from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.encode import load_embedder
 from glit.evaluation.patch_maps import patch_maps
+from glit.view import report
 from glit.view.report import write_report
 
 
@@ -37,7 +38,7 @@ def test_a_byte_is_a_patchs_share_of_its_sentences_range(tiny_clip, make_dataset
         assert np.abs(share - wanted).max() < 0.01
 
 
-def test_a_page_holds_maps_of_the_images_that_can_be_read(tmp_path, built) -> None:
+def test_a_page_holds_maps_of_the_images_that_can_be_read(tmp_path, built, monkeypatch) -> None:
     asked: list[list[int]] = []
 
     def maps(numbers: list[int]) -> list[list[dict]]:
@@ -47,6 +48,9 @@ def test_a_page_holds_maps_of_the_images_that_can_be_read(tmp_path, built) -> No
     data = write_report(Dataset(built), tmp_path / "page.html", most=3, maps=maps)
     assert asked == [[sample["n"] for sample in data["samples"]]]
     assert all(sample["maps"] == [{"model": "a"}] for sample in data["samples"])
+    monkeypatch.setattr(report, "thumbnail_url", lambda row: "")  # no image can be read
+    data = write_report(Dataset(built), tmp_path / "page.html", most=3, maps=maps)
+    assert len(asked) == 1 and not any("maps" in sample for sample in data["samples"])
 
 
 def test_where_maps_do_not_go(tiny_clip, make_dataset, run_glit) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,16 +57,16 @@ def lr_factor(step: int, settings: TrainSettings) -> float:
     return rising * max(0.0, falling)
 
 
-class Training(nn.Module):
+class Training(nn.Module, ABC):
     """A mini model with what only its training needs."""
 
+    @abstractmethod
     def loss(self, rng: np.random.Generator, step: int) -> LossAndMetrics:
         """The loss of one step, on data drawn from its generator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def export(self, folder: Path) -> None:
         """Write the model's files."""
-        raise NotImplementedError
 
 
 def run_trainer(

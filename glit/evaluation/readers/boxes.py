@@ -133,7 +133,7 @@ def _plain_pickle(data: bytes) -> Any:
 
 
 def _file_name(image: dict[str, Any]) -> str:
-    """COCO's name; LVIS has an address, whose last two parts are the folder and the name."""
+    """COCO's ``file_name``; for LVIS, folder and file at the end of ``coco_url``."""
     if "file_name" in image:
         return image["file_name"]
     return "/".join(urlsplit(image["coco_url"]).path.split("/")[-2:])

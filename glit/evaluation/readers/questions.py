@@ -87,8 +87,8 @@ def winoground(file: Path, images: Path) -> Iterator[Question]:
 
 
 def mmvp(file: Path, images: Path) -> Iterator[Question]:
-    """MMVP-VLM (Tong et al., CVPR 2024): two images that CLIP takes for alike, and a statement of
-    each."""
+    """MMVP-VLM (Tong et al., CVPR 2024): pairs of images with similar CLIP embeddings, and a
+    statement that is true of one image of the pair."""
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.reader(lines))[1:]
     if len(rows) % 2:
