@@ -80,6 +80,8 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["--executor", "ray"]
     if words == ["export"] and value == "mini-matcher":
         return ["--to", "lance"]
+    if words == ["bench", "objectives"] and value in (DATASET, "siglip", "train.epochs=1"):
+        return ["--train", DATASET, "--test", DATASET, "--lr", "1e-3"]
     provided = ("captions", "annotated", "sample", "caption.backend=provided")
     brought = words == ["build"] and value in provided
     return ["--captions", CAPTIONS] if brought else []
@@ -98,6 +100,8 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         return [places[parameter.name]]
     if words == ["bench", "regions"] and parameter.name in ("overrides", "recipe"):
         return ["propose.max_regions=9"] if parameter.name == "overrides" else ["laptop"]
+    if words == ["bench", "objectives"] and parameter.name in ("overrides", "recipe"):
+        return ["train.epochs=1"] if parameter.name == "overrides" else ["siglip"]
     if words == ["query"] and parameter.name == "output":
         return [f"{NEW}.parquet"]
     if words[:1] == ["build"] and parameter.name == "images":
@@ -151,8 +155,11 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "sql": ["SELECT count(*) FROM samples"],
         "stage": ["ingest"],
         "start": ["mini-clip"],
+        "test": [DATASET],
         "to": list(EXPORTERS),
         "together": ["4"],
+        "train": [DATASET],
+        "validation": [DATASET],
         "where": ["len(pairs) > 0"],
     }
     if parameter.name not in known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import typer
@@ -159,27 +160,76 @@ def objectives_command(
             "--together", min=1, help="Neighbours kept together; 4 puts twins into one batch."
         ),
     ] = 1,
+    train: Annotated[
+        str | None,
+        typer.Option("--train", help="Train on this dataset instead of scenes; needs --test."),
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option("--test", help="The dataset that is searched, with --train.")
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(
+            "--validation", help="Choose learning rates on this dataset; needed for several --lr."
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--recipe",
+            help="With --train: model and settings, of its tables train and evaluate. "
+            "Default: mini.",
+        ),
+    ] = None,
+    overrides: SetOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare objectives on scenes, each at its best learning rate. Takes hours; resumable."""
+    """Compare objectives on scenes or on your datasets, each at its best learning rate.
+
+    Takes hours; resumable.
+    """
     from glit.bench.objectives.run import ALL, Request, run
-    from glit.bench.objectives.world import WorldSize
+    from glit.bench.objectives.world import Datasets, Scenes
+    from glit.errors import UserError
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
     console = Console(stderr=True, highlight=False)
-    whole, own = Request(output=local_folder(output)), WorldSize()
+    folder = local_folder(output)
+    own = Scenes()
     parts = {name: min(getattr(own, name), gallery) for name in ("twins", "local", "validation")}
     request = Request(
-        output=whole.output,
+        output=folder,
         objectives=objectives or ALL,
-        sizes=sizes or whole.sizes,
-        lrs=lrs or whole.lrs,
+        lrs=lrs or Request(output=folder).lrs,
         num_seeds=num_seeds,
         epochs=epochs,
         together=together,
-        world=WorldSize(gallery=gallery, **parts),
+        world=Scenes(gallery=gallery, **parts),
     )
+    if train is None and (test or validation or recipe or overrides):
+        raise UserError(
+            "--test, --validation, --recipe and --set go with --train, a dataset to train on"
+        )
+    if train is not None:
+        if test is None or sizes:
+            raise UserError("--train: add --test with another dataset, and leave out --size")
+        if validation is None and len(request.lrs) > 1:
+            raise UserError(
+                "--train: add --validation, a third dataset on which the learning rate is chosen, "
+                "or one --lr"
+            )
+        world = Datasets(
+            train=train,
+            test=test,
+            validation=validation,
+            recipe=recipe or "mini",
+            overrides=tuple(overrides or ()),
+        )
+        request = replace(request, world=world, **world.sizes())
+    elif sizes:
+        request = replace(request, sizes=sizes)
     hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)

@@ -9,18 +9,16 @@ import numpy as np
 import torch
 
 from glit.bench.objectives.world import (
-    GALLERY_SEED,
     KINDS,
     TWINS_SEED,
-    VALIDATION_SEED,
     SceneCollection,
-    WorldSize,
+    Scenes,
+    World,
     questions,
     twins,
-    without_twins,
 )
 from glit.errors import UserError
-from glit.evaluation.collection import Text, all_captions
+from glit.evaluation.collection import Collection, Text, all_captions
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder
 from glit.evaluation.recall import first_hit_rank
@@ -42,23 +40,24 @@ class Measured:
     """bool [2, scenes]: the image of each caption first, then the caption of each image."""
 
 
-def measure(embedder: Embedder, config: EvaluateConfig, size: WorldSize) -> Measured:
-    """Everything about one model."""
-    scenes = without_twins(GALLERY_SEED, size.gallery)
-    gallery = SceneCollection("gallery", scenes)
-    scorer = config.make_scorer()
+def measure(embedder: Embedder, config: EvaluateConfig, world: World) -> Measured:
+    """Everything about one model; questions, twins and short captions are those of scenes."""
+    gallery, scorer = world.searched(), config.make_scorer()
     images = scorer.images(embedder, gallery)
     found = _found(scorer, embedder, images, gallery, config)
-    short = SceneCollection("short", scenes, short=True)
-    short_found = _found(scorer, embedder, images, short, config)
-    figures = {
-        "t2i": float(found[0].mean()),
-        "i2t": float(found[1].mean()),
-        "short": float(short_found.mean()),
-        "twins": _twins(scorer, embedder, size.twins),
-        **_questions(scorer, embedder, images, scenes),
-    }
-    first = SceneCollection("local", scenes[: size.local])
+    figures = {"t2i": float(found[0].mean()), "i2t": float(found[1].mean())}
+    if isinstance(world, Scenes):
+        scenes = world.scenes()
+        short = SceneCollection("short", scenes, short=True)
+        short_found = _found(scorer, embedder, images, short, config)
+        figures |= {
+            "short": float(short_found.mean()),
+            "twins": _twins(scorer, embedder, world.twins),
+            **_questions(scorer, embedder, images, scenes),
+        }
+    first = world.located()
+    if not any(first.pairs(index) for index in range(len(first.captions))):
+        return Measured(figures=figures, found=found)
     joint = joint_map(embedder, first, config)
     ways = [joint[f"{way}_map@{config.precision_at}"] for way in _JOINT]
     figures["joint"] = float(np.mean(ways))
@@ -75,19 +74,18 @@ def measure(embedder: Embedder, config: EvaluateConfig, size: WorldSize) -> Meas
 _JOINT = ("image_retrieval", "text_retrieval")
 
 
-def validate(embedder: Embedder, config: EvaluateConfig, size: WorldSize) -> float:
-    """Mean R@1 of both ways on the validation scenes, by which a learning rate is chosen."""
-    scenes = SceneCollection("validation", without_twins(VALIDATION_SEED, size.validation))
+def validate(embedder: Embedder, config: EvaluateConfig, collection: Collection) -> float:
+    """Mean R@1 of both ways, by which a learning rate is chosen."""
     scorer = config.make_scorer()
-    images = scorer.images(embedder, scenes)
-    return float(_found(scorer, embedder, images, scenes, config).mean())
+    images = scorer.images(embedder, collection)
+    return float(_found(scorer, embedder, images, collection, config).mean())
 
 
 def _found(
     scorer: Scorer,
     embedder: Embedder,
     images: Vectors,
-    collection: SceneCollection,
+    collection: Collection,
     config: EvaluateConfig,
 ) -> np.ndarray:
     """Which captions find their image first, and which images their caption; bool [2, scenes]."""

@@ -10,9 +10,10 @@ What has ended is not done again, and what was interrupted goes on from its last
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,15 @@ from glit.bench.harness import kept, write_report
 from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, validate
 from glit.bench.objectives.table import BASELINE, Row, curves, page, plot
-from glit.bench.objectives.world import WorldSize, training_set
+from glit.bench.objectives.world import Scenes, World
 from glit.bench.tables import Table, markdown
 from glit.errors import InputError, UserError
+from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import open_embedder
 from glit.runtime.process_state import without_bars
 from glit.training.objectives import OBJECTIVES
 
-START = "mini-clip"
 ALIASES = ("goal",)
 ALL = tuple(name for name in OBJECTIVES if name not in (*ALIASES, "hard-negatives"))
 """Compared unless named: all but a second name, and one that is made for a second stage."""
@@ -44,7 +45,8 @@ SETTINGS: Mapping[str, Sequence[str]] = {
         "train.context=77",
     ),
 }
-"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels."""
+"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels; for
+runs that start from the model of scenes."""
 SCORERS = {"finelip": "finelip"}
 """Objectives that are measured by a score of their own."""
 
@@ -66,18 +68,19 @@ class Request:
     batch_size: int = 32
     together: int = 1
     """``train.together``: 4 puts twins into one batch."""
-    world: WorldSize = field(default_factory=WorldSize)
+    world: World = field(default_factory=Scenes)
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.objectives if name not in OBJECTIVES]
         if unknown:
             known = ", ".join(OBJECTIVES)
-            raise UserError(f"--objectives {unknown[0]}: wanted some of {known}")
+            raise UserError(f"--objective {unknown[0]}: wanted some of {known}")
         if not self.lrs or min(self.lrs) <= 0:
-            raise UserError(f"--lrs {list(self.lrs)}: wanted numbers above 0")
+            raise UserError(f"--lr {list(self.lrs)}: wanted numbers above 0")
         if not self.sizes or min(self.sizes) < self.batch_size:
             raise UserError(
-                f"--sizes {list(self.sizes)}: wanted {self.batch_size} scenes or more, one batch"
+                f"--size {list(self.sizes)}: wanted {self.batch_size} {self.world.items} or more, "
+                "one batch"
             )
 
 
@@ -92,8 +95,8 @@ def run(request: Request, say: Say) -> str:
     tables: dict[int, list[Row]] = {size: [] for size in request.sizes}
     notes: dict[int, list[str]] = {size: [] for size in request.sizes}
     for size in request.sizes:
-        say(f"{size} scenes: the dataset")
-        dataset = training_set(request.output / "data", size)
+        say(f"{size} {request.world.items}: the dataset")
+        dataset = request.world.training_set(request.output / "data", size)
         tables[size].append(_start(request, say))
         first = [name for name in request.objectives if name == BASELINE]
         for name in [*first, *(n for n in request.objectives if n not in first)]:
@@ -106,9 +109,10 @@ def run(request: Request, say: Say) -> str:
 
 
 def _start(request: Request, say: Say) -> Row:
-    say(f"{START} as it is")
+    start = request.world.start
+    say(f"{start} as it is")
     folder = request.output / "runs" / "start"
-    measured = _measured(request, START, START, folder)
+    measured = _measured(request, "", start, folder)
     return Row(name="none", lr=None, figures=[measured.figures], found=[measured.found])
 
 
@@ -117,15 +121,16 @@ def _objective(
 ) -> tuple[Row | None, list[str]]:
     """Its row, and what failed; no row where every learning rate did."""
     folder = request.output / "runs" / str(size) / name
+    validated = request.world.validated()
     notes = []
 
     def score(lr: float) -> float:
-        say(f"{name} on {size} scenes, learning rate {lr:g}")
+        say(f"{name} on {size} {request.world.items}, learning rate {lr:g}")
         run_folder = folder / f"{lr:g}-0"
         if trained(run_folder, dataset, _words(request, name, lr, 0)) is None:
             notes.append(f"{name} at {lr:g}: the loss was no longer finite.")
             return -math.inf
-        return _validated(request, name, run_folder)
+        return 0.0 if validated is None else _validated(request, name, run_folder, validated)
 
     scores = climbed(request.lrs, score)
     best = max(scores, key=lambda lr: scores[lr])
@@ -134,15 +139,17 @@ def _objective(
     for lr in scores:
         if lr != best:
             remove_models(folder / f"{lr:g}-0")
-    ended = sorted(lr for lr in scores if scores[lr] > -math.inf)
-    tried = ", ".join(f"{lr:g} {100 * scores[lr]:.1f}" for lr in ended)
-    notes.append(f"{name}, R@1 on validation scenes by learning rate: {tried}.")
+    if validated is not None:
+        ended = sorted(lr for lr in scores if scores[lr] > -math.inf)
+        tried = ", ".join(f"{lr:g} {100 * scores[lr]:.1f}" for lr in ended)
+        of = f"validation {request.world.items}"
+        notes.append(f"{name}, R@1 on {of} by learning rate: {tried}.")
     if len(request.lrs) > 1 and best in (min(request.lrs), max(request.lrs)):
         notes.append(f"{name}: {best:g} is an end of the grid.")
     found: list[Measured] = []
     costs: list[dict[str, Any]] = []
     for seed in range(request.num_seeds):
-        say(f"{name} on {size} scenes, learning rate {best:g}, seed {seed}")
+        say(f"{name} on {size} {request.world.items}, learning rate {best:g}, seed {seed}")
         run_folder = folder / f"{best:g}-{seed}"
         cost = trained(run_folder, dataset, _words(request, name, best, seed))
         if cost is None:
@@ -183,43 +190,45 @@ def climbed(lrs: Sequence[float], score: Callable[[float], float]) -> dict[float
 
 
 def _words(request: Request, name: str, lr: float, seed: int) -> list[str]:
+    world = request.world
     settings = [
-        f"train.model={START}",
+        f"train.model={json.dumps(world.start)}",
         f"train.batch_size={request.batch_size}",
+        f"train.together={request.together}",
+        *world.settings,
         f"train.epochs={request.epochs}",
         f"train.lr={lr:g}",
         f"train.seed={seed}",
-        f"train.together={request.together}",
-        "train.warmup_steps=20",
-        "train.num_workers=1",
         "train.trackers=[]",
-        *SETTINGS.get(name, ()),
+        *_own_settings(world, name),
     ]
-    return [
-        "-r", "mini", "--objective", name, *(w for each in settings for w in ("--set", each)),
-    ]  # fmt: skip
+    words = (word for each in settings for word in ("--set", each))
+    return ["-r", world.recipe, "--objective", name, *words]
 
 
-def _config(name: str) -> EvaluateConfig:
-    context = next(
-        (int(w.partition("=")[2]) for w in SETTINGS.get(name, ()) if "context" in w), 248
+def _own_settings(world: World, name: str) -> Sequence[str]:
+    return SETTINGS.get(name, ()) if world.start == Scenes.start else ()
+
+
+def _embedder(request: Request, name: str, model: str) -> tuple[Any, EvaluateConfig]:
+    config = request.world.evaluation()
+    context = [
+        int(s.partition("=")[2]) for s in _own_settings(request.world, name) if "context" in s
+    ]
+    config = replace(
+        config,
+        scorer=SCORERS.get(name, config.scorer),
+        context=context[0] if context else config.context,
     )
-    return EvaluateConfig(
-        scorer=SCORERS.get(name, "cosine"), context=context, image_fit="resize", num_workers=1
-    )
-
-
-def _embedder(name: str, model: str) -> tuple[Any, EvaluateConfig]:
-    config = _config(name)
     with without_bars():
         return open_embedder(model, config), config
 
 
-def _validated(request: Request, name: str, folder: Path) -> float:
-    """The score of a run on validation scenes; kept in its folder."""
+def _validated(request: Request, name: str, folder: Path, collection: Collection) -> float:
+    """The score of a run on validation samples; kept in its folder."""
 
     def score() -> dict[str, float]:
-        return {"recall@1": validate(*_embedder(name, str(folder / "last")), request.world)}
+        return {"recall@1": validate(*_embedder(request, name, str(folder / "last")), collection)}
 
     return kept(folder / "validation.json", score)["recall@1"]
 
@@ -228,7 +237,7 @@ def _measured(request: Request, name: str, model: str, folder: Path) -> Measured
     """All figures of a model; kept in its folder, the figures last."""
 
     def figures() -> dict[str, float]:
-        measured = measure(*_embedder(name, model), request.world)
+        measured = measure(*_embedder(request, name, model), request.world)
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / "found.npy", measured.found)
         return measured.figures
@@ -246,7 +255,7 @@ def _check_settings(request: Request) -> None:
         "epochs": request.epochs,
         "batch_size": request.batch_size,
         "together": request.together,
-        "world": asdict(request.world),
+        "world": request.world.told(),
     }
     before = kept(path, lambda: own)
     other = [key for key in own if before.get(key) != own[key]]
@@ -264,9 +273,10 @@ def _write(
     begun = {size: rows for size, rows in tables.items() if rows}
     keys = [key for key in Row.__dataclass_fields__ if key != "found"]
     for size, rows in begun.items():
+        searched = len(rows[0].found[0][0])
         title = (
-            f"{size} scenes, {request.epochs} epochs in batches of {request.batch_size}, "
-            f"{request.num_seeds} seeds; {request.world.gallery} scenes searched"
+            f"{size} {request.world.items}, {request.epochs} epochs in batches of "
+            f"{request.batch_size}, {request.num_seeds} seeds; {searched} searched"
         )
         blocks += page(title, rows, notes[size])
     values = {str(n): [{k: getattr(r, k) for k in keys} for r in rows] for n, rows in begun.items()}

@@ -97,12 +97,14 @@ def resampled_means(
 
 def page(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Page:
     """The table, per cent and points; a difference in bold is one whose interval leaves out 0."""
-    heads = ["", "lr", *COLUMNS.values(), f"less {BASELINE}", "s a step", "MB", "added"]
+    measured = [key for key in COLUMNS if any(key in f for row in rows for f in row.figures)]
+    heads = ["", "lr", *(COLUMNS[key] for key in measured), f"less {BASELINE}"]
+    heads += ["s a step", "MB", "added"]
     lines = []
     baseline = next((row for row in rows if row.name == BASELINE), None)
     for row in rows:
         cells = [row.name, "" if row.lr is None else f"{row.lr:g}"]
-        cells += [percent([f[key] for f in row.figures if key in f]) for key in COLUMNS]
+        cells += [percent([f[key] for f in row.figures if key in f]) for key in measured]
         cells.append("" if baseline in (None, row) else _shown(difference(row, baseline)))
         cost = f"{row.seconds_a_step:.2f}", f"{row.peak_memory_mb:.0f}", f"{row.parameters_added:,}"
         lines.append([*cells, *(cost if row.lr is not None else ("", "", ""))])

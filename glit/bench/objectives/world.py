@@ -1,4 +1,4 @@
-"""Scenes as a collection that evaluation reads, and questions about them.
+"""What objectives are compared on: scenes and questions about them, or datasets of the user's.
 
 Scenes are painted as they are asked for; no file is needed. Questions are two-way choices from the
 scenes' truth, as in ARO (Yuksekgonul et al. 2023) and Winoground (Thrush et al. 2022): a true
@@ -11,20 +11,28 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Protocol
 
 from PIL import Image
 
 from glit.api import build
 from glit.dataset.local_pairs import LocalPair
+from glit.dataset.reader import Dataset
+from glit.errors import UserError
+from glit.evaluation.collection import Collection, DatasetCollection
+from glit.evaluation.config import EvaluateConfig
 from glit.images import Pixels, decode
 from glit.scenes.captions import SceneCaption, object_sentence, relation_sentence, write_caption
 from glit.scenes.layout import SPLITS, Scene, SceneObject, draw_scene
 from glit.scenes.render import render
 from glit.scenes.vocabulary import COLOURS, PATTERNS, PLACES, SHAPES, SIZES
 from glit.scenes.write import write_scenes
+from glit.stages.recipe import load_table
 from glit.text.spans import Span
+from glit.training.run_file import dataset_hash
 
 LEVEL = "hard"
 SIZE_PX = 128
@@ -111,9 +119,52 @@ def _all(seed: int) -> Iterator[Scene]:
         index += 1
 
 
+class World(Protocol):
+    """What objectives are trained and measured on."""
+
+    recipe: str
+    """Whose table ``train`` holds for what is not set."""
+    items: str
+    """What messages call its samples."""
+
+    @property
+    def start(self) -> str:
+        """The model that every run starts from."""
+        ...
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """More of ``glit train --set``."""
+        ...
+
+    def training_set(self, folder: Path, size: int) -> Path:
+        """The dataset of so many samples; made in the folder if it is not there."""
+        ...
+
+    def searched(self) -> Collection:
+        """The gallery."""
+        ...
+
+    def located(self) -> Collection:
+        """For localisation and joint mAP: samples with pairs."""
+        ...
+
+    def validated(self) -> Collection | None:
+        """By which a learning rate is chosen; None for none."""
+        ...
+
+    def evaluation(self) -> EvaluateConfig:
+        """How models are measured."""
+        ...
+
+    def told(self) -> dict[str, Any]:
+        """What results depend on."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorldSize:
-    """How many scenes everything is measured on."""
+class Scenes:
+    """Hard scenes; how many of them everything is measured on."""
 
     gallery: int = 2000
     """Scenes without twins that are searched."""
@@ -123,6 +174,99 @@ class WorldSize:
     """First scenes of the gallery, for localisation and joint mAP."""
     validation: int = 300
     """Scenes without twins on which learning rates are chosen."""
+
+    recipe = "mini"
+    items = "scenes"
+    start = "mini-clip"
+    settings = ("train.warmup_steps=20", "train.num_workers=1")
+
+    def training_set(self, folder: Path, size: int) -> Path:
+        """Hard training scenes with their twins side by side."""
+        return training_set(folder, size)
+
+    def scenes(self) -> list[Scene]:
+        """Those of the gallery."""
+        return without_twins(GALLERY_SEED, self.gallery)
+
+    def searched(self) -> SceneCollection:
+        return SceneCollection("gallery", self.scenes())
+
+    def located(self) -> SceneCollection:
+        return SceneCollection("local", self.scenes()[: self.local])
+
+    def validated(self) -> SceneCollection:
+        return SceneCollection("validation", without_twins(VALIDATION_SEED, self.validation))
+
+    def evaluation(self) -> EvaluateConfig:
+        return EvaluateConfig(image_fit="resize", num_workers=1)
+
+    def told(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Datasets:
+    """Finished datasets of glit.
+
+    Raises:
+        UserError: a setting is of another table than ``train`` and ``evaluate``.
+    """
+
+    train: str
+    test: str
+    validation: str | None = None
+    recipe: str = "mini"
+    overrides: tuple[str, ...] = ()
+    """Of ``train`` and ``evaluate``: ``table.key=value``."""
+
+    items = "samples"
+
+    def __post_init__(self) -> None:
+        for each in self.overrides:
+            if not each.startswith(("train.", "evaluate.")):
+                raise UserError(f"--set {each}: wanted a key of train or evaluate")
+
+    @property
+    def start(self) -> str:
+        return load_table("train", self.recipe, overrides=self.settings).model
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return tuple(each for each in self.overrides if each.startswith("train."))
+
+    def sizes(self) -> dict[str, Any]:
+        """Of a request: how many samples there are, and how many make a batch."""
+        config = load_table("train", self.recipe, overrides=self.settings)
+        return {"sizes": (len(Dataset(self.train)),), "batch_size": config.batch_size}
+
+    def training_set(self, folder: Path, size: int) -> Path:
+        """What the user gave."""
+        return Path(self.train)
+
+    @cached_property
+    def _test(self) -> DatasetCollection:
+        return DatasetCollection(self.test, self.evaluation())
+
+    def searched(self) -> DatasetCollection:
+        return self._test
+
+    def located(self) -> DatasetCollection:
+        return self._test
+
+    def validated(self) -> DatasetCollection | None:
+        if self.validation is None:
+            return None
+        return DatasetCollection(self.validation, self.evaluation())
+
+    def evaluation(self) -> EvaluateConfig:
+        own = [each for each in self.overrides if each.startswith("evaluate.")]
+        # as training does, which squeezes images
+        return load_table("evaluate", self.recipe, overrides=['evaluate.image_fit="resize"', *own])
+
+    def told(self) -> dict[str, Any]:
+        paths = {"train": self.train, "test": self.test, "validation": self.validation}
+        hashes = {name: path and dataset_hash(Dataset(path)) for name, path in paths.items()}
+        return {"recipe": self.recipe, "overrides": sorted(self.overrides), **hashes}
 
 
 def training_set(folder: Path, num: int) -> Path:
