@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from glit.backends.weights import Resolved
     from glit.dataset.reader import Dataset
     from glit.evaluation.report import Result
+    from glit.evaluation.statistics import Statistics
     from glit.executors import ExecutorName
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
@@ -286,6 +287,33 @@ def verify(dataset: PathLike) -> list[str]:
     from glit.dataset.verify import verify as check
 
     return list(check(os.fspath(dataset)))
+
+
+def statistics(
+    captions: PathLike, *, kind: str = "glit", split: str | None = None, tokenizer: str = ""
+) -> Statistics:
+    """Count words, sentences and tokens of captions.
+
+    Args:
+        captions: a finished dataset; with ``kind``, published annotations or a file of captions.
+        kind: ``glit``, a format of ``glit eval``, or ``captions``.
+        split: of annotations, the parts.
+        tokenizer: the model whose tokenizer counts tokens. Empty takes that of the dataset, and
+            counts no tokens of anything else.
+
+    Raises:
+        GlitError: no such dataset, format or model, or no caption in it.
+    """
+    from glit.backends.tokenizer import TextTokenizer
+    from glit.backends.weights import resolve
+    from glit.evaluation.statistics import annotation_statistics, dataset_statistics
+
+    if kind == "glit" and not tokenizer:
+        tokenizer = open_dataset(captions).tokenizer["name"]
+    counting = TextTokenizer(resolve(tokenizer).path) if tokenizer else None
+    if kind == "glit":
+        return dataset_statistics(os.fspath(captions), counting)
+    return annotation_statistics(Path(captions), kind, split=split, tokenizer=counting)
 
 
 def pair(

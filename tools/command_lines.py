@@ -102,6 +102,8 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         return ["propose.max_regions=9"] if parameter.name == "overrides" else ["laptop"]
     if words == ["bench", "objectives"] and parameter.name in ("overrides", "recipe"):
         return ["train.epochs=1"] if parameter.name == "overrides" else ["siglip"]
+    if words == ["stats"] and parameter.name == "captions":
+        return [DATASET]
     if words == ["query"] and parameter.name == "output":
         return [f"{NEW}.parquet"]
     if words[:1] == ["build"] and parameter.name == "images":
@@ -158,6 +160,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "test": [DATASET],
         "to": list(EXPORTERS),
         "together": ["4"],
+        "tokenizer": ["mini-matcher"],
         "train": [DATASET],
         "validation": [DATASET],
         "where": ["len(pairs) > 0"],

@@ -105,6 +105,43 @@ def verify_command(
         sys.exit(1)
 
 
+def stats_command(
+    captions: Annotated[
+        str,
+        typer.Argument(help="A dataset; with --format, published annotations or a caption file."),
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="glit; captions: JSON lines, CSV or Parquet; docci, dci, dci-full, urban1k, coco, "
+            "flickr30k, sharegpt4v, iiw, goal, goal-joint or himo-docci.",
+        ),
+    ] = "glit",
+    split: Annotated[
+        str | None, typer.Option("--split", help="Parts of the annotations. Default: test.")
+    ] = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            "--tokenizer", help="Count tokens as this model does. Default: the dataset's."
+        ),
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Count words, sentences and tokens of captions, as papers' tables do."""
+    from glit.evaluation.statistics import lines
+
+    found = api.statistics(captions, kind=kind, split=split, tokenizer=tokenizer)
+    if as_json:
+        print(json.dumps(found.as_dict()))
+        return
+    table = Table(show_header=False)
+    for row in lines(found):
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+
+
 def query_command(
     dataset: DatasetArgument,
     sql: Annotated[

@@ -134,16 +134,26 @@ def read_captions(
     Raises:
         InputError: see :func:`prepare`.
     """
-    readers = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
-        raise InputError(f"--captions {file}: want .jsonl, .csv or .parquet")
     relative = _finder(file, image_root, where)
-    for number, row in reader(file):
+    for number, row in _rows(file):
         path = _pick(row, PATH_KEYS, file, number)
         caption = _pick(row, TEXT_KEYS, file, number, default="")
         if is_utf8(path):  # no image of another name goes in
             yield relative(path), caption if is_utf8(caption) else None, number
+
+
+def captions_in(file: Path) -> Iterator[str]:
+    """The captions of a file whose rows need name no image; see :func:`read_captions`."""
+    for number, row in _rows(file):
+        yield _pick(row, TEXT_KEYS, file, number, default="")
+
+
+def _rows(file: Path) -> Iterator[tuple[int, dict]]:
+    readers = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+    reader = readers.get(file.suffix.lower())
+    if reader is None:
+        raise InputError(f"{file}: want .jsonl, .csv or .parquet")
+    return reader(file)
 
 
 def _finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:

@@ -34,7 +34,13 @@ READERS: dict[str, Reader] = {
 
 
 def read_annotations(
-    name: str, annotations: Path, *, images: Path | None, split: str | None, limit: int = 0
+    name: str,
+    annotations: Path,
+    *,
+    images: Path | None,
+    split: str | None,
+    limit: int = 0,
+    need_images: bool = True,
 ) -> list[AnnotatedImage]:
     """Read a dataset's annotations; images without any caption are left out.
 
@@ -45,6 +51,7 @@ def read_annotations(
         split: which parts, several joined by ``+``; None for all, or for ``test`` where the format
             has parts (ImageInWords: all).
         limit: only the first captioned images, 0 for all; the others need not be there.
+        need_images: refuse images that are not there.
 
     Raises InputError when the files are not of that format, there is no such part, nothing is left,
     or an image is missing (a smaller gallery would give better figures).
@@ -68,7 +75,7 @@ def read_annotations(
         )
     paths = [path for image in kept for path in (image.path, *(s.path for s in image.segments))]
     missing = [path for path in paths if not path.is_file()]
-    if missing:
+    if missing and need_images:
         raise InputError(
             f"{annotations}: {len(missing)} of {len(paths)} images are missing (first: "
             f"{missing[0]}); give their folder with --images"
