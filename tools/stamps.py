@@ -162,8 +162,10 @@ def main() -> None:
     parser.add_argument("stamps", type=Path, help="the folder of the unpacked package")
     parser.add_argument("output", type=Path)
     parser.add_argument("--num", type=int, default=2000, help="training pictures")
+    parser.add_argument("--things", type=int, default=0, help="use so many stamps; 0 is all")
     words = parser.parse_args()
     stamps = read_stamps(words.stamps)
+    stamps = stamps[:: len(stamps) // words.things] if words.things else stamps
     if not stamps:
         parser.error(f"{words.stamps}: holds no stamp (NAME.png with NAME.txt)")
     paths = [HERE / "photographs" / each["path"] for each in photographs()]
