@@ -27,7 +27,7 @@ function shellWord(words) {
 function whereOf(data) {
   const said = h('input', { readonly: true, 'aria-label': 'The filters as an option', onfocus: () => said.select() });
   const copy = h('button', { type: 'button', class: 'copy', onclick: () => { said.select(); document.execCommand('copy'); copy.textContent = 'Copied'; } }, 'Copy');
-  const shown = h('p', { class: 'where', hidden: true }, h('span', {}, 'All of the dataset with these filters, for glit view: '), said, copy);
+  const shown = h('p', { class: 'where', hidden: true }, h('span', {}, 'All of the dataset with these filters, for glit view and glit export: '), said, copy);
   shown.tell = (asked) => {
     const condition = asked.why ? '' : conditionOf(asked, data.selection.where);
     said.value = `--where ${shellWord(condition)}`;
