@@ -165,7 +165,7 @@ function gallery(data, ask, onFirst = null) {
   };
   const choice = (label, key, options) => h('label', {}, label, controls[key] = h('select', { onchange: (event) => change(key, event.target.value) },
     options.map(([value, words]) => h('option', { value }, words))));
-  const cosineOf = (label, key) => h('label', { class: 'short' }, label, controls[key] = h('input', { type: 'number', step: '0.01', onchange: number(key) }));
+  const valueOf = (label, key) => h('label', { class: 'short' }, label, controls[key] = h('input', { type: 'number', step: '0.01', onchange: number(key) }));
   let wait = 0;
   const search = controls.text = h('input', {
     type: 'search', placeholder: 'words, a file name',
@@ -193,7 +193,7 @@ function gallery(data, ask, onFirst = null) {
     choice('Order', 'sort', Object.entries(SORTS).map(([value, [words]]) => [value, words])),
     from, label,
     choice('Sentences', 'kind', [['', 'all'], ['all', 'all have a region'], ['alone', 'some have none']]),
-    cosineOf('Best cosine ≥', 'from'), cosineOf('and ≤', 'upTo'),
+    valueOf(`Best ${measure()} ≥`, 'from'), valueOf('and ≤', 'upTo'),
     choice('Boxes', 'boxes', [['chosen', 'in pairs'], ['named', 'in pairs, named'], ['all', 'all'], ['none', 'none']]));
   if (data.sources) offer(data);
   else {
