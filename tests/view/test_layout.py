@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 from typing import Any
 
 import pytest
 from browser import Page
 from building import quiet
+from PIL import Image
 from playwright.sync_api import expect
 
 from glit.dataset.reader import Dataset
@@ -16,6 +18,7 @@ from glit.view.compare import compare_data
 from glit.view.explain import explain, explain_page
 from glit.view.page_file import report_html
 from glit.view.report import report_data
+from glit.view.thumbnails import data_url
 
 FAR = "http://pictures.test/"
 PLACES = """[...document.querySelectorAll('img, section, .card, .dropped-card, .query')].map(
@@ -143,6 +146,41 @@ def test_a_badge_leaves_its_object_free(browser, pages, tmp_path, boxes, width):
         }).map(b => b.textContent)"""
     )
     assert cut == []
+    page.close()
+
+
+def test_over_each_column_of_the_matrix_is_its_region(browser, pages, tmp_path):
+    """The left half of the picture is red, the right half blue; the second column is the left."""
+    first = pages["report"]["samples"][0]
+    picture = Image.new("RGB", (64, 64), "blue")
+    picture.paste("red", (0, 0, 32, 64))
+    file = io.BytesIO()
+    picture.save(file, "WEBP", lossless=True)
+    boxes = [[500, 0, 1000, 1000], [0, 0, 500, 1000], [600, 600, 620, 620]]
+    regions = [{"box": box, "score": 1, "label": "", "source": "yolo"} for box in boxes]
+    pair = {"s": 0, "r": 1, "sim": 1, "p": None, "t": None, "none": False}
+    halves = first | {
+        "w": 1000, "h": 1000, "image": data_url(file.getvalue()), "regions": regions,
+        "numbers": [0, 1, 2], "pairs": [pair], "matrix": [[0.5, 1, 0]], "parts": [["Words.", 0]],
+        "flags": [first["flags"][0]],
+    }  # fmt: skip
+    path = tmp_path / "page.html"
+    path.write_text(report_html(pages["report"] | {"samples": [halves]}), encoding="utf-8")
+    page = Page(browser, path.as_uri())
+    canvas = page.locator(".cards .heat canvas")
+    canvas.scroll_into_view_if_needed()
+    page.wait_for_timeout(200)
+    middle = """canvas => [1, 3, 5].map(at => [...canvas.getContext('2d').getImageData(
+        Math.round(at * canvas.width / 6), 14 * canvas.height / canvas.clientHeight, 1, 1).data])"""
+    assert canvas.evaluate(middle) == [[0, 0, 255, 255], [255, 0, 0, 255], [0, 0, 255, 255]]
+    wide = canvas.bounding_box()["width"]
+    for column, lit in ((1, [0]), (0, [])):  # the other regions have no sentence
+        canvas.hover(position={"x": (column + 0.5) * wide / 3, "y": 10})
+        on = page.locator(".cards .sentence.on").evaluate_all("all => all.map(s => +s.dataset.s)")
+        assert on == lit
+        assert page.locator(".cards .box.on").count() == 1
+    page.mouse.move(0, 0)
+    assert page.locator(".cards .box.on").count() == 0
     page.close()
 
 

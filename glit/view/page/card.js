@@ -110,7 +110,11 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
     stage.append('This image cannot be read.');
   }
 
-  const heat = heatmap(sample, hues, (s, r) => (s === null ? dark() : light([s], r)));
+  const heat = heatmap(sample, hues, stage.querySelector('img'), (s, r) => {
+    if (s !== null) light([s], r);
+    else if (r !== null) ofRegion(r);
+    else dark();
+  });
   const title = link ? h('a', { href: `#${sample.id.slice(0, 16)}` }, sample.path) : sample.path;
   const about = [`${sample.w} × ${sample.h}`, counted(sample.matrix.length, 'sentences'),
     counted(sample.regions.length + sample.hidden, 'regions')];
