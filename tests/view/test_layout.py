@@ -57,7 +57,7 @@ def pages(photographs, hostile) -> dict[str, dict[str, Any]]:
         "compare": compare_data(photographs, photographs, most=9, seed=0),
         "shipped": explain_page(photographs, explain(photographs, "rocket.jpg")),
         "a drop": explain_page(drops, explain(drops, "zz-copy.png")),
-        "neighbours": {"kind": "learning", "glit": "", "name": "x", "run": None, "recalls": [],
+        "neighbours": {"kind": "learning", "glit": "", "name": "x", "runs": [], "recalls": [],
                        "results": [result], "neighbours": [neighbours]},
     }  # fmt: skip
 
