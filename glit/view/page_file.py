@@ -16,7 +16,7 @@ from typing import Any
 _FOLDER = Path(__file__).resolve().parent / "page"
 _STYLES = ("page.css", "card.css", "learning.css", "print.css")
 _SCRIPTS = (
-    "dom.js", "story.js", "charts.js", "heatmap.js", "maps.js", "card.js", "where.js",
+    "dom.js", "story.js", "charts.js", "heatmap.js", "maps.js", "card.js", "tags.js", "where.js",
     "gallery.js",
     "compare.js", "explain.js", "learning.js", "main.js",
 )  # fmt: skip

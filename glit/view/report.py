@@ -108,6 +108,7 @@ def overview(dataset: Dataset) -> dict[str, Any]:
         "kind": "report",
         "name": Path(os.path.abspath(dataset.path)).name,
         "glit": __version__,
+        "fingerprint": "-".join(dataset.manifest["fingerprints"].values()),
         "story": story(dataset.manifest),
         "counts": dataset.manifest["counts"],
     }
