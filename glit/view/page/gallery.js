@@ -57,7 +57,8 @@ function inPage(samples, dropped) {
 const ID_CHARACTERS = 16; // by which a server is asked for samples
 
 /** All samples are with the server. */
-async function withServer(asked, from, ids) {
+async function withServer(asked, from, ids, tell) {
+  if (asked.like !== null) return embedded(`similar/${asked.like}`, tell);
   const words = new URLSearchParams({ first: from });
   if (asked.why) {
     words.set('why', asked.why);
@@ -81,7 +82,7 @@ function droppedAs(why) {
   return why.startsWith('duplicate/') ? why : `dropped: ${why}`;
 }
 
-const EVERYTHING = { text: '', sort: 'order', source: '', label: '', from: null, upTo: null, kind: '', tag: '', why: '', boxes: 'chosen' };
+const EVERYTHING = { text: '', sort: 'order', source: '', label: '', from: null, upTo: null, kind: '', tag: '', like: null, why: '', boxes: 'chosen' };
 
 const MOST_LABELS = 20;
 
@@ -126,7 +127,7 @@ function gallery(data, ask, onFirst = null) {
     busy = true;
     let found;
     try {
-      found = await ask({ ...asked }, from, shelf.idsOf(asked.tag));
+      found = await ask({ ...asked }, from, shelf.idsOf(asked.tag), (words) => { if (mine === turn) tally.textContent = words; });
     } catch (error) {
       tally.textContent = error.message;
       return;
@@ -141,14 +142,16 @@ function gallery(data, ask, onFirst = null) {
     shown = from + samples.length + dropped.length;
     if (!total) cards.append(h('p', { class: 'nothing' }, 'No sample is like that.'));
     more.hidden = shown >= total;
-    where.tell(asked, shelf.idsOf(asked.tag));
+    where.tell(asked.like === null ? asked : EVERYTHING, shelf.idsOf(asked.tag));
     tools.classList.toggle('dropped-only', Boolean(asked.why));
     if (asked.why) tally.textContent = `${count(total)} of ${counted(numberOf[asked.why] ?? 0, 'images')} ${droppedAs(asked.why)}`;
+    else if (asked.like !== null) tally.replaceChildren(`The ${count(total)} samples nearest to ${samples[0].path}, by the matcher's cosine of the images. `, h('a', { href: '#' }, 'Back to all'));
     else tally.textContent = `${count(total)} of ${counted(data.selection.shown ?? data.selection.all, 'samples')}${selectionWords(data.selection)}`;
     if (anew && onFirst && samples.length) { onFirst(samples); onFirst = null; }
   };
   /** The controls say what is asked for; what they do not offer is not. */
   const settle = () => {
+    if (!data.embeddings) asked.like = null;
     for (const [key, control] of Object.entries(controls)) {
       control.value = asked[key] ?? '';
       if (control.matches('select') && control.value !== asked[key]) {

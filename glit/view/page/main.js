@@ -78,12 +78,12 @@ async function serve() {
   let best = null;
   let numbers = {};
   const draw = () => head.replaceChildren(hero({ ...data, ...numbers }, best));
-  main.append(head, counted, gallery(data, withServer, (samples) => {
+  main.append(head, counted, ...(data.embeddings ? [mapSection(data)] : []), gallery(data, withServer, (samples) => {
     const chosen = exemplar(samples);
     best = chosen && card(chosen, { featured: true, heading: 'h2' });
     draw();
   }));
-  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ['samples', 'Samples']]);
+  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ...(data.embeddings ? [['map', 'Map']] : []), ['samples', 'Samples']]);
   const answer = await fetch('numbers');
   if (!answer.ok) { counted.replaceChildren(h('p', { class: 'lead' }, await answer.text())); return; }
   numbers = await answer.json();

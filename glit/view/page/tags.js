@@ -80,7 +80,8 @@ function shelfOf(data, { choose, address }) {
   shelf.dress = (made, sample) => {
     const button = h('button', { type: 'button', class: 'tag', 'data-id': sample.id, onclick: () => toggle(sample.id) });
     tell(button);
-    made.querySelector('.top').append(button);
+    if (sample.cosine !== undefined) made.querySelector('.top').append(h('span', {}, `cosine ${cosine(sample.cosine)}`));
+    made.querySelector('.top').append(data.embeddings ? h('a', { class: 'like', href: `#like=${sample.n}` }, '≈ similar') : '', button);
     return made;
   };
   return shelf;
