@@ -256,6 +256,7 @@ def export(
     to: str,
     output: PathLike,
     embeddings: str = "",
+    where: str = "",
     image_root: PathLike = "",
 ) -> None:
     """Write a dataset in another format.
@@ -265,17 +266,20 @@ def export(
         to: a key of ``glit.exporters.EXPORTERS``: ``coco``.
         output: a folder that does not exist yet.
         embeddings: for ``lance``: the CLIP whose image embeddings are added.
+        where: write only samples that meet this condition in SQL, as ``glit export --where``.
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
-        GlitError: no such format, the output exists or is no local folder, or a file of the
-            dataset is damaged.
+        GlitError: no such format, the output exists or is no local folder, no sample meets the
+            condition, or a file of the dataset is damaged.
     """
+    from glit.dataset.select import narrowed
     from glit.exporters import export as write
     from glit.storage.outputs import local_folder
 
     folder = local_folder(output)
-    write(open_dataset(dataset, image_root=image_root), to=to, output=folder, embeddings=embeddings)
+    opened = narrowed(open_dataset(dataset, image_root=image_root), where)
+    write(opened, to=to, output=folder, embeddings=embeddings)
 
 
 def verify(dataset: PathLike) -> list[str]:

@@ -194,15 +194,19 @@ def export_command(
     embeddings: Annotated[
         str, typer.Option("--embeddings", help="For lance: also write image vectors of this CLIP.")
     ] = "",
+    where: Annotated[
+        str, typer.Option("--where", help="Write only samples that meet this SQL condition.")
+    ] = "",
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Write the dataset in another format."""
+    """Write the dataset, or the samples of a condition, in another format."""
+    from glit.dataset.select import narrowed
     from glit.exporters import export
     from glit.runtime.progress import StageProgress
 
     folder = local_folder(output)
-    opened = api.open_dataset(dataset, image_root=image_root)
+    opened = narrowed(api.open_dataset(dataset, image_root=image_root), where)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         progress.begin("export", total=len(opened), done=0, drops=False)
         if embeddings:

@@ -22,9 +22,9 @@ PORT = 8470
 
 def view_command(
     dataset: DatasetArgument,
-    other: Annotated[
-        str | None,
-        typer.Argument(help="A second dataset of the same images, or the results of a run."),
+    others: Annotated[
+        list[str] | None,
+        typer.Argument(help="A second dataset of the same images; more runs, or their results."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="The HTML file to write.")
@@ -50,11 +50,11 @@ def view_command(
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Write a page about a dataset, a comparison or a training run. It needs no network.
+    """Write a page about a dataset, a comparison or training runs. It needs no network.
 
     For a dataset: how it was built, its numbers, every pair. For two datasets: their differences.
-    For a training run: loss terms and checkpoints. For the output of glit eval -o: recall curves,
-    and queries that succeed and fail.
+    For training runs: loss terms, one over the other, and checkpoints. For the output of
+    glit eval -o: recall curves, and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
     from glit.runtime.progress import StageProgress
@@ -65,6 +65,7 @@ def view_command(
 
     if serve == (output is not None):
         raise UserError("glit view: want either -o report.html, for one page, or --serve, for all")
+    other = others[0] if others else None
     if other is not None and (serve or where):
         raise UserError("glit view A B: writes one page (-o), and takes no --where and no --serve")
     if maps and (serve or other is not None or is_run(dataset)):
@@ -72,8 +73,10 @@ def view_command(
     if is_run(dataset) or is_results(dataset):
         if serve or where or image_root:
             raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
-        _learning([dataset] if other is None else [dataset, other], local_file(output or ""))
+        _learning([dataset, *(others or [])], local_file(output or ""))
         return
+    if others and len(others) > 1:
+        raise UserError(f"{len(others) + 1} datasets; a page compares two: glit view A B -o OUT")
     unfinished = api.unfinished_build(dataset)
     if output is not None and other is None and unfinished is not None:
         _unfinished(unfinished, local_file(output), image_root)

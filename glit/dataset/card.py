@@ -171,13 +171,21 @@ def size_category(number: int) -> str:
     return "100M<n<1B"
 
 
-def balance(counts: dict[str, Any]) -> str:
-    """Make a table of the counts: ingested, shipped, dropped, duplicates."""
+def balance(counts: dict[str, Any], *, here: int | None = None) -> str:
+    """Make a table of the counts: ingested, shipped, dropped, duplicates.
+
+    Args:
+        counts: of the manifest.
+        here: how many of the shipped were chosen; None for all.
+    """
     without = counts.get("without_pair", 0)
+    shipped = counts["shipped"]
+    all_here = here in (None, shipped)
     rows = [
         ("found", counts["ingested"]),
-        ("here", counts["shipped"]),
+        ("here" if all_here else "in the dataset", shipped),
         *([("of these without a pair", without)] if without else []),
+        *([] if all_here else [("of these chosen by a condition, and here", here)]),
         *((f"dropped: {key}", number) for key, number in sorted(counts["drops"].items())),
         ("repeat another", counts["duplicates"]),
     ]

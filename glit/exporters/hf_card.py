@@ -114,7 +114,7 @@ By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}
 |---|---|---|---|---|
 {_steps(manifest)}
 
-{balance(manifest["counts"])}
+{balance(manifest["counts"], here=len(dataset))}
 
 ## What to know before use
 

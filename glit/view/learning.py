@@ -1,4 +1,4 @@
-"""The report page of a training run and of evaluation results."""
+"""The report page of training runs and of evaluation results."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from glit.version import __version__
 
 RUN_FILE, METRICS = "run.json", "metrics.jsonl"
 _MOST_POINTS = 300
+_MOST_RUNS = 4
+"""As many kinds of lines are told apart."""
 _RECALL = re.compile(r"(image|text)_retrieval_recall@(\d+)$")
 _CURVES = {
     "loss": "Loss",
@@ -37,39 +39,46 @@ def is_results(path: str) -> bool:
 
 
 def learning_data(paths: Sequence[str]) -> dict[str, Any]:
-    """The page's data: at most one run, and the results of all folders.
+    """The page's data: the runs, and the results of all other folders.
 
     Args:
         paths: folders of glit train and glit eval.
 
     Raises:
-        InputError: a folder is neither, two are runs, or a file is damaged.
+        InputError: a folder is neither, too many are runs, or a file is damaged.
     """
     runs = [path for path in paths if is_run(path)]
     others = [path for path in paths if path not in runs]
     for path in others:
         if not is_results(path):
             raise InputError(f"{path}: neither a run of glit train nor results of glit eval")
-    if len(runs) > 1:
-        raise InputError(f"{' and '.join(runs)}: two runs; want a run and results of glit eval")
+    if len(runs) > _MOST_RUNS:
+        raise InputError(f"{len(runs)} runs; a page compares at most {_MOST_RUNS}")
     results = [result for path in others for result in _read_results(Path(path))]
     return {
         "kind": "learning",
         "glit": __version__,
         "name": " and ".join(Path(path).resolve().name for path in paths),
-        "run": _run(Path(runs[0])) if runs else None,
+        "runs": [_run(Path(path), name) for path, name in zip(runs, _names(runs), strict=True)],
         "results": results,
         "recalls": [_recalls(result) for result in results if _recalls(result)["ways"]],
         "neighbours": [found for path in others for found in _neighbours(Path(path))],
     }
 
 
-def _run(path: Path) -> dict[str, Any]:
+def _names(paths: Sequence[str]) -> list[str]:
+    """The folders' names; where two are alike, with the folder above."""
+    whole = [Path(path).resolve() for path in paths]
+    alike = len({path.name for path in whole}) < len(whole)
+    return [f"{path.parent.name}/{path.name}" if alike else path.name for path in whole]
+
+
+def _run(path: Path, name: str) -> dict[str, Any]:
     about = _json(path / RUN_FILE)
     lines = _metrics(path / METRICS)
     last = lines[-1] if lines else {}
     return {
-        "name": path.resolve().name,
+        "name": name,
         "dataset": Path(str(about.get("dataset", ""))).name,
         "glit": about.get("glit", ""),
         "packages": about.get("packages", {}),

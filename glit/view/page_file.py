@@ -16,9 +16,8 @@ from typing import Any
 _FOLDER = Path(__file__).resolve().parent / "page"
 _STYLES = ("page.css", "card.css", "learning.css", "print.css")
 _SCRIPTS = (
-    "dom.js", "story.js", "charts.js", "heatmap.js", "maps.js", "card.js", "where.js",
-    "gallery.js",
-    "compare.js", "explain.js", "learning.js", "main.js",
+    "dom.js", "story.js", "charts.js", "heatmap.js", "maps.js", "card.js", "embedding.js",
+    "tags.js", "where.js", "gallery.js", "compare.js", "explain.js", "learning.js", "main.js",
 )  # fmt: skip
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 

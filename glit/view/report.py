@@ -12,6 +12,7 @@ from typing import Any
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
+from glit.dataset.select import Selection, select
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.runtime.prefetch import map_ahead
@@ -23,7 +24,6 @@ from glit.view.dropped import all_dropped
 from glit.view.originals import Originals
 from glit.view.page_file import report_html
 from glit.view.samples import sample
-from glit.view.select import Selection, select
 from glit.view.story import left_out, story
 from glit.view.thumbnails import data_url, thumbnail
 
@@ -108,6 +108,7 @@ def overview(dataset: Dataset) -> dict[str, Any]:
         "kind": "report",
         "name": Path(os.path.abspath(dataset.path)).name,
         "glit": __version__,
+        "fingerprint": "-".join(dataset.manifest["fingerprints"].values()),
         "story": story(dataset.manifest),
         "counts": dataset.manifest["counts"],
     }

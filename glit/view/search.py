@@ -21,6 +21,11 @@ SORTS = {
 """What samples may be sorted by; ``best`` is the cosine of a sample's best pair."""
 
 
+ID_CHARACTERS = 16
+MOST_IDS = 2000
+"""Of a request."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A search request: one field per control of the page."""
@@ -35,6 +40,8 @@ class Asked:
     at_least: float | None = None
     """The best pair's cosine."""
     at_most: float | None = None
+    ids: str = ""
+    """The first :data:`ID_CHARACTERS` of ids, with commas; empty takes all."""
     kind: str = ""
     """``all``: every sentence has a region; ``alone``: some sentence has none."""
 
@@ -84,6 +91,8 @@ class Search:
         """
         if asked.sort not in SORTS:
             raise UserError(f"sort: found {asked.sort!r}, want one of {', '.join(SORTS)}")
+        if asked.ids.count(",") >= MOST_IDS:
+            raise UserError(f"{asked.ids.count(',') + 1} samples; a tag shows at most {MOST_IDS}")
         if asked.is_everything and not self.where:
             total = len(self._dataset)
             return total, list(range(min(first, total), min(first + most, total)))
@@ -91,12 +100,15 @@ class Search:
         if self._fault is not None:
             raise UserError(f"--where: {first_line(self._fault)}") from self._fault
         conditions, values = _conditions(asked)
-        text = ""
+        of_rows = f"n IN (SELECT {NUMBER} FROM {numbered(self._dataset)} WHERE "
         if asked.text:
-            text = f"""n IN (SELECT {NUMBER} FROM {numbered(self._dataset)}
-                WHERE contains(lower(caption), $text) OR contains(lower(source_path), $text)
-                OR starts_with(sample_id, $text))"""
-        all_of = " AND ".join([*conditions, *([text] if text else [])]) or "true"
+            conditions.append(
+                f"{of_rows} contains(lower(caption), $text) OR contains(lower(source_path), $text)"
+                " OR starts_with(sample_id, $text))"
+            )
+        if asked.ids:
+            conditions.append(f"{of_rows} list_contains($ids, sample_id[:{ID_CHARACTERS}]))")
+        all_of = " AND ".join(conditions) or "true"
         cursor = self.connection.cursor()
         rows = cursor.execute(
             f"""SELECT n, count(*) OVER () FROM row_index WHERE {all_of}
@@ -134,6 +146,8 @@ def _conditions(asked: Asked) -> tuple[list[str], dict[str, object]]:
     values: dict[str, object] = {}
     if asked.text:
         values["text"] = asked.text
+    if asked.ids:
+        values["ids"] = asked.ids.split(",")
     if asked.source:
         conditions.append("list_contains(sources, $source)")
         values["source"] = asked.source

@@ -18,6 +18,7 @@ from glit.runtime import local_server as loopback
 from glit.runtime.local_server import Answer, as_json, whole_number
 from glit.view.charts import charts, labels, sources, totals
 from glit.view.dropped import dropped
+from glit.view.embeddings import MOST, Embeddings
 from glit.view.originals import Originals
 from glit.view.page_file import json_for_html, page_html
 from glit.view.report import overview
@@ -42,9 +43,15 @@ class Site(loopback.Site):
         self._pictures = RowGroupCache(dataset, capacity=_PICTURES_KEPT, columns=_PICTURE)
         self._originals = Originals(dataset)
         self._counting = Lock()
+        self._embeddings = Embeddings.of(dataset, self._embedded_rows)
 
     def close(self) -> None:
+        if self._embeddings is not None:
+            self._embeddings.close()
         self._search.close()
+
+    def _embedded_rows(self) -> list[int]:
+        return self._search.find(Asked(), first=0, most=MOST)[1]
 
     def page(self) -> str:
         """The page itself; it requests everything else."""
@@ -52,18 +59,26 @@ class Site(loopback.Site):
             **overview(self._dataset),
             "kind": "serve",
             "selection": {"all": len(self._dataset), "where": self._search.where},
+            "embeddings": 0 if self._embeddings is None else MOST,
         }
         return page_html(json_for_html(data), images="'self' data:", connect="'self'")
 
     def samples(self, asked: Asked, first: int) -> dict[str, Any]:
         """A page of samples."""
         total, numbers = self._search.find(asked, first=first, most=PAGE)
-        found = []
-        for number in numbers:
-            group, row = self._dataset.locate(number)
-            record = self._rows.get(group)[row]
-            found.append(sample(record, number=number, image=f"image/{number}"))
-        return {"total": total, "samples": found}
+        return {"total": total, "samples": [self._sample(number) for number in numbers]}
+
+    def _sample(self, number: int) -> dict[str, Any]:
+        group, row = self._dataset.locate(number)
+        return sample(self._rows.get(group)[row], number=number, image=f"image/{number}")
+
+    def similar(self, embeddings: Embeddings, number: int) -> dict[str, Any]:
+        """The samples nearest to one, itself first; until they are known, how far the work is."""
+        found = embeddings.nearest(number, PAGE)
+        if "nearest" not in found:
+            return found
+        shown = [self._sample(near) | {"cosine": cosine} for near, cosine in found["nearest"]]
+        return {"total": len(shown), "samples": shown}
 
     def dropped(self, words: dict[str, str]) -> dict[str, Any]:
         """One page of images that are not in the dataset, for one reason."""
@@ -118,6 +133,11 @@ class Site(loopback.Site):
         if asked.path == "/dropped":
             words = {name: values[0] for name, values in parse_qs(asked.query).items()}
             return as_json(self.dropped(words))
+        if asked.path == "/map" and self._embeddings is not None:
+            return as_json(self._embeddings.map())
+        if asked.path.startswith("/similar/") and self._embeddings is not None:
+            number = whole_number(asked.path.removeprefix("/similar/"))
+            return as_json(self.similar(self._embeddings, number))
         if asked.path.startswith("/image/"):
             return self.image(whole_number(asked.path.removeprefix("/image/")))
         raise InputError(f"nothing at {asked.path}")

@@ -23,3 +23,16 @@ def test_what_was_written_and_a_folder_that_exists(built, tmp_path, run_glit):
     again = run_glit("export", built, "--to", "coco", "-o", out)
     assert again.code == 2
     assert again.errors == f"glit: -o {out}: exists already; choose another folder or remove it\n"
+
+
+def test_only_what_a_condition_selects_is_written(built, tmp_path, run_glit):
+    words = ("export", built, "--to", "webdataset", "-o", tmp_path / "out", "--where")
+    none = run_glit(*words, "width < 0")
+    assert (none.code, none.errors) == (
+        2, "glit: --where width < 0: none of 24 samples meets this condition\n",
+    )  # fmt: skip
+    wrong = run_glit(*words, "widht > 3")
+    assert wrong.code == 2 and wrong.errors.startswith("glit: --where: Binder Error:")
+    assert wrong.errors.count("\n") == 1 and [*tmp_path.iterdir()] == []
+    done = run_glit(*words, "source_path IN ('000003.png', '000007.png')")
+    assert (done.code, done.output) == (0, f"2 images: {tmp_path / 'out'}\n")

@@ -35,6 +35,11 @@ def test_no_line_is_long_and_no_sum_is_torn(built):
         "| dropped: ingest/corrupt | 2 |",
         "| repeat another | 1 |",
     ]
+    assert balance(counts, here=4).splitlines()[3:6] == [
+        "| in the dataset | 5 |",
+        "| of these without a pair | 2 |",
+        "| of these chosen by a condition, and here | 4 |",
+    ]
 
 
 def test_words_and_sizes():

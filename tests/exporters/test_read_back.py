@@ -14,6 +14,7 @@ from building import run_build
 from PIL import Image
 
 from glit.dataset.reader import Dataset
+from glit.dataset.select import narrowed
 from glit.errors import InputError
 from glit.exporters import EXPORTERS, export
 from glit.exporters.parts import write_tables
@@ -241,9 +242,12 @@ def test_every_format_is_read_back():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("where", ["", "source_path LIKE '%7.png' OR source_path LIKE '%2.png'"])
 @pytest.mark.parametrize("name", READERS)
-def test_the_same_boxes_and_spans_come_out(with_lism, tmp_path, name):
+def test_the_same_boxes_and_spans_come_out(with_lism, tmp_path, name, where):
     told = []
+    with_lism = narrowed(with_lism, where)
+    assert len(with_lism) == (2 if where else 12)
     export(with_lism, to=name, output=tmp_path / name, report=told.append)
     assert sum(told) == len(with_lism)
     pairs, boxes = READERS[name](tmp_path / name)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from browser import Page, violations
+from playwright.sync_api import expect
 
 from glit.errors import InputError
 from glit.view.learning import is_results, is_run, learning_data
@@ -62,7 +64,7 @@ def results(tmp_path):
 
 def test_a_run_gives_its_curves_and_checkpoints(run):
     assert is_run(str(run)) and not is_results(str(run))
-    found = learning_data([str(run)])["run"]
+    found = learning_data([str(run)])["runs"][0]
     assert (found["steps"], found["total_steps"], found["dataset"]) == (700, 700, "data")
     curves = {curve["name"]: curve for curve in found["curves"]}
     assert list(curves) == ["loss", "loss_tsl_patch", "lr"]
@@ -81,18 +83,18 @@ def test_a_run_gives_its_curves_and_checkpoints(run):
 def test_a_run_at_work_may_have_half_a_line_and_no_step(run):
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 701, "lo')
-    assert learning_data([str(run)])["run"]["steps"] == 700
+    assert learning_data([str(run)])["runs"][0]["steps"] == 700
     (run / "metrics.jsonl").write_text('{"step": 1, "lo\n{"step": 2}\n')
     with pytest.raises(InputError, match="line 1 is damaged"):
         learning_data([str(run)])
     (run / "metrics.jsonl").unlink()
-    assert learning_data([str(run)])["run"]["curves"] == []
+    assert learning_data([str(run)])["runs"][0]["curves"] == []
 
 
 def test_results_give_curves_in_the_order_of_k(results):
     assert is_results(str(results)) and not is_run(str(results))
     data = learning_data([str(results)])
-    assert data["run"] is None
+    assert data["runs"] == []
     assert [each["ways"]["image"] for each in data["recalls"]] == [
         [[1, 0.5], [10, 1.0]],
         [[1, 0.75], [10, 1.0]],
@@ -101,12 +103,12 @@ def test_results_give_curves_in_the_order_of_k(results):
     assert data["neighbours"][0]["ways"]["image_retrieval"]["wrong"][0]["rank"] == 2
 
 
-def test_other_folders_and_two_runs_are_refused(run, results, tmp_path):
+def test_other_folders_and_too_many_runs_are_refused(run, results, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="neither a run"):
         learning_data([str(run), str(tmp_path / "empty")])
-    with pytest.raises(InputError, match="two runs"):
-        learning_data([str(run), str(run)])
+    with pytest.raises(InputError, match="5 runs; a page compares at most 4"):
+        learning_data([str(run)] * 5)
     (results / "neighbours_a.json").write_text("{}")
     with pytest.raises(InputError, match="no neighbours"):
         learning_data([str(results)])
@@ -125,6 +127,93 @@ def test_the_page_runs_nothing_and_axe_finds_nothing(run, results, tmp_path, bro
     assert page.evaluate("window.hacked") is None and page.from_network == []
     assert [fault for fault in page.faults if "decode" not in fault] == []
     page.close()
+
+
+@pytest.fixture
+def second(run, tmp_path):
+    """Half as long as the first, with the same name; its loss is constant but for the first point, 2.5."""
+    folder = tmp_path / "other" / "run"
+    shutil.copytree(run, folder, symlinks=True)
+    lines = [{"step": s, "total_steps": 350, "loss": 4.0 if s == 1 else 1.0, "lr": 1e-4}
+             for s in range(1, 351)]  # fmt: skip
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def opened(browser, tmp_path, folders, **options):
+    path = tmp_path / "page.html"
+    path.write_text(report_html(learning_data([str(each) for each in folders])), encoding="utf-8")
+    page = Page(browser, path.as_uri(), **options)
+    page.wait_for_selector(".plane svg")
+    return page
+
+
+def test_a_curve_tells_its_values_to_mouse_and_keyboard(run, tmp_path, browser):
+    page = opened(browser, tmp_path, [run])
+    points = learning_data([str(run)])["runs"][0]["curves"][0]["points"]
+    plane, tip = page.locator(".plane svg").first, page.locator(".tip").first
+    assert tip.is_hidden()
+    place = plane.bounding_box()
+    page.mouse.move(place["x"] + 1, place["y"] + place["height"] / 2)
+    expect(tip).to_be_visible()
+    assert tip.inner_text().split() == ["step", "3", f"{points[0][1]:.4g}"]
+    page.mouse.move(0, 0)
+    assert tip.is_hidden()
+    plane.focus()
+    page.keyboard.press("End")
+    assert tip.inner_text().split() == ["step", "700", f"{points[-1][1]:.4g}"]
+    page.keyboard.press("ArrowLeft")
+    assert tip.inner_text().split() == ["step", str(points[-2][0]), f"{points[-2][1]:.4g}"]
+    assert plane.get_attribute("aria-valuetext") == f"step {points[-2][0]}: {points[-2][1]:.4g}"
+    page.keyboard.press("Home")
+    assert plane.get_attribute("aria-valuenow") == "3"
+    page.keyboard.press("Tab")
+    assert tip.is_hidden() and page.faults == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_several_runs_lie_over_each_other(run, second, tmp_path, browser, width):
+    page = opened(browser, tmp_path, [run, second], viewport={"width": width, "height": 900}, bypass_csp=True)  # fmt: skip
+    names = [f"{tmp_path.name}/run", "other/run"]
+    assert page.locator("h1").inner_text() == " · ".join(names)
+    loss = page.locator(".exhibit .chart")
+    assert loss.locator(".legend li").all_inner_texts() == names
+    assert loss.locator("path.line").count() == 2
+    plane, tip = loss.locator("svg"), loss.locator(".tip")
+    plane.focus()
+    for key, last in (("End", "–"), ("Home", "2.5")):  # the second run is over before the end
+        page.keyboard.press(key)
+        assert tip.locator("span").nth(1).inner_text() == f"other/run {last}"
+    settings = page.locator(".origin tbody tr")
+    assert settings.first.locator("td").count() == 2
+    rows = page.locator("#checkpoints tbody tr td:first-child").all_inner_texts()
+    assert rows[:3] == [names[0], names[0], names[1]] and set(rows[2:]) == {names[1]}
+    assert violations(page) == [] and page.faults == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.close()
+
+
+def test_smoothing_is_the_moving_average_that_tensorboard_draws(second, tmp_path, browser):
+    page = opened(browser, tmp_path, [second])
+    page.locator(".smoother input").fill("0.5")
+    assert page.locator(".smoother output").inner_text() == "0.50"
+    assert page.locator(".exhibit path.line").count() == 2  # the raw curve stays, faint
+    points = [value for _, value in learning_data([str(second)])["runs"][0]["curves"][0]["points"]]
+    page.locator(".plane svg").first.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    mean = (0.25 * points[0] + 0.5 * points[1]) / 0.75
+    assert page.locator(".tip").first.inner_text().split()[-1] == f"{mean:.4g})"
+    page.close()
+
+
+def test_the_command_takes_several_runs_but_two_datasets(run, second, built, tmp_path, run_glit):
+    page = tmp_path / "page.html"
+    assert run_glit("view", run, second, "-o", page).code == 0
+    three = run_glit("view", built, built, built, "-o", page)
+    assert three.code == 2
+    assert three.errors == "glit: 3 datasets; a page compares two: glit view A B -o OUT\n"
 
 
 def test_the_command_takes_what_train_and_eval_wrote(built, tmp_path, run_glit):

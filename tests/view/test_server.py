@@ -105,6 +105,7 @@ def test_pages_of_samples(built):
         ({"at_least": 0.6}, "p.similarity >= 0.6 AND NOT p.global_wins"),
         ({"kind": "alone"}, "p.global_wins"),
         ({"text": "' OR true --"}, "false"),
+        ({"ids": "' OR true --"}, "false"),
     ],
 )
 def test_what_is_asked_for_is_found(server, hostile, asked, sql):
@@ -115,6 +116,14 @@ def test_what_is_asked_for_is_found(server, hostile, asked, sql):
     found = samples(server, **asked)
     assert {sample["id"] for sample in found["samples"]} == {name for (name,) in wanted}
     assert found["total"] == len(wanted)
+
+
+def test_samples_are_found_by_the_beginning_of_their_ids(server, opened):
+    wanted = [opened[number].sample_id for number in (2, 5)]
+    found = samples(server, ids=",".join(each[:16] for each in wanted))
+    assert [sample["id"] for sample in found["samples"]] == wanted and found["total"] == 2
+    both = samples(server, ids=wanted[0][:16], text=opened[5].source_path)
+    assert both == {"total": 0, "samples": []}
 
 
 def test_orders(server):
@@ -140,7 +149,7 @@ def test_a_picture_comes_in_full(server, opened):
     ["/image/7", "/image/-1", "/image/x", "/nothing", "/../manifest.json", "/samples?sort=DROP",
      "/samples?at_least=nan", "/samples?first=x", "/samples?unknown=1",
      f"/image/{'9' * 5000}", f"/dropped?first={'9' * 30}", f"/samples?first={'9' * 30}",
-     "/samples?first=-1", f"/{'x' * 5000}"],
+     "/samples?first=-1", f"/samples?ids={'0,' * 2000}", f"/{'x' * 5000}"],
 )  # fmt: skip
 def test_what_is_not_there(server, path, capfd):
     status, _, body = get(server, path)

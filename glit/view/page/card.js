@@ -100,7 +100,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
           onmouseenter: () => ofRegion(r), onmouseleave: dark, onfocus: () => ofRegion(r), onblur: dark,
           onclick: () => pin(action),
           onkeydown: (event) => { if (event.key === 'Escape') { pinned = null; light([], null); } },
-        }, h('b', { 'aria-hidden': 'true', class: boxes === 'named' ? (sample.regions[r].box[1] > 0.06 * sample.h ? 'named above' : 'named') : null }, of.map((s) => s + 1).join('·') + (boxes === 'named' ? ` ${named(sample.regions[r])}` : '')))
+        }, h('b', { 'aria-hidden': 'true', class: badgeOf(sample, r, boxes === 'named') }, of.map((s) => s + 1).join('·') + (boxes === 'named' ? ` ${named(sample.regions[r])}` : '')))
         : h('div', { class: 'box faint' });
       if (of) { box.style.setProperty('--hue', hues[of[0]]); boxOf.set(r, box); }
       stage.append(place(box, sample, r));
@@ -110,7 +110,11 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
     stage.append('This image cannot be read.');
   }
 
-  const heat = heatmap(sample, hues, (s, r) => (s === null ? dark() : light([s], r)));
+  const heat = heatmap(sample, hues, stage.querySelector('img'), (s, r) => {
+    if (s !== null) light([s], r);
+    else if (r !== null) ofRegion(r);
+    else dark();
+  });
   const title = link ? h('a', { href: `#${sample.id.slice(0, 16)}` }, sample.path) : sample.path;
   const about = [`${sample.w} × ${sample.h}`, counted(sample.matrix.length, 'sentences'),
     counted(sample.regions.length + sample.hidden, 'regions')];
@@ -124,7 +128,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
 
 /** The picture over the page; a click on it shows it at the size of the original. */
 function enlarge(sample) {
-  const image = h('img', { src: sample.image, alt: sample.path });
+  const image = h('img', { src: sample.image, alt: sample.path, width: sample.w, height: sample.h });
   const fit = () => { image.style.width = `min(94vw, ${86 * (sample.w / sample.h)}vh)`; };
   let large = false;
   image.addEventListener('click', () => { large = !large; if (large) image.style.width = `${sample.w}px`; else fit(); });
@@ -140,6 +144,19 @@ function enlarge(sample) {
 /** What the proposer says of a region: its label, or its source, and its score. */
 function named(region) {
   return [region.label || region.source, region.score === null ? null : region.score.toFixed(2)].filter(Boolean).join(' ');
+}
+
+/** Where the badge of a box stands: outside of a small one, which it would cover. */
+function badgeOf(sample, r, isNamed) {
+  const [x0, y0, x1, y1] = sample.regions[r].box;
+  const side = Math.max(sample.w, sample.h);
+  const classes = isNamed ? ['named'] : [];
+  if (isNamed || Math.min(x1 - x0, y1 - y0) < 0.15 * side) {
+    if (y0 > 0.06 * side) classes.push('above');
+    else if (y1 < sample.h - 0.06 * side) classes.push('below');
+  }
+  if (isNamed && x0 > 0.6 * sample.w) classes.push('leftwards');
+  return classes.join(' ');
 }
 
 function area(sample, r) {

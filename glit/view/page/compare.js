@@ -39,7 +39,7 @@ function sideTable(a, b) {
     ['Sentences', count(a.totals.sentences), count(b.totals.sentences)],
     ['Regions', count(a.totals.regions), count(b.totals.regions)],
     ['With a region', count(a.totals.pairs), count(b.totals.pairs)],
-    ['Median cosine', median(a, 'similarity'), median(b, 'similarity')],
+    [`Median ${measure()}`, median(a, 'similarity'), median(b, 'similarity')],
   ];
   return h('table', { class: 'table' },
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, h('span', { class: 'hush' }, 'What')), h('th', { scope: 'col' }, 'A'), h('th', { scope: 'col' }, 'B'))),

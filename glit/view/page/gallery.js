@@ -34,16 +34,18 @@ function lower(words) {
 function inPage(samples, dropped) {
   const low = samples.map((sample) => lower(`${captionOf(sample)}\n${sample.path}`));
   const inPairs = (sample, key, value) => value === '' || sample.pairs.some((pair) => !pair.none && sample.regions[pair.r][key] === value);
-  return async (asked, from) => {
+  return async (asked, from, ids) => {
     if (asked.why) {
       const rows = (Object.hasOwn(dropped, asked.why) ? dropped[asked.why] : []).filter((row) => `${row.path}\n${row.message}\n${row.id}`.toLowerCase().includes(asked.text));
       return { total: rows.length, samples: [], dropped: rows.slice(from, from + PAGE) };
     }
+    const marked = new Set(ids);
     const fits = samples.filter((sample, index) => {
       const { best } = sample;
       return (low[index].includes(asked.text) || sample.id.startsWith(asked.text))
         && inPairs(sample, 'source', asked.source) && inPairs(sample, 'label', asked.label)
         && (asked.from === null || (best !== null && best >= asked.from)) && (asked.upTo === null || (best !== null && best <= asked.upTo))
+        && (asked.tag === '' || marked.has(sample.id))
         && (asked.kind === '' || (asked.kind === 'alone') === (aloneOf(sample) > 0));
     });
     const key = SORTS[asked.sort][1];
@@ -52,8 +54,11 @@ function inPage(samples, dropped) {
   };
 }
 
+const ID_CHARACTERS = 16; // by which a server is asked for samples
+
 /** All samples are with the server. */
-async function withServer(asked, from) {
+async function withServer(asked, from, ids, tell) {
+  if (asked.like !== null) return embedded(`similar/${asked.like}`, tell);
   const words = new URLSearchParams({ first: from });
   if (asked.why) {
     words.set('why', asked.why);
@@ -66,6 +71,7 @@ async function withServer(asked, from) {
   for (const [key, name] of Object.entries(names)) {
     if (asked[key] !== '' && asked[key] !== null) words.set(name, asked[key]);
   }
+  if (asked.tag) words.set('ids', ids.map((id) => id.slice(0, ID_CHARACTERS)).join(',') || 'none');
   const answer = await fetch(`samples?${words}`);
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
@@ -76,7 +82,7 @@ function droppedAs(why) {
   return why.startsWith('duplicate/') ? why : `dropped: ${why}`;
 }
 
-const EVERYTHING = { text: '', sort: 'order', source: '', label: '', from: null, upTo: null, kind: '', why: '', boxes: 'chosen' };
+const EVERYTHING = { text: '', sort: 'order', source: '', label: '', from: null, upTo: null, kind: '', tag: '', like: null, why: '', boxes: 'chosen' };
 
 const MOST_LABELS = 20;
 
@@ -107,6 +113,8 @@ function gallery(data, ask, onFirst = null) {
   const more = h('button', { class: 'more', type: 'button', onclick: () => load(false) }, 'Show more');
   const controls = {};
   const where = whereOf(data);
+  const shelf = shelfOf(data, { choose: (tag) => change('tag', tag), address: () => addressOf(asked) });
+  controls.tag = shelf.control;
   let numbers = null;
   let shown = 0;
   let turn = 0;
@@ -119,7 +127,7 @@ function gallery(data, ask, onFirst = null) {
     busy = true;
     let found;
     try {
-      found = await ask({ ...asked }, from);
+      found = await ask({ ...asked }, from, shelf.idsOf(asked.tag), (words) => { if (mine === turn) tally.textContent = words; });
     } catch (error) {
       tally.textContent = error.message;
       return;
@@ -130,18 +138,20 @@ function gallery(data, ask, onFirst = null) {
     const { total, samples, dropped = [] } = found;
     if (anew) cards.replaceChildren();
     cards.append(...dropped.map(droppedCard));
-    cards.append(...samples.map((sample) => card(sample, { boxes: asked.boxes, query: asked.text })));
+    cards.append(...samples.map((sample) => shelf.dress(card(sample, { boxes: asked.boxes, query: asked.text }), sample)));
     shown = from + samples.length + dropped.length;
     if (!total) cards.append(h('p', { class: 'nothing' }, 'No sample is like that.'));
     more.hidden = shown >= total;
-    where.tell(asked);
+    where.tell(asked.like === null ? asked : EVERYTHING, shelf.idsOf(asked.tag));
     tools.classList.toggle('dropped-only', Boolean(asked.why));
     if (asked.why) tally.textContent = `${count(total)} of ${counted(numberOf[asked.why] ?? 0, 'images')} ${droppedAs(asked.why)}`;
+    else if (asked.like !== null) tally.replaceChildren(`The ${count(total)} samples nearest to ${samples[0].path}, by the matcher's cosine of the images. `, h('a', { href: '#' }, 'Back to all'));
     else tally.textContent = `${count(total)} of ${counted(data.selection.shown ?? data.selection.all, 'samples')}${selectionWords(data.selection)}`;
     if (anew && onFirst && samples.length) { onFirst(samples); onFirst = null; }
   };
   /** The controls say what is asked for; what they do not offer is not. */
   const settle = () => {
+    if (!data.embeddings) asked.like = null;
     for (const [key, control] of Object.entries(controls)) {
       control.value = asked[key] ?? '';
       if (control.matches('select') && control.value !== asked[key]) {
@@ -165,7 +175,7 @@ function gallery(data, ask, onFirst = null) {
   };
   const choice = (label, key, options) => h('label', {}, label, controls[key] = h('select', { onchange: (event) => change(key, event.target.value) },
     options.map(([value, words]) => h('option', { value }, words))));
-  const cosineOf = (label, key) => h('label', { class: 'short' }, label, controls[key] = h('input', { type: 'number', step: '0.01', onchange: number(key) }));
+  const valueOf = (label, key) => h('label', { class: 'short' }, label, controls[key] = h('input', { type: 'number', step: '0.01', onchange: number(key) }));
   let wait = 0;
   const search = controls.text = h('input', {
     type: 'search', placeholder: 'words, a file name',
@@ -193,7 +203,7 @@ function gallery(data, ask, onFirst = null) {
     choice('Order', 'sort', Object.entries(SORTS).map(([value, [words]]) => [value, words])),
     from, label,
     choice('Sentences', 'kind', [['', 'all'], ['all', 'all have a region'], ['alone', 'some have none']]),
-    cosineOf('Best cosine ≥', 'from'), cosineOf('and ≤', 'upTo'),
+    valueOf(`Best ${measure()} ≥`, 'from'), valueOf('and ≤', 'upTo'),
     choice('Boxes', 'boxes', [['chosen', 'in pairs'], ['named', 'in pairs, named'], ['all', 'all'], ['none', 'none']]));
   if (data.sources) offer(data);
   else {
@@ -206,7 +216,13 @@ function gallery(data, ask, onFirst = null) {
   }
   settle();
 
-  document.addEventListener('keydown', (event) => galleryKey(event, search, cards, () => (more.hidden ? null : load(false))));
+  let latest = null; // the card that the mouse or the focus came to last
+  cards.addEventListener('focusin', (event) => { latest = event.target.closest('.card'); });
+  cards.addEventListener('mousemove', (event) => { // not when cards scroll under a mouse at rest
+    if (event.movementX || event.movementY) latest = event.target.closest('.card');
+  });
+  document.addEventListener('keydown', (event) => galleryKey(event, search, cards, () => (more.hidden ? null : load(false)),
+    () => latest?.isConnected && latest.querySelector('.tag').click()));
   new IntersectionObserver((seen) => {
     if (seen.some((each) => each.isIntersecting) && !more.hidden && shown && !busy) load(false);
   }, { rootMargin: '900px' }).observe(more);
@@ -232,8 +248,8 @@ function gallery(data, ask, onFirst = null) {
   return h('section', { id: 'samples', 'aria-labelledby': 'samples-title' },
     h('h2', { id: 'samples-title' }, 'Samples'),
     h('p', { class: 'lead' }, 'A sentence and its region share a number and a colour. Dotted grey sentences were '
-      + 'given no region. The small map shows how similar every sentence is to every region.'),
-    tools, tally, where, cards, more);
+      + 'given no region. The small matrix shows how similar every sentence is to every region, which is cut out above its column.'),
+    tools, shelf, tally, where, cards, more);
 }
 
 /** A field for a region's label that offers the most frequent ones like what is typed. */
@@ -266,9 +282,10 @@ function selectionWords({ shown, matching, all, seed, where }) {
   return shown === matching ? `, all of the ${of}` : `, chosen by chance (seed ${seed}) out of ${of}`;
 }
 
-function galleryKey(event, search, cards, more) {
+function galleryKey(event, search, cards, more, tag = () => null) {
   if (event.target.matches('input, select, textarea') || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === '/') { event.preventDefault(); search.focus(); return; }
+  if (event.key === 't') tag();
   const step = { j: 1, k: -1 }[event.key];
   if (!step) return;
   const all = [...cards.querySelectorAll('.card')];

@@ -1,4 +1,4 @@
-/* A training run, and results of evaluations. */
+/* Training runs, and results of evaluations. */
 
 const WAY_WORDS = { image: 'Images by captions', text: 'Captions by images' };
 const PLOT = { width: 320, height: 150, left: 52, top: 8, floor: 122 };
@@ -7,9 +7,10 @@ const WIDE_PLOT = { width: 560, height: 250, left: 52, top: 8, floor: 222 };
 function learning(data) {
   document.title = `${data.name} · glit`;
   const parts = [];
-  if (data.run) main.append(runHero(data.run), curvesOf(data.run), checkpointsOf(data.run));
+  const { runs } = data;
+  if (runs.length) main.append(runsHero(runs), curvesOf(runs), checkpointsOf(runs));
   else main.append(resultsHero(data));
-  if (data.run) parts.push(['top', 'The run'], ['curves', 'Curves'], ['checkpoints', 'Checkpoints']);
+  if (runs.length) parts.push(['top', runs.length > 1 ? 'The runs' : 'The run'], ['curves', 'Curves'], ['checkpoints', 'Checkpoints']);
   if (data.results.length) { main.append(figuresOf(data)); parts.push(['results', 'Results']); }
   for (const found of data.neighbours) main.append(neighboursOf(found, data.neighbours.indexOf(found)));
   if (data.neighbours.length) parts.push(['neighbours-0', 'Neighbours']);
@@ -21,28 +22,36 @@ function shortName(path) {
   return parts.slice(['best', 'last'].includes(parts[parts.length - 1]) ? -2 : -1).join('/');
 }
 
-function runHero(run) {
-  const settings = run.settings;
-  const loss = run.curves.find((each) => each.name === 'loss');
-  const facts = [
-    [run.steps, 'steps'], [run.epochs, 'epochs'], [settings.batch_size, 'samples a step'], [run.checkpoints.length, 'checkpoints'],
+function runsHero(runs) {
+  const [run] = runs;
+  const about = ({ settings, dataset, steps, total_steps: total }) => `${shortName(settings.model)} fine-tuned on ${dataset} with the objective ${settings.objective}.`
+    + (steps >= total ? '' : ` It has gone ${count(steps)} of ${count(total)} steps.`);
+  const facts = runs.length > 1 ? [] : [
+    [run.steps, 'steps'], [run.epochs, 'epochs'], [run.settings.batch_size, 'samples a step'], [run.checkpoints.length, 'checkpoints'],
   ];
-  const done = run.steps >= run.total_steps ? '' : ` It has gone ${count(run.steps)} of ${count(run.total_steps)} steps.`;
+  const loss = linesOf(runs, 'loss');
   return h('section', { class: 'hero', id: 'top' },
     h('div', { class: 'intro' },
-      h('p', { class: 'kicker' }, 'A training run'),
-      h('h1', {}, run.name),
-      h('p', { class: 'lead' }, `${shortName(settings.model)} fine-tuned on ${run.dataset} with the objective ${settings.objective}.${done}`),
-      h('dl', { class: 'figures' }, facts.map(([value, name]) => h('div', {}, h('dt', {}, value === 1 ? name.replace(/s$/, '') : name), h('dd', {}, count(value)))))),
-    h('div', { class: 'exhibit' }, loss ? lineChart(loss, 'h2', WIDE_PLOT) : h('p', { class: 'lead' }, 'No step has been reported yet.')),
-    h('div', { class: 'origin' }, h('h2', {}, 'Settings'), settingsTable(run)));
+      h('p', { class: 'kicker' }, runs.length > 1 ? `${runs.length} training runs` : 'A training run'),
+      h('h1', {}, runs.map((each) => each.name).join(' · ')),
+      runs.length > 1 ? runs.map((each) => h('p', { class: 'lead' }, h('b', {}, `${each.name}: `), about(each))) : h('p', { class: 'lead' }, about(run)),
+      facts.length ? h('dl', { class: 'figures' }, facts.map(([value, name]) => h('div', {}, h('dt', {}, value === 1 ? name.replace(/s$/, '') : name), h('dd', {}, count(value))))) : null),
+    h('div', { class: 'exhibit' }, loss.length ? [lineChart(loss, 'h2', WIDE_PLOT), smoother()] : h('p', { class: 'lead' }, 'No step has been reported yet.')),
+    h('div', { class: 'origin' }, h('h2', {}, 'Settings'), settingsTable(runs)));
 }
 
-function settingsTable(run) {
-  const rows = Object.entries(run.settings).map(([key, value]) => [key, Array.isArray(value) ? value.join(', ') : String(value)]);
-  rows.push(...Object.entries(run.packages), ['glit', run.glit]);
-  return h('details', {}, h('summary', {}, `${rows.length} keys and versions`),
-    h('table', { class: 'table' }, h('tbody', {}, rows.map(([key, value]) => h('tr', {}, h('th', { scope: 'row' }, key), h('td', {}, value))))));
+/** A row for every setting and version; those that differ come first. */
+function settingsTable(runs) {
+  const tables = runs.map((run) => new Map(Object.entries({ ...run.settings, ...run.packages, glit: run.glit })
+    .map(([key, value]) => [key, Array.isArray(value) ? value.join(', ') : String(value)])));
+  const rows = [...new Set(tables.flatMap((table) => [...table.keys()]))].map((key) => [key, ...tables.map((table) => table.get(key) ?? '–')]);
+  const alike = ([, first, ...others]) => others.every((other) => other === first);
+  rows.sort((a, b) => alike(a) - alike(b));
+  const several = runs.length > 1;
+  return h('details', { open: several }, h('summary', {}, `${rows.length} keys and versions`),
+    h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Table of settings' }, h('table', { class: 'table' },
+      several ? h('thead', {}, h('tr', {}, h('td', {}), runs.map((run) => h('th', { scope: 'col' }, run.name)))) : null,
+      h('tbody', {}, rows.map((row) => h('tr', { class: several && alike(row) ? 'equal' : null }, h('th', { scope: 'row' }, row[0]), row.slice(1).map((value) => h('td', {}, value))))))));
 }
 
 function resultsHero(data) {
@@ -63,33 +72,135 @@ function digits(value) {
   return size >= 1e5 || size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(size < 1e-2 ? 3 : 4)));
 }
 
-function curvesOf(run) {
-  const others = run.curves.filter((each) => each.name !== 'loss');
-  return h('section', { id: 'curves', 'aria-labelledby': 'curves-title' },
-    h('h2', { id: 'curves-title' }, 'Curves'),
-    h('p', { class: 'lead' }, 'By step. The terms add up to the loss with the weights of the settings; of a long run each point is a mean.'),
-    h('div', { class: 'charts' }, others.map((each) => lineChart(each))));
+/** The curves of a name, with the run of each. */
+function linesOf(runs, name) {
+  return runs.flatMap((run, at) => run.curves.filter((each) => each.name === name)
+    .map((each) => ({ ...each, at, run: runs.length > 1 ? run.name : '' })));
 }
 
-function lineChart(curve, heading = 'h3', plot = PLOT) {
-  const points = curve.points;
-  const values = points.map((point) => point[1]);
-  const lost = curve.not_finite ? `; ${counted(curve.not_finite, 'values')} not finite` : '';
-  const once = values.length === 1 ? `${digits(values[0])}, reported once` : `${digits(values[0])} at first, ${digits(values[values.length - 1])} in the end`;
-  const words = points.length ? `${once}${lost}` : `no finite value${lost}`;
-  const low = Math.min(...values);
-  const high = Math.max(...values);
-  const first = points.length ? points[0][0] : 0;
-  const last = points.length ? points[points.length - 1][0] : 0;
+function curvesOf(runs) {
+  const names = [...new Set(runs.flatMap((run) => run.curves.map((each) => each.name)))].filter((name) => name !== 'loss');
+  return h('section', { id: 'curves', 'aria-labelledby': 'curves-title' },
+    h('h2', { id: 'curves-title' }, 'Curves'),
+    h('p', { class: 'lead' }, 'By step. The terms add up to the loss with the weights of the settings; of a long run each point is a mean. '
+      + 'Point at a curve, or go along it with the arrow keys.'),
+    h('div', { class: 'charts' }, names.map((name) => lineChart(linesOf(runs, name)))));
+}
+
+let smoothing = 0;
+
+/** One control for all curves. */
+function smoother() {
+  const said = h('output', {}, 'off');
+  return h('label', { class: 'smoother' }, 'Smoothing', h('input', {
+    type: 'range', min: 0, max: 0.98, step: 0.02, value: 0,
+    oninput: (event) => {
+      smoothing = Number(event.target.value);
+      said.textContent = smoothing ? smoothing.toFixed(2) : 'off';
+      document.dispatchEvent(new Event('glit-smoothing'));
+    },
+  }), said);
+}
+
+/** The moving average that TensorBoard draws: the weight of what came before is `smoothing`. */
+function smoothed(points) {
+  let sum = 0;
+  let weight = 0;
+  return points.map(([step, value]) => {
+    sum = smoothing * sum + (1 - smoothing) * value;
+    weight = smoothing * weight + (1 - smoothing);
+    return [step, sum / weight];
+  });
+}
+
+function lineChart(lines, heading = 'h3', plot = PLOT) {
+  const drawn = lines.filter((line) => line.points.length);
+  const values = drawn.flatMap((line) => line.points.map((point) => point[1]));
+  const steps = [...new Set(drawn.flatMap((line) => line.points.map((point) => point[0])))].sort((a, b) => a - b);
+  const words = lines.map((line) => (line.run ? `${line.run}: ` : '') + curveWords(line)).join('; ');
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const [first, last] = [steps[0], steps[steps.length - 1]];
   const x = (step) => plot.left + (last === first ? 0.5 : (step - first) / (last - first)) * (plot.width - plot.left - 6);
   const y = (value) => plot.floor - (high === low ? 0.5 : (value - low) / (high - low)) * (plot.floor - plot.top);
-  const path = points.map(([step, value], at) => `${at ? 'L' : 'M'}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join('');
-  return h('div', { class: 'chart' },
-    h(heading, {}, curve.title),
-    h('p', { class: 'say' }, `${words[0].toUpperCase()}${words.slice(1)}.`),
-    points.length ? svg('svg', { viewBox: `0 0 ${plot.width} ${plot.height}`, role: 'img', 'aria-label': `${curve.title} by step: ${words}` },
-      frame(plot), axisWords(plot, high === low ? '' : digits(high), high === low ? '' : digits(low), `step ${count(first)}`, `step ${count(last)}`),
-      points.length > 1 ? svg('path', { class: 'line', d: path }) : svg('circle', { class: 'dot', cx: x(first), cy: y(values[0]), r: 3 })) : null);
+  const curve = (points, kind) => (points.length > 1
+    ? svg('path', { class: kind, d: points.map(([step, value], n) => `${n ? 'L' : 'M'}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join('') })
+    : svg('circle', { class: 'dot', cx: x(points[0][0]), cy: y(points[0][1]), r: 3 }));
+  const box = h('div', { class: 'chart' }, h(heading, {}, lines[0].title), h('p', { class: 'say' }, `${lines[0].run ? words : upper(words)}.`), legend(drawn.filter((line) => line.run).map((line) => [line.at, line.run])));
+  if (!steps.length) return box;
+  const curves = svg('g', {});
+  const redraw = () => curves.replaceChildren(...drawn.map((line) => svg('g', { class: `line-${line.at}` },
+    smoothing ? [curve(line.points, 'line raw'), curve(smoothed(line.points), 'line')] : curve(line.points, 'line'))));
+  const plane = svg('svg', { viewBox: `0 0 ${plot.width} ${plot.height}`, 'aria-label': `${lines[0].title} by step: ${words}` },
+    frame(plot), axisWords(plot, high === low ? '' : digits(high), high === low ? '' : digits(low), `step ${count(first)}`, `step ${count(last)}`), curves);
+  redraw();
+  document.addEventListener('glit-smoothing', redraw);
+  box.append(h('div', { class: 'plane' }, plane, tips(plane, drawn, steps, x, y, plot)));
+  return box;
+}
+
+function curveWords({ points, not_finite: lost }) {
+  const bad = lost ? `, ${counted(lost, 'values')} not finite` : '';
+  if (!points.length) return `no finite value${bad}`;
+  const [from, upTo] = [points[0][1], points[points.length - 1][1]].map(digits);
+  return (points.length === 1 ? `${from}, reported once` : `${from} at first, ${upTo} in the end`) + bad;
+}
+
+/** The values at a step, shown under the mouse and by the arrow keys. */
+function tips(plane, drawn, steps, x, y, plot) {
+  const tip = h('div', { class: 'tip', hidden: true, 'aria-hidden': 'true' });
+  const mark = svg('g', {});
+  let at = steps.length - 1;
+  plane.append(mark);
+  const tell = () => {
+    const step = steps[at];
+    const found = drawn.map((line) => {
+      const n = line.points.findLastIndex((point) => point[0] <= step);
+      const over = n === line.points.length - 1 && line.points[n][0] < step;
+      return { line, value: n < 0 || over ? null : line.points[n][1], mean: n < 0 || over ? null : smoothed(line.points)[n][1] };
+    });
+    const said = found.map(({ line, value, mean }) => [line.run, value === null ? '–' : digits(value), value !== null && smoothing ? `(smoothed ${digits(mean)})` : ''].filter(Boolean).join(' '));
+    Object.entries({ valuemin: steps[0], valuemax: steps[steps.length - 1], valuenow: step, valuetext: `step ${step}: ${said.join(', ')}` })
+      .forEach(([name, value]) => plane.setAttribute(`aria-${name}`, value));
+    tip.replaceChildren(h('b', {}, `step ${count(step)}`), ...said.map((words, n) => h('span', { class: `line-${drawn[n].at}` }, words)));
+    mark.replaceChildren(svg('line', { class: 'at', x1: x(step), x2: x(step), y1: plot.top, y2: plot.floor }),
+      ...found.filter(({ value }) => value !== null).map(({ line, value, mean }) => svg('g', { class: `line-${line.at}` },
+        svg('circle', { class: 'dot', cx: x(step), cy: y(smoothing ? mean : value), r: 3.5 }))));
+    const place = new DOMPoint(x(step), 0).matrixTransform(plane.getScreenCTM());
+    const room = plane.getBoundingClientRect();
+    const right = place.x - room.left > room.width / 2;
+    tip.style[right ? 'right' : 'left'] = `${right ? room.right - place.x + 8 : place.x - room.left + 8}px`;
+    tip.style[right ? 'left' : 'right'] = 'auto';
+  };
+  const show = (on) => { tip.hidden = !on; mark.style.display = on ? '' : 'none'; };
+  const point = (event) => {
+    const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(plane.getScreenCTM().inverse());
+    const apart = steps.map((step) => Math.abs(x(step) - place.x));
+    at = apart.indexOf(Math.min(...apart));
+    tell();
+    show(true);
+  };
+  const key = (event) => {
+    const to = { ArrowRight: at + 1, ArrowUp: at + 1, ArrowLeft: at - 1, ArrowDown: at - 1, Home: 0, End: steps.length - 1, PageUp: at + 10, PageDown: at - 10 }[event.key];
+    if (event.key === 'Escape') show(false);
+    if (to === undefined) return;
+    event.preventDefault();
+    at = Math.max(0, Math.min(steps.length - 1, to));
+    tell();
+    show(true);
+  };
+  const events = { pointermove: point, pointerdown: point, pointerleave: () => show(document.activeElement === plane), focus: () => { tell(); show(true); }, blur: () => show(false), keydown: key };
+  for (const [name, action] of Object.entries(events)) plane.addEventListener(name, action);
+  plane.setAttribute('role', 'slider');
+  plane.setAttribute('tabindex', '0');
+  plane.setAttribute('aria-valuenow', steps[at]);
+  plane.setAttribute('aria-valuemin', steps[0]);
+  plane.setAttribute('aria-valuemax', steps[at]);
+  show(false);
+  return tip;
+}
+
+function legend(names) {
+  return names.length ? h('ul', { class: 'legend' }, names.map(([at, words]) => h('li', { class: `line-${at % 4}` }, words))) : null;
 }
 
 function frame(plot) {
@@ -106,15 +217,17 @@ function axisWords(plot, top, bottom, from, upTo) {
     svg('text', { x: plot.width - 6, y: plot.floor + 18, 'text-anchor': 'end' }, upTo === from ? '' : upTo));
 }
 
-function checkpointsOf(run) {
-  const rows = run.checkpoints.map((each) => h('tr', {},
+function checkpointsOf(runs) {
+  const several = runs.length > 1;
+  const rows = runs.flatMap((run) => run.checkpoints.map((each) => [run, each])).map(([run, each]) => h('tr', {},
+    several ? h('td', {}, run.name) : null,
     h('th', { scope: 'row' }, each.name), h('td', {}, each.called.join(' and ') || '–'), h('td', {}, count(each.step)),
     h('td', {}, each.loss === null || each.loss === undefined ? '–' : digits(each.loss)), h('td', {}, bytes(each.bytes)), h('td', {}, each.resumes ? 'yes' : 'no')));
   return h('section', { id: 'checkpoints', 'aria-labelledby': 'checkpoints-title' },
     h('h2', { id: 'checkpoints-title' }, 'Checkpoints'),
     h('p', { class: 'lead' }, 'Each is a folder that CLIPModel loads. The loss is the one reported last before it.'),
     rows.length ? h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Table of checkpoints' }, h('table', { class: 'table' },
-      h('thead', {}, h('tr', {}, ['Folder', 'Called', 'Step', 'Loss', 'Weights', 'Resumable'].map((words) => h('th', { scope: 'col' }, words)))),
+      h('thead', {}, h('tr', {}, [...(several ? ['Run'] : []), 'Folder', 'Called', 'Step', 'Loss', 'Weights', 'Resumable'].map((words) => h('th', { scope: 'col' }, words)))),
       h('tbody', {}, rows))) : h('p', { class: 'nothing' }, 'None has been written yet.'));
 }
 
@@ -154,7 +267,7 @@ function recallChart(recalls, way, heading = 'h3', plot = PLOT) {
   const words = lines.map((each) => `${shortName(each.model)} ${(100 * each.ways[way][0][1]).toFixed(1)} at ${each.ways[way][0][0]}`).join(', ');
   return h('div', { class: 'chart' },
     h(heading, {}, `Recall: ${WAY_WORDS[way].toLowerCase()}`),
-    h('ul', { class: 'legend' }, lines.map((each, at) => h('li', { class: `line-${at % 4}` }, shortName(each.model)))),
+    legend(lines.map((each, at) => [at, shortName(each.model)])),
     svg('svg', { viewBox: `0 0 ${plot.width} ${plot.height}`, role: 'img', 'aria-label': `Recall by K: ${words}` },
       frame(plot), axisWords(plot, '100 %', percent(low), '', ''),
       ks.map((k) => svg('text', { x: x(k), y: plot.floor + 18, 'text-anchor': 'middle' }, String(k))),

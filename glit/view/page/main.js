@@ -47,7 +47,7 @@ function footer() {
   const caution = (files.some(Boolean) ? 'Where pairs were read from files, a similarity is 1 for a pair of the file, else 0; it is no cosine. ' : '')
     + (files.every(Boolean) ? '' : 'Captions and regions that models made contain mistakes; similarities are cosines, not probabilities. ');
   document.getElementById('foot').append(h('p', {}, `Made by glit ${data.glit}. ${caution}`, data.kind === 'explain' && !data.sample ? '' : h('span', { class: 'keys' },
-    data.kind === 'explain' ? [] : [h('kbd', {}, '/'), ' search · ', h('kbd', {}, 'j'), ' ', h('kbd', {}, 'k'), ' next and previous sample · '],
+    data.kind === 'explain' ? [] : [h('kbd', {}, '/'), ' search · ', h('kbd', {}, 'j'), ' ', h('kbd', {}, 'k'), ' next and previous sample · ', data.kind === 'compare' ? null : [h('kbd', {}, 't'), ' tag · ']].flat(),
     h('kbd', {}, '←'), ' ', h('kbd', {}, '→'), ' sentences · ', h('kbd', {}, 'Enter'), ' hold · ', h('kbd', {}, 'Esc'), ' let go')));
 }
 
@@ -78,12 +78,12 @@ async function serve() {
   let best = null;
   let numbers = {};
   const draw = () => head.replaceChildren(hero({ ...data, ...numbers }, best));
-  main.append(head, counted, gallery(data, withServer, (samples) => {
+  main.append(head, counted, ...(data.embeddings ? [mapSection(data)] : []), gallery(data, withServer, (samples) => {
     const chosen = exemplar(samples);
     best = chosen && card(chosen, { featured: true, heading: 'h2' });
     draw();
   }));
-  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ['samples', 'Samples']]);
+  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ...(data.embeddings ? [['map', 'Map']] : []), ['samples', 'Samples']]);
   const answer = await fetch('numbers');
   if (!answer.ok) { counted.replaceChildren(h('p', { class: 'lead' }, await answer.text())); return; }
   numbers = await answer.json();

@@ -5,7 +5,7 @@ function mapsOf(sample) {
   const pairOf = new Map(sample.pairs.filter((pair) => !pair.none).map((pair) => [pair.s, pair.r]));
   const figures = sample.maps.map((each) => {
     const canvas = h('canvas', { width: each.grid, height: each.grid, role: 'img' });
-    const frame = h('div', { class: 'under' }, h('img', { src: sample.image, alt: '', loading: 'lazy', decoding: 'async' }), canvas);
+    const frame = h('div', { class: 'under' }, h('img', { src: sample.image, alt: '', width: sample.w, height: sample.h, loading: 'lazy', decoding: 'async' }), canvas);
     const said = h('figcaption', {});
     return { each, canvas, frame, said, figure: h('figure', { class: 'map' }, frame, said), box: null };
   });

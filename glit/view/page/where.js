@@ -1,6 +1,6 @@
 /* The filters of the gallery as a condition in SQL on the columns of `samples`. */
 
-function conditionOf(asked, where = '') {
+function conditionOf(asked, ids, where = '') {
   const quoted = (words) => `'${words.replaceAll("'", "''")}'`;
   const chosen = 'list_filter(pairs, lambda p: NOT p.global_wins)';
   const best = `list_max(list_transform(${chosen}, lambda p: p.similarity::DOUBLE))`;
@@ -15,6 +15,7 @@ function conditionOf(asked, where = '') {
   if (asked.from !== null) parts.push(`${best} >= ${asked.from}::DOUBLE`);
   if (asked.upTo !== null) parts.push(`${best} <= ${asked.upTo}::DOUBLE`);
   if (asked.kind) parts.push(`len(sentences) ${asked.kind === 'alone' ? '>' : '='} len(${chosen})`);
+  if (asked.tag) parts.push(`sample_id IN (${ids.map(quoted).join(', ')})`);
   return parts.join(' AND ');
 }
 
@@ -27,10 +28,16 @@ function shellWord(words) {
 function whereOf(data) {
   const said = h('input', { readonly: true, 'aria-label': 'The filters as an option', onfocus: () => said.select() });
   const copy = h('button', { type: 'button', class: 'copy', onclick: () => { said.select(); document.execCommand('copy'); copy.textContent = 'Copied'; } }, 'Copy');
-  const shown = h('p', { class: 'where', hidden: true }, h('span', {}, 'All of the dataset with these filters, for glit view: '), said, copy);
-  shown.tell = (asked) => {
-    const condition = asked.why ? '' : conditionOf(asked, data.selection.where);
-    said.value = `--where ${shellWord(condition)}`;
+  let ids = [];
+  const file = h('button', { type: 'button', class: 'copy', onclick: () => download('ids.txt', `${ids.join('\n')}\n`) }, 'Download the ids');
+  const shown = h('p', { class: 'where', hidden: true }, h('span', {}, 'All of the dataset with these filters, for glit view and glit export: '), said, copy, file);
+  shown.tell = (asked, tagged) => {
+    ids = tagged;
+    const condition = asked.why ? '' : conditionOf(asked, ids, data.selection.where);
+    const long = ids.length > MOST_IN_A_LINE;
+    said.value = long ? `${count(ids.length)} ids are too many for a command line` : `--where ${shellWord(condition)}`;
+    copy.hidden = long;
+    file.hidden = !asked.tag;
     copy.textContent = 'Copy';
     shown.hidden = !condition;
   };
