@@ -136,6 +136,8 @@ class Embeddings:
             with torch.inference_mode():
                 batch = torch.stack(pixels).to(loaded.device)
                 found.append(loaded.encoder.encode_images(batch)[1].cpu().numpy())
+        if not found:
+            raise RunError("no image can be read")
         vectors = np.concatenate(found).astype(np.float32)
         if not np.isfinite(vectors).all():
             raise RunError("an embedding is not finite")
