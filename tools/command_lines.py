@@ -80,6 +80,8 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["--executor", "ray"]
     if words == ["export"] and value == "mini-matcher":
         return ["--to", "lance"]
+    if words == ["explain"] and value == "mini-matcher":
+        return ["-o", f"{NEW}.html"]
     if words == ["bench", "objectives"] and value in (DATASET, "siglip", "train.epochs=1"):
         return ["--train", DATASET, "--test", DATASET, "--lr", "1e-3"]
     provided = ("captions", "annotated", "sample", "caption.backend=provided")

@@ -16,8 +16,13 @@ from glit.storage.outputs import local_file
 
 if TYPE_CHECKING:
     from glit.pipeline.unfinished import UnfinishedBuild
+    from glit.runtime.progress import StageProgress
 
 PORT = 8470
+MapsOption = Annotated[
+    list[str] | None,
+    typer.Option("--maps", help="Show where this model finds each sentence; repeatable."),
+]
 
 
 def view_command(
@@ -40,20 +45,15 @@ def view_command(
         bool, typer.Option("--serve", help="Serve the whole dataset to this machine.")
     ] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port for --serve.")] = PORT,
-    maps: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--maps",
-            help="Show where this model finds each sentence; repeatable.",
-        ),
-    ] = None,
+    maps: MapsOption = None,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Write a page about a dataset, a comparison or training runs. It needs no network.
 
     For a dataset: how it was built, its numbers, every pair. For two datasets: their differences.
-    For training runs: loss terms, one over the other, and checkpoints. For the output of
+    For training runs: loss terms, one over the other, and checkpoints; with --maps, where a model
+    and the runs find sentences of their dataset. For the output of
     glit eval -o: recall curves, and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
@@ -68,12 +68,14 @@ def view_command(
     other = others[0] if others else None
     if other is not None and (serve or where):
         raise UserError("glit view A B: writes one page (-o), and takes no --where and no --serve")
-    if maps and (serve or other is not None or is_run(dataset)):
-        raise UserError("--maps MODEL: takes one dataset and -o; glit view DATASET --maps RUN")
+    if maps and (serve or (other is not None and not is_run(dataset))):
+        raise UserError("--maps MODEL: takes one dataset, or runs, and -o")
     if is_run(dataset) or is_results(dataset):
-        if serve or where or image_root:
+        if serve or where or (image_root and not maps):
             raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
-        _learning([dataset, *(others or [])], local_file(output or ""))
+        with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as told:
+            folders = [dataset, *(others or [])]
+            _learning(folders, local_file(output or ""), maps or [], image_root, told)
         return
     if others and len(others) > 1:
         raise UserError(f"{len(others) + 1} datasets; a page compares two: glit view A B -o OUT")
@@ -113,12 +115,23 @@ def _maps(models: list[str], dataset: str, image_root: str, told: Any) -> Any:
     return partial(patch_maps, models, dataset, config=config, progress=told)
 
 
-def _learning(folders: list[str], page: Path) -> None:
-    from glit.view.learning import learning_data
+def _learning(
+    folders: list[str], page: Path, maps: list[str], image_root: str, told: StageProgress
+) -> None:
+    from glit.dataset.reader import Dataset
+    from glit.view.learning import dataset_of_run, is_run, learning_data, mapped
     from glit.view.page_file import report_html
-    from glit.view.report import write_page
+    from glit.view.report import add_maps, write_page
 
-    write_page(page, report_html(learning_data(folders)))
+    data = learning_data(folders)
+    if maps:
+        runs = [folder for folder in folders if is_run(folder)]
+        if not runs:
+            raise UserError(f"{folders[0]} --maps: has no dataset; glit view DATASET --maps MODEL")
+        dataset = dataset_of_run(runs[0])
+        data |= mapped(Dataset(dataset, image_root=image_root))
+        add_maps(data["samples"], _maps([*maps, *runs], dataset, image_root, told))
+    write_page(page, report_html(data))
     print(f"{' and '.join(folders)}, {page.stat().st_size / 1e6:.1f} MB: {page.resolve().as_uri()}")
 
 
@@ -149,15 +162,20 @@ def explain_command(
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="The HTML file to write.")
     ] = None,
+    maps: MapsOption = None,
     as_json: JsonOption = False,
     image_root: ImageRootOption = "",
+    quiet: QuietOption = False,
 ) -> None:
     """Follow one image from its file to its pairs, or to the reason for its drop."""
     from glit.dataset.reader import Dataset
+    from glit.runtime.progress import StageProgress
     from glit.view.explain import as_text, explain, explain_page
     from glit.view.page_file import report_html
-    from glit.view.report import write_page
+    from glit.view.report import add_maps, write_page
 
+    if maps and output is None:
+        raise UserError("--maps MODEL: draws on a page; add -o page.html")
     page = None if output is None else local_file(output)
     unfinished = api.unfinished_build(dataset)
     if unfinished is not None:
@@ -167,6 +185,10 @@ def explain_command(
     found = explain(opened, sample)
     print(json.dumps(found) if as_json else visible(as_text(found)))
     if page is not None:
-        write_page(page, report_html(explain_page(opened, found)))
+        data = explain_page(opened, found)
+        if maps and "sample" in data:
+            with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as told:
+                add_maps([data["sample"]], _maps(maps, dataset, image_root, told))
+        write_page(page, report_html(data))
         if not as_json:
             print(f"\n{page.resolve().as_uri()}")

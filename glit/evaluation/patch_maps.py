@@ -13,6 +13,7 @@ from glit.evaluation.collection import DatasetCollection, Text
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.report import short_names
 from glit.evaluation.run import open_embedder
+from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress
 
 
@@ -47,7 +48,8 @@ def patch_maps(
     sentences = [_sentences(collection, number) for number in numbers]
     found: list[list[dict[str, Any]]] = [[] for _ in numbers]
     for model, name in zip(models, short_names(models), strict=True):
-        embedder = replace(open_embedder(model, config, progress=progress), fit="resize")
+        with without_bars():
+            embedder = replace(open_embedder(model, config, progress=progress), fit="resize")
         text_TD = embedder.texts([text for some in sentences for text in some])
         of_sample = text_TD.split([len(some) for some in sentences])
         patches = (one for some in embedder.patches(collection, numbers) for one in some)

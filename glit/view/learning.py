@@ -9,11 +9,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from glit.dataset.card import pairs_from_files
+from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.version import __version__
+from glit.view.report import thumbnail_url
+from glit.view.samples import sample
 
 RUN_FILE, METRICS = "run.json", "metrics.jsonl"
 _MOST_POINTS = 300
+_NUM_MAPPED = 12
 _MOST_RUNS = 4
 """As many kinds of lines are told apart."""
 _RECALL = re.compile(r"(image|text)_retrieval_recall@(\d+)$")
@@ -63,6 +68,23 @@ def learning_data(paths: Sequence[str]) -> dict[str, Any]:
         "results": results,
         "recalls": [_recalls(result) for result in results if _recalls(result)["ways"]],
         "neighbours": [found for path in others for found in _neighbours(Path(path))],
+        "samples": [],
+    }
+
+
+def dataset_of_run(path: str) -> str:
+    """The folder or address of the dataset that a run was trained on."""
+    return str(_json(Path(path) / RUN_FILE).get("dataset", ""))
+
+
+def mapped(dataset: Dataset) -> dict[str, Any]:
+    """A few samples of a dataset, spread evenly, for the page's maps; with what they are of."""
+    step = max(1, len(dataset) // _NUM_MAPPED)
+    numbers = range(0, len(dataset), step)[:_NUM_MAPPED]
+    rows = [(number, dataset[number]) for number in numbers]
+    return {
+        "story": {"pairs_from_files": pairs_from_files(dataset.manifest["recipe"])},
+        "samples": [sample(row, number=number, image=thumbnail_url(row)) for number, row in rows],
     }
 
 

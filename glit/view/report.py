@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -62,12 +62,17 @@ def write_report(
     """
     data = report_data(dataset, most=most, seed=seed, where=where, progress=progress)
     if maps is not None:
-        shown = [each for each in data["samples"] if each["image"]]
-        found_of = maps([each["n"] for each in shown]) if shown else []
-        for each, found in zip(shown, found_of, strict=True):
-            each["maps"] = found
+        add_maps(data["samples"], maps)
     write_page(output, report_html(data))
     return data
+
+
+def add_maps(samples: Sequence[dict[str, Any]], maps: PatchMaps) -> None:
+    """Give the samples whose image is shown their maps."""
+    shown = [each for each in samples if each["image"]]
+    found_of = maps([each["n"] for each in shown]) if shown else []
+    for each, found in zip(shown, found_of, strict=True):
+        each["maps"] = found
 
 
 def write_page(output: Path, html: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from browser import Page, violations
 from playwright.sync_api import expect
 
+from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.view.learning import is_results, is_run, learning_data
 from glit.view.page_file import report_html
@@ -236,3 +237,25 @@ def test_the_command_takes_what_train_and_eval_wrote(built, tmp_path, run_glit):
     shown = run_glit("view", tmp_path / "scores", "-o", page)
     assert shown.code == 0 and page.stat().st_size > 50_000
     assert run_glit("view", tmp_path / "scores", "--serve").code == 2
+
+
+@pytest.mark.slow
+def test_maps_of_a_run_and_of_one_image(run, built, tiny_clip, tmp_path, run_glit, browser):
+    """The model that is named and the run, by each sentence of a few samples of its dataset."""
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "dataset": str(built)}))
+    shutil.copytree(tiny_clip, run / "best", dirs_exist_ok=True)
+    page = tmp_path / "page.html"
+    assert run_glit("view", run, "-o", page, "--maps", tiny_clip, "--quiet").code == 0
+    path = next(iter(Dataset(built).rows(images=False))).source_path
+    words = ["explain", built, path, "--maps", tiny_clip, "--maps", run]
+    assert "add -o page.html" in run_glit(*words).errors
+    assert run_glit(*words, "-o", tmp_path / "one.html", "--quiet").code == 0
+    for file, names in ((page, [tiny_clip.name, run.name]), (tmp_path / "one.html", None)):
+        shown = Page(browser, file.as_uri())
+        shown.wait_for_selector(".map figcaption")
+        said = shown.locator(".card").first.locator(".map figcaption").all_text_contents()
+        assert len(said) == 2 and all("cosine" in each for each in said)
+        assert names is None or [each.split(" ")[0] for each in said] == names
+        assert violations(shown) == []
+        shown.close()
