@@ -23,23 +23,26 @@ Tokenize = Callable[[list[str]], list[list[int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """B samples with K local slots and S further texts each; in all, M and E are filled.
+    """B samples with K local slots, J false sentences a slot and S further texts each; in all, M, F
+    and E are filled.
 
     The images hold the G whole ones first (G is B, or 0 where the objective needs none), then the
-    M crops; the texts hold the G captions, then the M sentences, then the E further texts. There
-    are no crops, or no sentences, where the objective needs none.
+    M crops; the texts hold the G captions, then the M sentences, the F false sentences and the E
+    further texts. There are no crops, or no sentences, where the objective needs none.
     """
 
     pixels_V3SS: UInt8[Tensor, "v 3 side side"]
     """V = G + M images, not yet normalised."""
     texts: TextRows
-    """G + M + E texts."""
+    """G + M + F + E texts."""
     num_global: int
     """G."""
     num_valid: int
     """Samples that are no fillers."""
     slot_M: Int[Tensor, " m"]
     """Slot (sample * K + k) of every crop and sentence."""
+    slot_F: Int[Tensor, " f"]
+    """Slot ((sample * K + k) * J + j) of every false sentence."""
     slot_E: Int[Tensor, " e"]
     """Slot (sample * S + s) of every further text."""
     boxes_BK4: Float[Tensor, "b k 4"]
@@ -50,6 +53,8 @@ class Batch:
     """False for filler samples."""
     valid_local_BK: Bool[Tensor, "b k"]
     """Which local slots hold a pair."""
+    valid_negative_BKJ: Bool[Tensor, "b k j"]
+    """Which slots hold a false sentence."""
     valid_further_BS: Bool[Tensor, "b s"]
     """Which slots hold a further text."""
     similarity_BK: Float[Tensor, "b k"]
@@ -122,8 +127,13 @@ def collate(
     pairs = [pair for sample in samples for pair in sample.pairs]
     texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
     texts += [pair.sentence for pair in pairs if needs.sentences]
+    texts += [text for pair in pairs for text in pair.negatives] if needs.num_negatives else []
     texts += [text for sample in samples for text in sample.texts]
     valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
+    negatives = np.zeros(num_samples * num_slots, dtype=np.int64)
+    if needs.num_negatives:
+        negatives[slot_M] = [len(pair.negatives) for pair in pairs]
+    valid_negative, slot_F = _filled(negatives, needs.num_negatives)
     valid_further, slot_E = _filled([len(s.texts) for s in samples], num_texts)
     boxes = np.zeros((num_samples * num_slots, 4), dtype=np.float32)
     spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
@@ -148,11 +158,15 @@ def collate(
         num_global=num_global,
         num_valid=int(valid.sum()),
         slot_M=torch.from_numpy(slot_M),
+        slot_F=torch.from_numpy(slot_F),
         slot_E=torch.from_numpy(slot_E),
         boxes_BK4=torch.from_numpy(boxes).view(num_samples, num_slots, 4),
         spans_BK2=torch.from_numpy(spans).view(num_samples, num_slots, 2),
         valid_B=torch.from_numpy(valid),
         valid_local_BK=torch.from_numpy(valid_local),
+        valid_negative_BKJ=torch.from_numpy(valid_negative).view(
+            num_samples, num_slots, needs.num_negatives
+        ),
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
         weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
@@ -191,8 +205,8 @@ def words_key(text: str) -> tuple[int, int]:
     return text_key(" ".join(re.findall(r"\w+", text.casefold())))
 
 
-def _filled(numbers: list[int], width: int) -> tuple[np.ndarray, np.ndarray]:
+def _filled(numbers: Sequence[int] | np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Which slots of [samples, width] are filled when each sample fills its first ones; bool of
     that shape, and the filled slots' numbers in order."""
-    filled = np.arange(width) < np.array(numbers, dtype=np.int64)[:, None]
+    filled = np.arange(width) < np.asarray(numbers, dtype=np.int64)[:, None]
     return filled, np.flatnonzero(filled)
