@@ -53,12 +53,11 @@ OPPOSITES: Mapping[str, str] = {
 }  # fmt: skip
 """Relations, and what they are not."""
 
-PLACES: Mapping[tuple[int, int], str] = {
-    (-1, -1): "at the top left", (-1, 0): "at the top", (-1, 1): "at the top right",
-    (0, -1): "on the left", (0, 0): "in the centre", (0, 1): "on the right",
-    (1, -1): "at the bottom left", (1, 0): "at the bottom", (1, 1): "at the bottom right",
+OTHER_SIDE: Mapping[str, str] = {
+    "left": "right", "right": "left", "top": "bottom", "bottom": "top", "upper": "lower",
+    "lower": "upper",
 }  # fmt: skip
-"""Places in a picture by (row, column) from its centre."""
+"""Sides of a picture."""
 
 
 def _groups() -> dict[str, dict[str, list[tuple[str, ...]]]]:
@@ -87,9 +86,12 @@ def others(kind: str, word: str) -> list[str]:
     return [each[0] for each in GROUPS[kind].get(word, [()])[1:]]
 
 
-_CLASS = {
-    word: classes[0][0] for group in GROUPS.values() for word, classes in group.items()
-} | {"middle": "centre", "center": "centre", "upper": "top", "lower": "bottom"}
+_CLASS = {word: classes[0][0] for group in GROUPS.values() for word, classes in group.items()} | {
+    "middle": "centre",
+    "center": "centre",
+    "upper": "top",
+    "lower": "bottom",
+}
 
 
 def canonical(word: str) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from glit.text.lexicon import GROUPS, OPPOSITES, PLACES, canonical, others
+from glit.text.lexicon import GROUPS, OPPOSITES, OTHER_SIDE, canonical, others
 from glit.text.phrases import noun_spans
 
 KINDS = ("attribute", "count", "object", "position", "relation")
@@ -36,8 +36,8 @@ _PLACE = re.compile(
     re.IGNORECASE,
 )
 _RELATION = re.compile(rf"\b(?:{'|'.join(OPPOSITES)})\b", re.IGNORECASE)
-_ROWS = {"top": -1, "upper": -1, "bottom": 1, "lower": 1}
-_COLUMNS = {"left": -1, "right": 1}
+_SIDE = re.compile(rf"\b(?:{'|'.join(OTHER_SIDE)})\b", re.IGNORECASE)
+_SIDES = ("at the top", "at the bottom", "on the left", "on the right")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,8 @@ class FalseSentence:
     text: str
     claim: frozenset[str]
     """The words that a true sentence of the caption must not hold all of."""
+    new: str
+    """What is said in the place of the truth."""
 
 
 def negatives(
@@ -69,18 +71,30 @@ def negatives(
     >>> for each in negatives(said[0], said, most=2, draw=random.Random(0)):
     ...     print(each.kind, "|", each.text)
     count | Seven dogs lie on the left.
-    position | Two dogs lie at the top right.
+    position | Two dogs lie on the right.
     """
     said = [_content(each) for each in caption]
     by_kind: dict[str, list[FalseSentence]] = {kind: [] for kind in KINDS}
     for each in _made(sentence):
         if not any(each.claim <= words for words in said):
             by_kind[each.kind].append(each)
-    for group in by_kind.values():
-        draw.shuffle(group)
-    turns = zip_longest(*by_kind.values())
+    turns = zip_longest(
+        *(_mixed(group, frozenset().union(*said), draw) for group in by_kind.values())
+    )
     found = {each.text: each for turn in turns for each in turn if each is not None}
     return list(found.values())[:most]
+
+
+def _mixed(
+    group: list[FalseSentence], said: frozenset[str], draw: random.Random
+) -> Iterator[FalseSentence]:
+    """In turns what the caption says of something else, and what it does not say: a model that sees
+    only the second kind learns which words are rare, without looking at the image."""
+    told = [each for each in group if _words(each.new) <= said]
+    fresh = [each for each in group if each not in told]
+    draw.shuffle(told)
+    draw.shuffle(fresh)
+    return (each for pair in zip_longest(told, fresh) for each in pair if each is not None)
 
 
 def replaced(text: str, start: int, end: int, new: str) -> str:
@@ -110,7 +124,7 @@ def _made(sentence: str) -> Iterator[FalseSentence]:
     for kind, found, news in changes:
         for new in news:
             text = replaced(sentence, found.start(), found.end(), new)
-            yield FalseSentence(kind=kind, text=text, claim=_content(text))
+            yield FalseSentence(kind=kind, text=text, claim=_content(text), new=new)
 
 
 def _of_words(sentence: str) -> Iterator[FalseSentence]:
@@ -123,12 +137,12 @@ def _of_words(sentence: str) -> Iterator[FalseSentence]:
             if not _fits(kind, sentence, start, end, inside):
                 continue
             text = replaced(sentence, start, end, new)
-            if kind == "attribute" and inside is None or inside == (start, end):
+            if (kind == "attribute" and inside is None) or inside == (start, end):
                 claim = _content(text)
             else:
                 assert inside is not None
                 claim = _words(text[inside[0] : inside[1] + len(text) - len(sentence)])
-            yield FalseSentence(kind=kind, text=text, claim=claim)
+            yield FalseSentence(kind=kind, text=text, claim=claim, new=new)
 
 
 def _others(word: str) -> Iterator[tuple[str, str]]:
@@ -142,14 +156,14 @@ def _others(word: str) -> Iterator[tuple[str, str]]:
 
 
 def _singular(word: str) -> str:
+    """The known thing of which a word is the plural; empty where it is none."""
+    known = GROUPS["object"]
     return next(
-        (one for one in (word.removesuffix("s"), word.removesuffix("es")) if one != word), ""
+        (w for w in (word[:-1], word[:-2]) if w in known and word in (w + "s", w + "es")), ""
     )
 
 
-def _fits(
-    kind: str, sentence: str, start: int, end: int, inside: tuple[int, int] | None
-) -> bool:
+def _fits(kind: str, sentence: str, start: int, end: int, inside: tuple[int, int] | None) -> bool:
     """Whether a word stands where a word of its kind does."""
     last = inside is not None and end == inside[1]
     if kind == "object":
@@ -160,15 +174,25 @@ def _fits(
 
 
 def _contrary_places(found: re.Match[str]) -> list[str]:
-    """Places that exclude the one found: on the other side, or the centre against the rest."""
-    words = found[0].lower().replace("-", " ").split()
-    row = next((_ROWS[word] for word in words if word in _ROWS), 0)
-    column = next((_COLUMNS[word] for word in words if word in _COLUMNS), 0)
-    return [
-        text
-        for (r, c), text in PLACES.items()
-        if r * row < 0 or c * column < 0 or ((r, c) == (0, 0)) != ((row, column) == (0, 0))
-    ]
+    """The same phrase with other sides, and the centre against a single side."""
+    phrase = found[0].lower()
+    sides = list(_SIDE.finditer(phrase))
+    if not sides:
+        return list(_SIDES)
+    if re.search(_CENTRE, phrase):  # "in the middle of the top"
+        place = sides[0]
+        others = [side for side in ("top", "bottom", "left", "right") if side != place[0]]
+        return [phrase[: place.start()] + side + phrase[place.end() :] for side in others]
+    flipped = [_flipped(phrase, {side.start()}) for side in sides]
+    both = {side.start() for side in sides}
+    return [*flipped, _flipped(phrase, both) if len(sides) == 2 else "in the centre"]
+
+
+def _flipped(phrase: str, at: set[int]) -> str:
+    """The phrase with the sides that begin at these characters turned round."""
+    return _SIDE.sub(
+        lambda found: OTHER_SIDE[found[0]] if found.start() in at else found[0], phrase
+    )
 
 
 _PLACE_WORDS = {"top", "bottom", "left", "right", "centre", "foreground", "background"}
@@ -186,5 +210,13 @@ def _content(sentence: str) -> frozenset[str]:
 def _words(text: str) -> frozenset[str]:
     """Words, each as the first of its class; those without meaning of their own left out."""
     found = (canonical(word) for word in _WORD.findall(text.casefold()))
-    singular = (one if (one := _singular(word)) in GROUPS["object"] else word for word in found)
-    return frozenset(singular) - {"a", "an", "the", "this", "that", "of", "seen", "picture"}
+    return frozenset(_singular(word) or word for word in found) - {
+        "a",
+        "an",
+        "the",
+        "this",
+        "that",
+        "of",
+        "seen",
+        "picture",
+    }

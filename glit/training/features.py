@@ -13,10 +13,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """N samples with K local slots, J false sentences a slot and S further texts; embeddings are L2-normalised.
+    """N samples with K local slots, J false sentences a slot and S further texts each.
 
-    Under several processes these are the gathered features of all of them, in rank order, so an
-    objective need not know how many processes there are. Slots that are not valid hold zeros.
+    Embeddings are L2-normalised. Under several processes these are the gathered features of all of
+    them, in rank order, so an objective need not know how many processes there are. Slots that are
+    not valid hold zeros.
     """
 
     image_ND: Float[Tensor, "n d"]

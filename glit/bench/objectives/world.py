@@ -125,9 +125,15 @@ class WorldSize:
     """Scenes without twins on which learning rates are chosen."""
 
 
-def training_set(folder: Path, num: int) -> Path:
-    """A dataset of hard training scenes with their twins side by side; built if it is not there."""
-    dataset = folder / f"train-{num}"
+def training_set(folder: Path, num: int, *, negatives: bool = False) -> Path:
+    """A dataset of hard training scenes with their twins side by side; built if it is not there.
+
+    Args:
+        folder: of scenes and datasets.
+        num: scenes.
+        negatives: with false sentences, in a dataset of its own.
+    """
+    dataset = folder / f"train-{num}{'-negatives' if negatives else ''}"
     scenes = folder / f"scenes-{num}"
     if not (dataset / "manifest.json").is_file():
         if not (scenes / "ground_truth.parquet").is_file():
@@ -137,6 +143,7 @@ def training_set(folder: Path, num: int) -> Path:
             dataset,
             recipe="glit-mini",
             captions=scenes / "captions.jsonl",
+            settings=["negatives.enabled=true"] if negatives else [],
             executor="local",
             quiet=True,
         )
