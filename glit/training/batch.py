@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from glit.clip.text_rows import TextRows, lay_out
+from glit.dataset.local_pairs import LocalPair
 from glit.training.input_spec import InputSpec
 from glit.training.sample import PlannedSample
 
@@ -125,20 +126,13 @@ def collate(
     """
     num_samples, num_slots, num_texts = len(samples), needs.num_local, needs.num_texts
     pairs = [pair for sample in samples for pair in sample.pairs]
-    texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
-    texts += [pair.sentence for pair in pairs if needs.sentences]
-    texts += [text for pair in pairs for text in pair.negatives] if needs.num_negatives else []
-    texts += [text for sample in samples for text in sample.texts]
+    texts = _texts(samples, pairs, needs)
     valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
-    negatives = np.zeros(num_samples * num_slots, dtype=np.int64)
-    if needs.num_negatives:
-        negatives[slot_M] = [len(pair.negatives) for pair in pairs]
-    valid_negative, slot_F = _filled(negatives, needs.num_negatives)
+    valid_negative, slot_F = _negative_slots(pairs, valid_local, needs.num_negatives)
     valid_further, slot_E = _filled([len(s.texts) for s in samples], num_texts)
     boxes = np.zeros((num_samples * num_slots, 4), dtype=np.float32)
     spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
-    similarity = np.zeros(num_samples * num_slots, dtype=np.float32)
-    weight = np.zeros(num_samples * num_slots, dtype=np.float32)
+    similarity, weight = np.zeros((2, num_samples * num_slots), dtype=np.float32)
     local_key = np.zeros((num_samples * num_slots, 2), dtype=np.float32)
     if pairs:
         local_key[slot_M] = [words_key(pair.sentence) for pair in pairs]
@@ -164,9 +158,7 @@ def collate(
         spans_BK2=torch.from_numpy(spans).view(num_samples, num_slots, 2),
         valid_B=torch.from_numpy(valid),
         valid_local_BK=torch.from_numpy(valid_local),
-        valid_negative_BKJ=torch.from_numpy(valid_negative).view(
-            num_samples, num_slots, needs.num_negatives
-        ),
+        valid_negative_BKJ=torch.from_numpy(valid_negative),
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
         weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
@@ -194,6 +186,16 @@ def collate(
     ]
 
 
+def _texts(
+    samples: Sequence[PlannedSample], pairs: Sequence[LocalPair], needs: InputSpec
+) -> list[str]:
+    """All texts of a batch, in its order."""
+    texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
+    texts += [pair.sentence for pair in pairs if needs.sentences]
+    texts += [text for pair in pairs for text in pair.negatives] if needs.num_negatives else []
+    return texts + [text for sample in samples for text in sample.texts]
+
+
 def text_key(text: str) -> tuple[int, int]:
     """48 bits of a text's hash as two numbers that float32 holds exactly."""
     digest = hashlib.blake2b(text.encode(), digest_size=6).digest()
@@ -203,6 +205,16 @@ def text_key(text: str) -> tuple[int, int]:
 def words_key(text: str) -> tuple[int, int]:
     """The :func:`text_key` of a text's words, whatever their case and the signs between them."""
     return text_key(" ".join(re.findall(r"\w+", text.casefold())))
+
+
+def _negative_slots(
+    pairs: Sequence[LocalPair], valid_local_BK: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which slots [B, K, J] hold a false sentence, and the numbers of those that do."""
+    numbers = np.zeros(valid_local_BK.shape, dtype=np.int64)
+    numbers[valid_local_BK] = [len(pair.negatives) if width else 0 for pair in pairs]
+    filled, slots = _filled(numbers.ravel(), width)
+    return filled.reshape(*numbers.shape, width), slots
 
 
 def _filled(numbers: Sequence[int] | np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
