@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
-from glit.data.schema import NEGATIVE
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.stages.negatives import NegativesStage
 from glit.training.batch import collate
 from glit.training.config import TrainConfig
 from glit.training.input_spec import InputSpec
 from glit.training.objectives.clip import Clip
 from glit.training.planning import plan_sample
 from glit.training.setup import prepare
-
-COLUMN = (("negatives", pa.list_(NEGATIVE)),)
 
 
 def with_negatives(_: int, row: dict) -> None:
@@ -33,7 +30,7 @@ def with_negatives(_: int, row: dict) -> None:
 
 @pytest.fixture
 def dataset(make_dataset) -> str:
-    return str(make_dataset(4, change=with_negatives, further=COLUMN))
+    return str(make_dataset(4, change=with_negatives, further=NegativesStage.dataset_columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
