@@ -156,7 +156,7 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
     """``make_dataset(num_samples, change=None, **shape)`` writes a dataset, returns its folder."""
 
     def make(
-        num_samples: int, *, name: str = "dataset", seed: int = 0, change=None, **shape
+        num_samples: int, *, name: str = "dataset", seed: int = 0, change=None, further=(), **shape
     ) -> Path:
         return write_random_dataset(
             tmp_path / name,
@@ -165,6 +165,7 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
             encode=tokenizer.encode,
             tokenizer=tokenizer_identity,
             change=change,
+            further=further,
         )
 
     return make

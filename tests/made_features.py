@@ -20,6 +20,8 @@ NUMBERS = {
     "whole_bias": -1.5,
     "dense_scale": 2.0,
     "dense_bias": -0.75,
+    "region_scale": 2.0,
+    "hard_scale": 3.0,
 }
 """What modules of objectives have learned."""
 
@@ -38,11 +40,14 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         local_text_NKD=embedding(num, slots),
         pooled_patch_NKD=embedding(num, slots),
         pooled_token_NKD=embedding(num, slots),
+        negative_text_NKJD=embedding(num, slots, 3),
         further_text_NSD=embedding(num, 2),
         valid_N=torch.ones(num, dtype=torch.bool),
         valid_local_NK=ones,
         valid_patch_NK=ones.clone(),
         valid_token_NK=ones.clone(),
+        valid_negative_NKJ=torch.arange(3).expand(num, slots, 3)
+        < 3 - torch.arange(num)[:, None, None] % 2,
         valid_further_NS=torch.arange(2) < 2 - torch.arange(num)[:, None] % 2,
         similarity_NK=torch.rand(num, slots, generator=generator, dtype=dtype),
         weight_NK=torch.ones(num, slots, dtype=dtype),

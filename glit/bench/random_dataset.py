@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from glit.data.schema import dataset_schema
+from glit.data.schema import Columns, dataset_schema
 from glit.dataset.manifest import Counts, describe_file, make_manifest
 from glit.stages.recipe import load_recipe
 from glit.text.spans import token_spans
@@ -68,6 +68,7 @@ def write_random_dataset(
     encode: Encode,
     tokenizer: dict[str, Any],
     change: Callable[[int, dict[str, Any]], None] | None = None,
+    further: Columns = (),
 ) -> Path:
     """Write data files and a manifest.
 
@@ -78,9 +79,10 @@ def write_random_dataset(
         encode: token ids of texts, for the spans.
         tokenizer: identity for the files' metadata: name, sha256, context.
         change: called with the row number and the row, which it may change in place.
+        further: columns beside the standard ones, which ``change`` fills.
     """
     (folder / "data").mkdir(parents=True, exist_ok=True)
-    schema = dataset_schema(tokenizer=tokenizer)
+    schema = dataset_schema(tokenizer=tokenizer, further=further)
     num_files = -(-shape.num_samples // shape.rows_per_file)
     files: dict[str, Any] = {}
     rows = enumerate(_rows(shape, seed, encode, context=int(tokenizer["context"])))

@@ -67,6 +67,7 @@ PAIR = pa.struct(
         ("support", pa.float32()),
     ]
 )
+NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
 _LATER = {"mean_logprob", "min_logprob", "probability", "support"}
 _VERSION_1 = {
     name: pa.list_(pa.struct([field for field in kind if field.name not in _LATER]))

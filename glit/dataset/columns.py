@@ -111,6 +111,13 @@ class RowGroup:
         """The pairs of all rows."""
         return NestedColumn(self.table.column("pairs"))
 
+    @cached_property
+    def negatives(self) -> NestedColumn | None:
+        """The false sentences of all rows; None where the column is not there or was not read."""
+        if "negatives" not in self.table.column_names:
+            return None
+        return NestedColumn(self.table.column("negatives"))
+
     def value(self, column: str, row: int) -> Any:
         """A value of a flat column."""
         return _values(self.table.column(column).slice(row, 1))[0]

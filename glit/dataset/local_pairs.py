@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class LocalPair:
     """How probable it is that the pair is right; None in datasets without a calibration."""
     weight: float = 1.0
     """How much it counts in local losses."""
+    negatives: tuple[str, ...] = ()
+    """False sentences made of the sentence, where they were read."""
 
 
 def count_without_pair(path: Path) -> int:
@@ -58,6 +61,7 @@ def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
     text, in_window = sentences.as_list("text"), sentences.as_list("in_window")
     token_start, token_end = sentences.as_list("token_start"), sentences.as_list("token_end")
     x0, y0, x1, y1 = (regions.as_list(name) for name in ("x0", "y0", "x1", "y1"))
+    false = _negatives(group, row)
     found = []
     for number, global_wins in enumerate(wins):
         if global_wins:
@@ -70,6 +74,17 @@ def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
                 box_xyxy=(x0[r], y0[r], x1[r], y1[r]),
                 similarity=cosines[number],
                 probability=None if math.isnan(probable[number]) else probable[number],
+                negatives=tuple(false.get(sentence_of[number], ())),
             )
         )
     return tuple(found)
+
+
+def _negatives(group: RowGroup, row: int) -> dict[int, list[str]]:
+    """The false sentences of a row by the number of their sentence."""
+    column, found = group.negatives, defaultdict(list)
+    if column is not None:
+        texts, sentences = column.as_list("text"), column.as_list("sentence")
+        for at in column.span(row):
+            found[sentences[at]].append(texts[at])
+    return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from glit.scenes.layout import Scene, SceneObject
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, PLACE_NAMES, PLACES
+from glit.text.lexicon import OPPOSITES
 
 Part = tuple[str, str, int | None]
 """Text, kind and object of a sentence that has no place yet."""
@@ -28,10 +29,6 @@ _RELATION_TEMPLATES = (
     "The {pattern} {colour} {shape} is {relation} the {other}.",
     "{A} {size} {pattern} {colour} {shape} can be seen {relation} the {other}.",
 )
-
-_OPPOSITES = {
-    "left of": "right of", "right of": "left of", "above": "below", "below": "above",
-}  # fmt: skip
 
 _INTRODUCTIONS = (
     "The picture shows {number} {noun}.",
@@ -176,7 +173,7 @@ def relation_sentence(scene: Scene, first: int, second: int, *, opposite: bool =
     return _fill_in(
         _RELATION_TEMPLATES[0],
         item,
-        relation=_OPPOSITES[relation] if opposite else relation,
+        relation=OPPOSITES[relation] if opposite else relation,
         other=f"{other.pattern} {other.colour} {other.shape}",
     )
 

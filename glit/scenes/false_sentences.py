@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 
 from glit.errors import InputError
 from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, PATTERNS, PLACES, SHAPES
+from glit.text.lexicon import OPPOSITES
+from glit.text.negatives import replaced
 
 _VALUES: Mapping[str, tuple[str, ...]] = {
     "shape": SHAPES,
@@ -29,7 +31,6 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
     "pattern": PATTERNS,
 }
 _RELATIONS = ("left of", "right of", "above", "below")
-_OPPOSITE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
 
 Row = Mapping[str, Any]
 """A row of ``ground_truth.parquet``."""
@@ -164,7 +165,7 @@ def _other_relation(
     row: Row, sentence: Row, rows: Sequence[Row], draw: random.Random
 ) -> str | None:
     own = next(each for each in _RELATIONS if f" {each} " in sentence["text"])
-    return sentence["text"].replace(f" {own} ", f" {_OPPOSITE[own]} ")
+    return sentence["text"].replace(f" {own} ", f" {OPPOSITES[own]} ")
 
 
 def _other_background(
@@ -183,12 +184,8 @@ def _capital(phrase: str) -> str:
 
 def _with_word(text: str, old: str, new: str) -> str:
     """One word changed, and the article before it."""
-    changed = re.sub(rf"\b{old}\b", new, text, count=1)
-    return re.sub(
-        rf"\b(A|a)n? {new}\b",
-        lambda found: f"{found[1]}{'n' if new[0] in 'aeiou' else ''} {new}",
-        changed,
-    )
+    found = re.search(rf"\b{old}\b", text)
+    return text if found is None else replaced(text, *found.span(), new)
 
 
 KINDS: Mapping[str, tuple[str, Callable[[Row, Row, Sequence[Row], random.Random], str | None]]] = {

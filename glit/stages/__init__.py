@@ -11,6 +11,7 @@ from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.flow import Flow, make_flow
 from glit.stages.ingest import Ingest
+from glit.stages.negatives import NegativesStage
 from glit.stages.pack import Pack
 from glit.stages.pair import PairStage
 from glit.stages.propose import ProposeStage
@@ -24,6 +25,7 @@ FLOW: tuple[type[Step], ...] = (
     ProposeStage,
     ScoreStage,
     PairStage,
+    NegativesStage,
     Pack,
 )
 """Every step that glit has. Each may read only what those before it make."""

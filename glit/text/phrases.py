@@ -52,7 +52,8 @@ def phrases(sentence: str) -> tuple[str, ...]:
 def _phrases(sentence: str) -> tuple[str, ...]:
     words = list(_tagged(sentence))
     places = list(_places(sentence, words))
-    nouns = [text for text, _ in _noun_phrases(sentence) if text.lower().split()[-1] not in _PLACES]
+    nouns = [sentence[start:end] for start, end, _ in noun_spans(sentence)]
+    nouns = [text for text in nouns if text.lower().split()[-1] not in _PLACES]
     verbs = [
         sentence[start:end]
         for (start, stop, first), (_, end, second) in pairwise(words)
@@ -82,13 +83,16 @@ def _places(sentence: str, words: list[tuple[int, int, str]]) -> Iterator[str]:
 
 @lru_cache(maxsize=65536)
 def _head(sentence: str) -> str:
-    phrases = list(_noun_phrases(sentence))
+    phrases = [(sentence[start:end], after) for start, end, after in noun_spans(sentence)]
     heads = [text for text, after_preposition in phrases if not after_preposition]
     return (heads or [text for text, _ in phrases] or [sentence])[0]
 
 
-def _noun_phrases(sentence: str) -> Iterator[tuple[str, bool]]:
-    """Noun phrases in order, and whether a preposition stands before them."""
+def noun_spans(sentence: str) -> Iterator[tuple[int, int, bool]]:
+    """Character spans of noun phrases in order, and whether a preposition stands before them.
+
+    Wants TextBlob, as :func:`phrases` does.
+    """
     phrase: list[tuple[int, int, str]] = []
     after_preposition = before = False
     for start, end, tag in [*_tagged(sentence), (len(sentence), len(sentence), "")]:
@@ -96,7 +100,7 @@ def _noun_phrases(sentence: str) -> Iterator[tuple[str, bool]]:
         # after a determiner or an adjective the tagger's verbs are nouns: "the striped cross"
         inside = noun or tag in _INSIDE or (tag == "VB" and bool(phrase))
         if phrase and (not inside or tag in _STARTS):
-            yield from _closed(sentence, phrase, after_preposition)
+            yield from _closed(phrase, after_preposition)
             phrase = []
         if inside:
             if not phrase:
@@ -106,13 +110,13 @@ def _noun_phrases(sentence: str) -> Iterator[tuple[str, bool]]:
 
 
 def _closed(
-    sentence: str, phrase: list[tuple[int, int, str]], after_preposition: bool
-) -> Iterator[tuple[str, bool]]:
+    phrase: list[tuple[int, int, str]], after_preposition: bool
+) -> Iterator[tuple[int, int, bool]]:
     tags = [tag for _, _, tag in phrase]
     while phrase and (tags[-1] in _NEVER_LAST or _is_verb_after_noun(tags)):
         phrase, tags = phrase[:-1], tags[:-1]
     if any(tag.startswith("NN") or tag == "VB" for _, _, tag in phrase):
-        yield sentence[phrase[0][0] : phrase[-1][1]], after_preposition
+        yield phrase[0][0], phrase[-1][1], after_preposition
 
 
 def _is_verb_after_noun(tags: list[str]) -> bool:

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from glit.clip.text_rows import TextRows, lay_out
+from glit.dataset.local_pairs import LocalPair
 from glit.training.input_spec import InputSpec
 from glit.training.sample import PlannedSample
 
@@ -23,23 +24,26 @@ Tokenize = Callable[[list[str]], list[list[int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """B samples with K local slots and S further texts each; in all, M and E are filled.
+    """B samples with K local slots, J false sentences a slot and S further texts each; in all, M, F
+    and E are filled.
 
     The images hold the G whole ones first (G is B, or 0 where the objective needs none), then the
-    M crops; the texts hold the G captions, then the M sentences, then the E further texts. There
-    are no crops, or no sentences, where the objective needs none.
+    M crops; the texts hold the G captions, then the M sentences, the F false sentences and the E
+    further texts. There are no crops, or no sentences, where the objective needs none.
     """
 
     pixels_V3SS: UInt8[Tensor, "v 3 side side"]
     """V = G + M images, not yet normalised."""
     texts: TextRows
-    """G + M + E texts."""
+    """G + M + F + E texts."""
     num_global: int
     """G."""
     num_valid: int
     """Samples that are no fillers."""
     slot_M: Int[Tensor, " m"]
     """Slot (sample * K + k) of every crop and sentence."""
+    slot_F: Int[Tensor, " f"]
+    """Slot ((sample * K + k) * J + j) of every false sentence."""
     slot_E: Int[Tensor, " e"]
     """Slot (sample * S + s) of every further text."""
     boxes_BK4: Float[Tensor, "b k 4"]
@@ -50,6 +54,8 @@ class Batch:
     """False for filler samples."""
     valid_local_BK: Bool[Tensor, "b k"]
     """Which local slots hold a pair."""
+    valid_negative_BKJ: Bool[Tensor, "b k j"]
+    """Which slots hold a false sentence."""
     valid_further_BS: Bool[Tensor, "b s"]
     """Which slots hold a further text."""
     similarity_BK: Float[Tensor, "b k"]
@@ -120,15 +126,13 @@ def collate(
     """
     num_samples, num_slots, num_texts = len(samples), needs.num_local, needs.num_texts
     pairs = [pair for sample in samples for pair in sample.pairs]
-    texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
-    texts += [pair.sentence for pair in pairs if needs.sentences]
-    texts += [text for sample in samples for text in sample.texts]
+    texts = _texts(samples, pairs, needs)
     valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
+    valid_negative, slot_F = _negative_slots(pairs, valid_local, needs.num_negatives)
     valid_further, slot_E = _filled([len(s.texts) for s in samples], num_texts)
     boxes = np.zeros((num_samples * num_slots, 4), dtype=np.float32)
     spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
-    similarity = np.zeros(num_samples * num_slots, dtype=np.float32)
-    weight = np.zeros(num_samples * num_slots, dtype=np.float32)
+    similarity, weight = np.zeros((2, num_samples * num_slots), dtype=np.float32)
     local_key = np.zeros((num_samples * num_slots, 2), dtype=np.float32)
     if pairs:
         local_key[slot_M] = [words_key(pair.sentence) for pair in pairs]
@@ -148,11 +152,13 @@ def collate(
         num_global=num_global,
         num_valid=int(valid.sum()),
         slot_M=torch.from_numpy(slot_M),
+        slot_F=torch.from_numpy(slot_F),
         slot_E=torch.from_numpy(slot_E),
         boxes_BK4=torch.from_numpy(boxes).view(num_samples, num_slots, 4),
         spans_BK2=torch.from_numpy(spans).view(num_samples, num_slots, 2),
         valid_B=torch.from_numpy(valid),
         valid_local_BK=torch.from_numpy(valid_local),
+        valid_negative_BKJ=torch.from_numpy(valid_negative),
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
         weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
@@ -180,6 +186,16 @@ def collate(
     ]
 
 
+def _texts(
+    samples: Sequence[PlannedSample], pairs: Sequence[LocalPair], needs: InputSpec
+) -> list[str]:
+    """All texts of a batch, in its order."""
+    texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
+    texts += [pair.sentence for pair in pairs if needs.sentences]
+    texts += [text for pair in pairs for text in pair.negatives] if needs.num_negatives else []
+    return texts + [text for sample in samples for text in sample.texts]
+
+
 def text_key(text: str) -> tuple[int, int]:
     """48 bits of a text's hash as two numbers that float32 holds exactly."""
     digest = hashlib.blake2b(text.encode(), digest_size=6).digest()
@@ -191,8 +207,18 @@ def words_key(text: str) -> tuple[int, int]:
     return text_key(" ".join(re.findall(r"\w+", text.casefold())))
 
 
-def _filled(numbers: list[int], width: int) -> tuple[np.ndarray, np.ndarray]:
+def _negative_slots(
+    pairs: Sequence[LocalPair], valid_local_BK: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which slots [B, K, J] hold a false sentence, and the numbers of those that do."""
+    numbers = np.zeros(valid_local_BK.shape, dtype=np.int64)
+    numbers[valid_local_BK] = [len(pair.negatives) if width else 0 for pair in pairs]
+    filled, slots = _filled(numbers.ravel(), width)
+    return filled.reshape(*numbers.shape, width), slots
+
+
+def _filled(numbers: Sequence[int] | np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Which slots of [samples, width] are filled when each sample fills its first ones; bool of
     that shape, and the filled slots' numbers in order."""
-    filled = np.arange(width) < np.array(numbers, dtype=np.int64)[:, None]
+    filled = np.arange(width) < np.asarray(numbers, dtype=np.int64)[:, None]
     return filled, np.flatnonzero(filled)

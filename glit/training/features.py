@@ -13,10 +13,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """N samples with K local slots and S further texts each; embeddings are L2-normalised.
+    """N samples with K local slots, J false sentences a slot and S further texts each.
 
-    Under several processes these are the gathered features of all of them, in rank order, so an
-    objective need not know how many processes there are. Slots that are not valid hold zeros.
+    Embeddings are L2-normalised. Under several processes these are the gathered features of all of
+    them, in rank order, so an objective need not know how many processes there are. Slots that are
+    not valid hold zeros.
     """
 
     image_ND: Float[Tensor, "n d"]
@@ -31,6 +32,8 @@ class Features:
     """Patch tokens of the global image inside the region, pooled and projected (P_l)."""
     pooled_token_NKD: Float[Tensor, "n k d"]
     """Tokens of the caption that make up the sentence, pooled and projected (S_l)."""
+    negative_text_NKJD: Float[Tensor, "n k j d"]
+    """Embeddings of false sentences made of the pairs' sentences."""
     further_text_NSD: Float[Tensor, "n s d"]
     """Embeddings of the texts that the objective picked."""
     made: Mapping[str, Float[Tensor, "n ..."]] = field(default_factory=dict)
@@ -44,6 +47,8 @@ class Features:
     """False where the region lies outside what the model sees of the image."""
     valid_token_NK: Bool[Tensor, "n k"]
     """False where the sentence leaves the text window."""
+    valid_negative_NKJ: Bool[Tensor, "n k j"]
+    """False where a pair has no such false sentence."""
     valid_further_NS: Bool[Tensor, "n s"]
     """False where a sample has no such further text."""
     similarity_NK: Float[Tensor, "n k"]

@@ -29,5 +29,8 @@ class InputSpec:
     """All patch and caption tokens, for a module of the objective; needs ``whole``."""
     unmixed: bool = False
     """Patch tokens that attend to themselves alone in the last layer."""
+    num_negatives: int = 0
+    """False sentences of every local pair, encoded by themselves; drawn from the dataset's column
+    ``negatives``."""
     num_texts: int = 0
     """Texts beside the caption and the sentences, as the objective picks them."""

@@ -30,7 +30,7 @@ from glit.training.config import TrainConfig
 from glit.training.mixture import Mixture
 from glit.training.objective import Objective
 from glit.training.order import BatchPlan, grouped_within_batches
-from glit.training.planning import READ_COLUMNS, Augment, ChosenPairs, plan_sample
+from glit.training.planning import Augment, ChosenPairs, plan_sample, read_columns
 from glit.training.sample import PlannedSample
 
 _IMAGE = 1
@@ -95,7 +95,8 @@ class BatchLoader:
         )
         order = grouped_within_batches(order, config.batch_size)
         capacity = 2 * window * len(self.dataset.parts)
-        groups = RowGroupCache(self.dataset, capacity=capacity, columns=READ_COLUMNS)
+        columns = read_columns(self.objective.needs)
+        groups = RowGroupCache(self.dataset, capacity=capacity, columns=columns)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))
         if config.num_workers == 0:

@@ -105,3 +105,30 @@ def mean_cosine(
     """Mean cosine of the valid rows, for the log; zero when none is valid."""
     cosine_N = (a_ND * b_ND).sum(dim=-1) * valid_N
     return cosine_N.sum() / valid_N.sum().clamp_min(1)
+
+
+def against_negatives(
+    own_NK: Float[Tensor, "n k"],
+    false_NKJ: Float[Tensor, "n k j"],
+    valid_NKJ: Bool[Tensor, "n k j"],
+    weight_NK: Float[Tensor, "n k"],
+) -> Float[Tensor, ""]:
+    """Weighted mean of -log softmax of the true text's logit among those of its false texts.
+
+    Pairs without a false text are left out; without any pair the loss is zero.
+
+    Worked case: logits 1 for the true text and 0 for two false ones: ``ln(1 + 2 e^-1)`` = 0.5514.
+
+    Args:
+        own_NK: logits of the pairs.
+        false_NKJ: of their false texts.
+        valid_NKJ: which false texts there are.
+        weight_NK: of the pairs.
+    """
+    lowest = torch.finfo(own_NK.dtype).min
+    lead_NKJ = (false_NKJ - own_NK[..., None]).masked_fill(~valid_NKJ, lowest)
+    error_NK = F.pad(lead_NKJ, (1, 0)).logsumexp(dim=-1)
+    weight_NK = weight_NK * valid_NKJ.any(dim=-1)
+    return (weight_NK * error_NK).sum() / weight_NK.sum().clamp_min(
+        torch.finfo(error_NK.dtype).tiny
+    )

@@ -77,8 +77,9 @@ class TrainedModel(nn.Module):
 
 def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
     num_global, first_further = batch.num_global, len(text_TD) - len(batch.slot_E)
+    first_negative = first_further - len(batch.slot_F)
     local_image = _of_pairs(image_VD[num_global:], batch)
-    local_text = _of_pairs(text_TD[num_global:first_further], batch)
+    local_text = _of_pairs(text_TD[num_global:first_negative], batch)
     empty_BKD = torch.zeros_like(local_image)
     empty_BD = image_VD.new_zeros(len(batch.valid_B), image_VD.shape[-1])
     nothing_BK = torch.zeros_like(batch.valid_local_BK)
@@ -89,11 +90,15 @@ def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
         local_text_NKD=local_text,
         pooled_patch_NKD=empty_BKD,
         pooled_token_NKD=empty_BKD,
+        negative_text_NKJD=_into_slots(
+            text_TD[first_negative:first_further], batch.slot_F, batch.valid_negative_BKJ
+        ),
         further_text_NSD=_into_slots(text_TD[first_further:], batch.slot_E, batch.valid_further_BS),
         valid_N=batch.valid_B,
         valid_local_NK=batch.valid_local_BK,
         valid_patch_NK=nothing_BK,
         valid_token_NK=nothing_BK,
+        valid_negative_NKJ=batch.valid_negative_BKJ,
         valid_further_NS=batch.valid_further_BS,
         similarity_NK=batch.similarity_BK,
         weight_NK=batch.weight_BK,
@@ -109,11 +114,10 @@ def _of_pairs(embedding_MD: Tensor, batch: Batch) -> Tensor:
 
 
 def _into_slots(embedding_MD: Tensor, slot_M: Tensor, valid_BK: Tensor) -> Tensor:
-    """[M, D] -> [B, K, D], zeros where no slot is filled."""
-    num_samples, num_slots = valid_BK.shape
-    slots = embedding_MD.new_zeros(num_samples * num_slots, embedding_MD.shape[-1])
+    """[M, D] -> the slots' shape by D, zeros where no slot is filled."""
+    slots = embedding_MD.new_zeros(valid_BK.numel(), embedding_MD.shape[-1])
     slots = slots.index_copy(0, slot_M, embedding_MD)
-    return slots.view(num_samples, num_slots, embedding_MD.shape[-1])
+    return slots.view(*valid_BK.shape, embedding_MD.shape[-1])
 
 
 def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H: Tensor) -> Tokens:

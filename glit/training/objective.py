@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from glit.text.spans import Span
 from glit.training.features import Features
 from glit.training.input_spec import InputSpec
-from glit.training.losses import contrastive
+from glit.training.losses import against_negatives, contrastive
 
 if TYPE_CHECKING:
     from glit.clip.encoder import ClipEncoder
@@ -116,3 +116,24 @@ def local_loss(features: Features, logit_scale: Float[Tensor, ""]) -> Float[Tens
         features.valid_local_NK[:, 0] & features.valid_N,
         features.weight_NK[:, 0],
     )
+
+
+def false_sentence_loss(
+    features: Features,
+    image_NKD: Float[Tensor, "n k_or_1 d"],
+    valid_NK: Bool[Tensor, "n k_or_1"],
+    scale: Float[Tensor, ""],
+) -> Float[Tensor, ""]:
+    """Cross-entropy of every pair's sentence among its false ones, every pair of its own weight.
+
+    Args:
+        features: of all samples.
+        image_NKD: what the sentences are about: regions, or the whole image for all pairs.
+        valid_NK: where there is such a thing.
+        scale: of cosines.
+    """
+    own_NK = scale * (image_NKD * features.local_text_NKD).sum(dim=-1)
+    false_NKJ = scale * (image_NKD[:, :, None] * features.negative_text_NKJD).sum(dim=-1)
+    valid_NK = valid_NK & features.valid_local_NK
+    valid_NKJ = features.valid_negative_NKJ & valid_NK[..., None]
+    return against_negatives(own_NK, false_NKJ, valid_NKJ, features.weight_NK)

@@ -13,6 +13,7 @@ from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs
 from glit.training.augment import Augmentation
 from glit.training.config import PairChoice
+from glit.training.input_spec import InputSpec
 from glit.training.objective import Objective
 from glit.training.sample import PlannedSample
 
@@ -30,7 +31,12 @@ READ_COLUMNS = (
     "regions",
     "pairs",
 )
-"""All columns but the similarities, which no objective reads."""
+"""All columns but the similarities, which no objective reads, and the false sentences."""
+
+
+def read_columns(needs: InputSpec) -> tuple[str, ...]:
+    """The columns that samples are planned from."""
+    return (*READ_COLUMNS, "negatives") if needs.num_negatives else READ_COLUMNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +97,8 @@ def plan_sample(
     if augmentation is not None:
         ordered, (width, height) = augmentation.pairs(ordered), augmentation.size
     pairs = best_pairs(ordered, most=needs.num_local, distinct_regions=needs.distinct_regions)
+    if needs.num_negatives:
+        pairs = tuple(_with_negatives(pair, needs.num_negatives, draw) for pair in pairs)
     boxes = np.array([pair.box_xyxy for pair in pairs], dtype=np.float64).reshape(-1, 4)
     return PlannedSample(
         group=group,
@@ -101,6 +109,12 @@ def plan_sample(
         texts=_texts(group, row, caption, objective, draw) if needs.num_texts else (),
         augmentation=augmentation,
     )
+
+
+def _with_negatives(pair: LocalPair, most: int, draw: np.random.Generator) -> LocalPair:
+    """The pair with some of its false sentences, drawn anew for every epoch."""
+    order = draw.permutation(len(pair.negatives))[:most]
+    return replace(pair, negatives=tuple(pair.negatives[index] for index in order))
 
 
 def _texts(

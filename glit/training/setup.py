@@ -217,6 +217,12 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
             f"{config.pairs!r} and train.min_probability = {config.min_probability} ask for; "
             "give a dataset whose pairs are calibrated (docs/pairs.md)"
         )
+    without = [part.path for part in dataset.parts if "negatives" not in part.schema.names]
+    if objective.needs.num_negatives and without:
+        raise InputError(
+            f"{without[0]}: has no false sentences, which train.objective = {config.objective!r} "
+            "learns from; build it with --set negatives.enabled=true"
+        )
     if objective.needs.num_local and not _has_local_pairs(dataset, config.min_probability):
         raise InputError(
             f"{dataset.path}: no sample has a local pair, and train.objective = "

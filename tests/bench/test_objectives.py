@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -159,6 +160,7 @@ def pretended(monkeypatch):
 
     def train(folder, dataset, words):
         done.append(f"{folder.parent.name} {folder.name}")
+        assert dataset.name == str(folder.parent.name == "fg-clip")
         if folder.name.startswith("1-"):
             return None
         (folder / "last").mkdir(parents=True, exist_ok=True)
@@ -169,7 +171,9 @@ def pretended(monkeypatch):
 
     hits = np.array([[True, False, True]] * 2)
     monkeypatch.setattr(module, "trained", train)
-    monkeypatch.setattr(Scenes, "training_set", lambda self, folder, size: folder)
+    monkeypatch.setattr(
+        Scenes, "training_set", lambda self, folder, size, *, negatives: folder / f"{negatives}"
+    )
     monkeypatch.setattr(module, "open_embedder", lambda model, config: str(model))
     monkeypatch.setattr(module, "validate", score)
     monkeypatch.setattr(module, "remove_models", lambda folder: done.append(f"- {folder.name}"))
@@ -193,10 +197,11 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     assert "| siglip | 0.001 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
     assert "clip at 1: the loss was no longer finite." in text
     assert "siglip, R@1 on validation scenes by learning rate: 0.0001 40.0, 0.001 60.0, " in text
-    assert "end of the grid" not in text and said[1] == "mini-clip as it is"
+    assert "end of the grid" not in text and said[0] == "mini-clip as it is"
     assert (tmp_path / "objectives.md").read_text() == text
     kept = json.loads((tmp_path / "objectives.json").read_text())["1200"]
     assert [each["name"] for each in kept] == ["none", "clip", "siglip"]
+    assert "| fg-clip |" in run(replace(request, objectives=("fg-clip",)), said.append)
     with pytest.raises(InputError, match=r"holds a comparison with epochs 3, now 5"):
         run(Request(output=tmp_path, lrs=request.lrs, epochs=5), said.append)
     with pytest.raises(UserError, match="--objective clpi: wanted some of clip"):
@@ -241,6 +246,9 @@ def test_a_training_set_that_is_there_is_not_built_again(tmp_path) -> None:
     (tmp_path / "train-40").mkdir()
     (tmp_path / "train-40" / "manifest.json").write_text("{}")
     assert training_set(tmp_path, 40) == tmp_path / "train-40"
+    (tmp_path / "train-40").rename(tmp_path / "train-40-negatives")
+    found = training_set(tmp_path, 40, negatives=True)
+    assert found == tmp_path / "train-40-negatives"
 
 
 def test_learning_curves_leave_out_what_was_not_run(tmp_path) -> None:

@@ -12,6 +12,7 @@ import torch
 import torch.multiprocessing
 
 from glit.evaluation.validation import open_validation
+from glit.stages.negatives import NegativesStage
 from glit.training.config import TrainConfig
 from glit.training.interrupt import Vote
 from glit.training.log import VALIDATION
@@ -29,6 +30,7 @@ CASES = {
     "beta-clip": {"objective": "beta-clip"},
     "f-cast": {"objective": "f-cast"},
     "glit": {"objective": "glit", "micro_batch_size": 2},
+    "fg-clip": {"objective": "fg-clip", "micro_batch_size": 2},
     "adapters": {"objective": "fast-goal", "lora_rank": 2},
     "siglip cached": {"objective": "siglip", "micro_batch_size": 2},
 }
@@ -99,6 +101,10 @@ def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
     def some_without_pairs(index: int, row) -> None:
         if index % 4 == 1:
             row["pairs"] = []
+        row["negatives"] = [
+            {"sentence": k, "kind": "object", "text": f"No {each['text']}"}
+            for k, each in enumerate(row["sentences"])
+        ]
 
     folder: Path = tmp_path_factory.mktemp("two")
     dataset = write_random_dataset(
@@ -108,6 +114,7 @@ def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
         encode=tokenizer.encode,
         tokenizer=tokenizer_identity,
         change=some_without_pairs,
+        further=NegativesStage.dataset_columns,
     )
     write_random_dataset(
         folder / "validation",

@@ -37,6 +37,7 @@ ALL = tuple(name for name in OBJECTIVES if name not in (*ALIASES, "hard-negative
 """Compared unless named: all but a second name, and one that is made for a second stage."""
 SETTINGS: Mapping[str, Sequence[str]] = {
     "long-clip": ("train.num_components=8",),
+    "fg-clip": ("train.lambda_short=0",),
     "f-cast": (
         "train.encoders_start=clip",
         "train.depths=[1,1,2,2]",
@@ -45,8 +46,8 @@ SETTINGS: Mapping[str, Sequence[str]] = {
         "train.context=77",
     ),
 }
-"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels; for
-runs that start from the model of scenes."""
+"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels, captions
+that all begin with how many objects there are. For runs that start from the model of scenes."""
 SCORERS = {"finelip": "finelip"}
 """Objectives that are measured by a score of their own."""
 
@@ -95,11 +96,12 @@ def run(request: Request, say: Say) -> str:
     tables: dict[int, list[Row]] = {size: [] for size in request.sizes}
     notes: dict[int, list[str]] = {size: [] for size in request.sizes}
     for size in request.sizes:
-        say(f"{size} {request.world.items}: the dataset")
-        dataset = request.world.training_set(request.output / "data", size)
         tables[size].append(_start(request, say))
         first = [name for name in request.objectives if name == BASELINE]
         for name in [*first, *(n for n in request.objectives if n not in first)]:
+            say(f"{size} {request.world.items}: the dataset of {name}")
+            negatives = OBJECTIVES[name]().needs.num_negatives > 0
+            dataset = request.world.training_set(request.output / "data", size, negatives=negatives)
             row, failed = _objective(request, name, size, dataset, say)
             if row is not None:
                 tables[size].append(row)

@@ -137,8 +137,9 @@ class World(Protocol):
         """More of ``glit train --set``."""
         ...
 
-    def training_set(self, folder: Path, size: int) -> Path:
-        """The dataset of so many samples; made in the folder if it is not there."""
+    def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
+        """The dataset of so many samples, with false sentences if they are needed; made in the
+        folder if it is not there."""
         ...
 
     def searched(self) -> Collection:
@@ -180,9 +181,9 @@ class Scenes:
     start = "mini-clip"
     settings = ("train.warmup_steps=20", "train.num_workers=1")
 
-    def training_set(self, folder: Path, size: int) -> Path:
+    def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
         """Hard training scenes with their twins side by side."""
-        return training_set(folder, size)
+        return training_set(folder, size, negatives=negatives)
 
     def scenes(self) -> list[Scene]:
         """Those of the gallery."""
@@ -239,7 +240,7 @@ class Datasets:
         config = load_table("train", self.recipe, overrides=self.settings)
         return {"sizes": (len(Dataset(self.train)),), "batch_size": config.batch_size}
 
-    def training_set(self, folder: Path, size: int) -> Path:
+    def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
         """What the user gave."""
         return Path(self.train)
 
@@ -269,9 +270,15 @@ class Datasets:
         return {"recipe": self.recipe, "overrides": sorted(self.overrides), **hashes}
 
 
-def training_set(folder: Path, num: int) -> Path:
-    """A dataset of hard training scenes with their twins side by side; built if it is not there."""
-    dataset = folder / f"train-{num}"
+def training_set(folder: Path, num: int, *, negatives: bool = False) -> Path:
+    """A dataset of hard training scenes with their twins side by side; built if it is not there.
+
+    Args:
+        folder: of scenes and datasets.
+        num: scenes.
+        negatives: with false sentences, in a dataset of its own.
+    """
+    dataset = folder / f"train-{num}{'-negatives' if negatives else ''}"
     scenes = folder / f"scenes-{num}"
     if not (dataset / "manifest.json").is_file():
         if not (scenes / "ground_truth.parquet").is_file():
@@ -281,6 +288,7 @@ def training_set(folder: Path, num: int) -> Path:
             dataset,
             recipe="glit-mini",
             captions=scenes / "captions.jsonl",
+            settings=["negatives.enabled=true"] if negatives else [],
             executor="local",
             quiet=True,
         )

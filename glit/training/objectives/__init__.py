@@ -7,6 +7,7 @@ from glit.training.objectives.beta_clip import BetaClip
 from glit.training.objectives.clip import Clip
 from glit.training.objectives.f_cast import FCast
 from glit.training.objectives.fast_goal import FastGoal
+from glit.training.objectives.fg_clip import FgClip
 from glit.training.objectives.finelip import FineLip
 from glit.training.objectives.glit import Glit
 from glit.training.objectives.global_local import GlobalLocal
@@ -32,6 +33,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "mulclip": MulClip,
     "beta-clip": BetaClip,
     "f-cast": FCast,
+    "fg-clip": FgClip,
     "glit": Glit,
 }
 """By the name that ``train.objective`` takes; ``goal`` is ``fast-goal`` under its first name."""

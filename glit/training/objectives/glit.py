@@ -1,6 +1,6 @@
 """``glit``: a sigmoid loss over whole images and captions, and one over regions and sentences.
 
-L = S(v, t) + lambda_dense / 2 (S(P, t_l) + S(P, S_l))
+L = S(v, t) + lambda_dense / 2 (S(P, t_l) + S(P, S_l)) + negative_weight (H(P) + H(v))
 S(x, y) = 1/M sum_m sum_n w_mn B(z_mn, s x_m . y_n + b),  B(z, l) = -z log sigmoid(l)
                                                                   - (1 - z) log sigmoid(-l)
 
@@ -10,6 +10,11 @@ averaged and projected; ``S_l`` the caption's tokens of its sentence, averaged a
 (FAST-GOAL Eq. 7 to 10); ``t_l`` is the sentence encoded by itself. The M regions and sentences of
 all images are each other's negatives, so the crop of a region is never encoded, and a step costs
 little more than one of ``siglip``.
+
+``H`` holds false sentences f_j of t_l against it (FG-CLIP's term, with CLIP's own scale); it is off
+unless ``negative_weight`` is above 0:
+
+H(x) = mean over pairs of -log(exp(s x . t_l) / (exp(s x . t_l) + sum_j exp(s x . f_j)))
 
 - A pair's target ``z_mm`` is its weight: 1, or its probability with ``train.pairs = "weighted"``.
 - Equal sentences are no negatives of each other (``w_mn = 0``): on many images the same is true.
@@ -35,7 +40,7 @@ from glit.errors import RecipeError
 from glit.training.config_checks import check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
-from glit.training.objective import InputSpec, Loss, Objective, logged
+from glit.training.objective import InputSpec, Loss, Objective, false_sentence_loss, logged
 from glit.training.objectives.siglip import sigmoid_loss
 
 _BLOCK = 4096
@@ -97,12 +102,22 @@ class Glit(Objective):
     pool_tokens: bool = True
     """Compare regions with the caption's tokens of their sentences. Set it to false for a SigLIP
     start, which has none."""
+    negative_weight: float = 0.0
+    """Weight of the loss against false sentences, of regions and of the whole image; above 0 the
+    dataset needs the column ``negatives``."""
+    negative_pairs: int = 6
+    """Pairs of every sample that are held against their false sentences, best first."""
+    num_negatives: int = 3
+    """False sentences of each of them, drawn anew every epoch."""
     sigmoid_lr: float = 1e-3
     """Highest learning rate of the scales and biases. The encoders use ``train.lr``."""
 
     def __post_init__(self) -> None:
         check_least(self, 0, "lambda_dense")
         check_least(self, 1, "num_regions")
+        check_least(self, 0, "negative_weight")
+        check_least(self, 1, "negative_pairs")
+        check_least(self, 1, "num_negatives")
         check_positive(self, "sigmoid_lr")
         if not (self.encode_sentences or self.pool_tokens):
             raise RecipeError(
@@ -112,13 +127,15 @@ class Glit(Objective):
 
     @property
     def needs(self) -> InputSpec:
+        with_negatives = self.negative_weight > 0
         return InputSpec(
-            num_local=self.num_regions,
-            distinct_regions=True,
+            num_local=max(self.num_regions, self.negative_pairs * with_negatives),
+            distinct_regions=not with_negatives,
             pooled_patches=True,
             pooled_tokens=self.pool_tokens,
             crops=False,
-            sentences=self.encode_sentences,
+            sentences=self.encode_sentences or with_negatives,
+            num_negatives=self.num_negatives * with_negatives,
         )
 
     @property
@@ -141,15 +158,17 @@ class Glit(Objective):
             numbers["whole_bias"],
             features.valid_N,
         )
-        patch_MD = features.pooled_patch_NKD.flatten(0, 1)
-        target_M = features.weight_NK.flatten()
-        key_M2 = features.local_key_NK2.flatten(0, 1)
+        dense_NK = slice(None), slice(self.num_regions)
+        patch_MD = features.pooled_patch_NKD[dense_NK].flatten(0, 1)
+        target_M = features.weight_NK[dense_NK].flatten()
+        key_M2 = features.local_key_NK2[dense_NK].flatten(0, 1)
         valid_patch_NK = features.valid_patch_NK & features.valid_N[:, None]
         learned = numbers["dense_scale"], numbers["dense_bias"]
 
         def dense_term(text_NKD: Tensor, valid_NK: Tensor) -> Tensor:
-            valid_M = (valid_patch_NK & valid_NK).flatten()
-            return dense_loss(patch_MD, text_NKD.flatten(0, 1), target_M, key_M2, valid_M, *learned)
+            valid_M = (valid_patch_NK & valid_NK)[dense_NK].flatten()
+            text_MD = text_NKD[dense_NK].flatten(0, 1)
+            return dense_loss(patch_MD, text_MD, target_M, key_M2, valid_M, *learned)
 
         terms: dict[str, Tensor] = {}
         if self.pool_tokens:
@@ -161,6 +180,15 @@ class Glit(Objective):
         dense = sum(terms.values(), start=torch.zeros_like(whole)) / len(terms)
         # several processes wait for a gradient of every parameter, CLIP's own scale among them
         loss = whole + self.lambda_dense * dense + 0 * logit_scale
+        if self.negative_weight:
+            terms["loss_false_of_region"] = false_sentence_loss(
+                features, features.pooled_patch_NKD, valid_patch_NK, logit_scale
+            )
+            terms["loss_false_of_image"] = false_sentence_loss(
+                features, features.image_ND[:, None], features.valid_N[:, None], logit_scale
+            )
+            false = terms["loss_false_of_region"] + terms["loss_false_of_image"]
+            loss = loss + self.negative_weight * false
         return logged(loss, loss_whole=whole, **terms, **numbers)
 
 

@@ -99,6 +99,51 @@ def test_no_pair_at_all_is_zero_with_gradients() -> None:
     assert f.pooled_patch_NKD.grad is not None and not f.pooled_patch_NKD.grad.any()
 
 
+def test_false_sentences_by_hand() -> None:
+    """Sentences at 0 and 90 degrees like patches and images, false ones at 90 and 180 from them;
+    scale 3: of the first ln(1 + e^-3 + e^-6), the second has one false sentence."""
+    f = two(
+        negative_text_NKJD=at(90, 180, 180, 0).view(2, 1, 2, 5),
+        valid_negative_NKJ=torch.tensor([[[True, True]], [[True, False]]]),
+    )
+    error = (math.log(1 + math.exp(-3) + math.exp(-6)) + math.log(1 + math.exp(-3))) / 2
+    plain, _ = Glit()(f, torch.tensor(3.0))
+    loss, shown = Glit(negative_weight=2)(f, torch.tensor(3.0))
+    for name in ("loss_false_of_region", "loss_false_of_image"):
+        assert shown[name].item() == pytest.approx(error, rel=1e-5)
+    assert loss.item() == pytest.approx(plain.item() + 2 * 2 * error, rel=1e-6)
+    turned = replace(f, pooled_patch_NKD=at(90, 0)[:, None], valid_patch_NK=f.valid_N[:, None])
+    _, other = Glit(negative_weight=2)(turned, torch.tensor(3.0))
+    assert other["loss_false_of_image"].item() == pytest.approx(error, rel=1e-5)
+    assert other["loss_false_of_region"].item() > error + 1
+
+
+def test_only_the_first_regions_are_in_the_dense_term() -> None:
+    """Further pairs are there for their false sentences alone."""
+    f = random_features(4, 3)
+    _, few = Glit(negative_weight=1)(f, torch.tensor(3.0))
+    _, one = Glit()(
+        f.map(lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t), torch.tensor(3.0)
+    )
+    assert few["loss_sentences"].item() == pytest.approx(one["loss_sentences"].item(), rel=1e-6)
+    assert few["loss_tokens"].item() == pytest.approx(one["loss_tokens"].item(), rel=1e-6)
+    needs = Glit(negative_weight=1, negative_pairs=5, encode_sentences=False).needs
+    assert (needs.num_local, needs.num_negatives, needs.sentences) == (5, 3, True)
+    assert Glit(negative_pairs=5).needs == Glit().needs
+
+
+def test_gradients_of_the_term_of_false_sentences() -> None:
+    f = random_features(3, 2, dtype=torch.float64)
+    names = ["image_ND", "pooled_patch_NKD", "local_text_NKD", "negative_text_NKJD"]
+
+    def loss(scale: torch.Tensor, *rows: torch.Tensor) -> torch.Tensor:
+        made = f.with_rows(dict(zip(names, rows, strict=True)))
+        return Glit(negative_weight=0.5, lambda_dense=0)(made, scale)[0]
+
+    leaves = [f.embeddings()[name].requires_grad_() for name in names]
+    assert torch.autograd.gradcheck(loss, (torch.tensor(2.0).double().requires_grad_(), *leaves))
+
+
 def arguments(num: int, *, seed: int = 0) -> list[torch.Tensor]:
     f = random_features(num, 1, seed=seed, dtype=torch.float64)
     key_M2 = torch.arange(num).remainder(5)[:, None].expand(-1, 2).double()
@@ -163,6 +208,8 @@ def test_no_crop_is_decoded_and_no_sentence_unasked(
         {"lambda_dense": -1.0},
         {"num_regions": 0},
         {"sigmoid_lr": math.nan},
+        {"negative_weight": -1.0},
+        {"num_negatives": 0},
         {"encode_sentences": False, "pool_tokens": False},
     ],
 )
