@@ -62,9 +62,9 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
     from glit.data.records import Sample
     from glit.data.schema import dataset_schema
-    from glit.stages import all_steps
-    from glit.stages.flow import make_flow
+    from glit.stages import flow
     from glit.stages.pack import PackConfig, write_groups
+    from glit.stages.recipe import load_recipe
     from glit.storage.store import Store
 
     store = Store(scenes / "images")
@@ -77,7 +77,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
             height=row["height"],
             num_bytes=len(store.read(row["source_path"])),
         )
-        for stage in make_flow(all_steps()).later_stages.values():
+        for stage in flow(load_recipe("mini").tables).later_stages.values():
             sample = stage.with_row(sample, row)
         samples.append(sample)
     schema = dataset_schema(tokenizer={"name": "golden", "sha256": "", "context": 248})

@@ -23,6 +23,7 @@ from transformers import (
 )
 from transformers import SiglipTokenizer as TheirTokenizer
 
+from glit import stages
 from glit.bench.random_dataset import WORDS
 from glit.clip.kinds import open_tokenizer
 from glit.errors import MissingExtraError, RecipeError, UserError, WeightsError
@@ -37,7 +38,7 @@ from glit.training.setup import prepare
 from glit.training.step import run_step
 
 CONTEXT, LONGER = 24, 32
-FIT = {"clip", "local", "global+local", "hard-negatives", "long-clip", "siglip"}
+FIT = {"clip", "fg-clip", "local", "global+local", "hard-negatives", "long-clip", "siglip"}
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,12 @@ def test_a_resumed_run_is_the_whole_run_and_anybody_loads_it(
 def test_objectives_that_embeddings_suffice_for(
     folder, make_dataset, tmp_path, objective: str
 ) -> None:
-    dataset = str(make_dataset(8))
+    def with_negatives(_: int, row) -> None:
+        text = row["sentences"][0]["text"]
+        row["negatives"] = [{"sentence": 0, "kind": "object", "text": f"No {text}"}]
+
+    further = stages.NegativesStage.dataset_columns
+    dataset = str(make_dataset(8, change=with_negatives, further=further))
     settings = config(folder, objective=objective, max_steps=1, unlocked_blocks=1, lock_image=True)
     if objective == "f-cast":
         settings = replace(settings, lock_image=False, unlocked_blocks=0)
@@ -165,7 +171,8 @@ def test_objectives_that_embeddings_suffice_for(
         assert train(settings, dataset, tmp_path / "run").loss > 0
         return
     with pytest.raises(
-        RecipeError, match=rf"objective = '{objective}': looks at CLIP's .*take one of clip, glob"
+        RecipeError,
+        match=rf"objective = '{objective}': looks at CLIP's .*take one of clip, fg-clip, glob",
     ):
         train(settings, dataset, tmp_path / "run")
     assert not (tmp_path / "run").exists()
