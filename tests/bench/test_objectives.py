@@ -197,7 +197,7 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     assert "| siglip | 0.001 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
     assert "clip at 1: the loss was no longer finite." in text
     assert "siglip, R@1 on validation scenes by learning rate: 0.0001 40.0, 0.001 60.0, " in text
-    assert "end of the grid" not in text and said[0] == "mini-clip as it is"
+    assert "end of the grid" not in text and said[2] == "mini-clip as it is"
     assert (tmp_path / "objectives.md").read_text() == text
     kept = json.loads((tmp_path / "objectives.json").read_text())["1200"]
     assert [each["name"] for each in kept] == ["none", "clip", "siglip"]
@@ -282,6 +282,9 @@ def test_objectives_are_compared_on_datasets_of_the_users(
     for setting in (f"train.model={tiny_clip}", "train.batch_size=4", "train.num_workers=0"):
         words += ["--set", setting]
     assert run_glit(*words)[0] == 2
+    code, _, said = run_glit(*words, "--lr", "1e-3", "--objective", "fg-clip")
+    assert code == 2 and "--objective fg-clip" in said and "negatives.enabled=true" in said
+    assert not (tmp_path / "out" / "runs").exists()
     code, said, _ = run_glit(*words, "--lr", "1e-3")
     assert code == 0 and "## 8 samples, 1 epochs in batches of 4, 1 seeds; 6 searched" in said
     assert "| siglip | 0.001 |" in said and "twins" not in said and "localisation@5" in said

@@ -96,18 +96,27 @@ def run(request: Request, say: Say) -> str:
     tables: dict[int, list[Row]] = {size: [] for size in request.sizes}
     notes: dict[int, list[str]] = {size: [] for size in request.sizes}
     for size in request.sizes:
-        tables[size].append(_start(request, say))
         first = [name for name in request.objectives if name == BASELINE]
-        for name in [*first, *(n for n in request.objectives if n not in first)]:
-            say(f"{size} {request.world.items}: the dataset of {name}")
-            negatives = OBJECTIVES[name]().needs.num_negatives > 0
-            dataset = request.world.training_set(request.output / "data", size, negatives=negatives)
+        names = [*first, *(n for n in request.objectives if n not in first)]
+        datasets = {name: _dataset(request, name, size, say) for name in names}
+        tables[size].append(_start(request, say))
+        for name, dataset in datasets.items():
             row, failed = _objective(request, name, size, dataset, say)
             if row is not None:
                 tables[size].append(row)
             notes[size] += failed
             _write(request, tables, notes)
     return _write(request, tables, notes)
+
+
+def _dataset(request: Request, name: str, size: int, say: Say) -> Path:
+    """What an objective is trained on; made, or refused, before anything is trained."""
+    say(f"{size} {request.world.items}: the dataset of {name}")
+    negatives = OBJECTIVES[name]().needs.num_negatives > 0
+    try:
+        return request.world.training_set(request.output / "data", size, negatives=negatives)
+    except UserError as error:
+        raise UserError(f"--objective {name}: {error}") from error
 
 
 def _start(request: Request, say: Say) -> Row:

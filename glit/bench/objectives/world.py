@@ -241,7 +241,16 @@ class Datasets:
         return {"sizes": (len(Dataset(self.train)),), "batch_size": config.batch_size}
 
     def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
-        """What the user gave."""
+        """What the user gave.
+
+        Raises:
+            UserError: false sentences are needed, and it has none.
+        """
+        if negatives and "negatives" not in Dataset(self.train).schema.names:
+            raise UserError(
+                f"{self.train} has no false sentences; build it with --set negatives.enabled=true, "
+                "or name other objectives"
+            )
         return Path(self.train)
 
     @cached_property
