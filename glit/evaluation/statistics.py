@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.backends.tokenizer import TextTokenizer
+from glit.dataset.card import pairs_from_files
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
@@ -48,7 +49,7 @@ class Statistics:
     beyond: dict[int, float]
     """Share of captions that do not fit into a window of so many tokens."""
     per_image: dict[str, float]
-    """Of a glit dataset: regions, pairs, and the mean similarity of pairs."""
+    """Of a glit dataset: regions, pairs, and the mean similarity of pairs that a matcher scored."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,7 +75,7 @@ def dataset_statistics(path: str, tokenizer: TextTokenizer | None) -> Statistics
             "SELECT count(*), avg(similarity) FROM pairs WHERE NOT global_wins"
         ).fetchall()
     of_image = {"regions": regions / len(dataset), "pairs": pairs / len(dataset)}
-    if similarity is not None:
+    if similarity is not None and not pairs_from_files(dataset.manifest["recipe"]):
         of_image["similarity"] = similarity
     return replace(found, per_image=of_image)
 
