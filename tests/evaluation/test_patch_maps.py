@@ -56,4 +56,4 @@ def test_a_page_holds_maps_of_the_images_that_can_be_read(tmp_path, built, monke
 def test_where_maps_do_not_go(tiny_clip, make_dataset, run_glit) -> None:
     done = run_glit("view", make_dataset(2), "--maps", tiny_clip, "--serve")
     assert done.code == 2
-    assert "--maps MODEL: takes one dataset and -o" in done.errors
+    assert "--maps MODEL: takes one dataset, or runs, and -o" in done.errors
