@@ -9,6 +9,7 @@ from accelerate.state import AcceleratorState
 from pretend_cuda import counting, pretend_cuda
 
 from glit.errors import RunError
+from glit.stages.negatives import NegativesStage
 from glit.training import loop
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
@@ -48,7 +49,14 @@ def one_batch(tiny_clip, dataset, device: str, *, precision: str = "no", **chang
 @pytest.mark.parametrize("micro_batch_size", [0, 3])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_losses_and_gradients(tiny_clip, make_dataset, objective, micro_batch_size) -> None:
-    dataset = make_dataset(8, change=some_without_pairs)
+    def change(index: int, row) -> None:
+        some_without_pairs(index, row)
+        row["negatives"] = [
+            {"sentence": k, "kind": "object", "text": f"No {each['text']}"}
+            for k, each in enumerate(row["sentences"])
+        ]
+
+    dataset = make_dataset(8, change=change, further=NegativesStage.dataset_columns)
     changes = {"objective": objective, "micro_batch_size": micro_batch_size}
     wanted, wanted_gradients = one_batch(tiny_clip, dataset, "cpu", **changes)
     with pretend_cuda():

@@ -49,8 +49,7 @@ from glit.pipeline.status import status
 from glit.pipeline.tables import stage_table
 from glit.pipeline.work import Work
 from glit.scenes import write_scenes
-from glit.stages import all_steps
-from glit.stages.flow import make_flow
+from glit.stages import flow
 from glit.stages.pack import PackConfig, cut_files
 from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
@@ -59,7 +58,8 @@ from glit.storage.store import Store, to_json
 from tools.measure.parts import seconds, silent
 
 PARTS = ("status", "plan", "resume", "duplicates", "add", "nothing")
-TABLES = tuple(make_flow(all_steps()).stages)
+FLOW = flow(load_recipe("mini").tables)
+TABLES = tuple(FLOW.stages)
 _NUM_ADDED = 20
 _IMAGE_BYTES = 200_000
 _LEDGER = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
@@ -252,7 +252,7 @@ def _write_ingest(work: Work, chunk: Chunk, ids: list[str]) -> None:
 
 
 def _columns(stage: str, rows: list[dict[str, Any]]) -> pa.Table:
-    return stage_table(make_flow(all_steps()).step(stage).columns, rows)
+    return stage_table(FLOW.step(stage).columns, rows)
 
 
 def _table_bytes(stage: str, store: Store) -> bytes:
