@@ -30,6 +30,8 @@ from glit.recipes.resources import mini_model, weights_manifest
 _ANSWER_S = 2.0
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _FILE_SUFFIXES = {".pt", ".pth", ".safetensors", ".bin", ".onnx"}
+_CHECKPOINTS = ("best", "last")
+"""Of a run of glit train; no model on the hub is taken for one."""
 LOCAL, PUBLISHED = "local", "published"
 """Revisions of what the user gives by its path, and of a file that has but one."""
 
@@ -334,6 +336,11 @@ def _missing(name: str, entry: Entry, revision: str) -> MissingModelError:
         )
     if not entry.id:
         return _no_such_path(name)
+    if PurePath(name).name in _CHECKPOINTS:
+        return MissingModelError(
+            name,
+            reason="no such folder; a finished run of glit train has best and last in it",
+        )
     known = manifest()
     close = [] if entry in known.values() else difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""

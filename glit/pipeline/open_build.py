@@ -18,7 +18,7 @@ from glit.pipeline.listing import Chunk, EarlierListing, series_of, write_listin
 from glit.pipeline.lock import Lock
 from glit.pipeline.open_work import images_now, with_retry
 from glit.pipeline.plan import make_plan
-from glit.pipeline.preflight import check_early
+from glit.pipeline.preflight import check_early, check_scenes
 from glit.pipeline.series import identities
 from glit.pipeline.source import Source, find_source, refuse_images_folder
 from glit.pipeline.stage_runner import StageRunner
@@ -91,6 +91,8 @@ def open_build(
             dataset.sweep_folders("", "data")
             if work.missing(Ingest.name, chunks):
                 check_early(work, chunks, progress)
+            else:
+                check_scenes(work, chunks, progress)
         runner = StageRunner(
             dataset=dataset,
             work=work,

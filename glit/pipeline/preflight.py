@@ -61,7 +61,7 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         )
     _check_time(work, images, progress)
     _check_room(work, num_bytes, progress)
-    _check_scenes(work, chunks, progress)
+    check_scenes(work, chunks, progress)
 
 
 def _check_time(work: Work, images: int, progress: StageProgress) -> None:
@@ -83,9 +83,10 @@ def _check_time(work: Work, images: int, progress: StageProgress) -> None:
         )
 
 
-def _check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
-    """The mini models run on any images, and are right on the procedural scenes alone. Images at
-    an address would be fetched once more for it, so these are taken as they are."""
+def check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
+    """Warn of mini models where the images are no procedural scenes: they run on any images, and
+    are right on scenes alone. Images at an address would be fetched once more for it, so these are
+    taken as they are."""
     if not work.images.is_local:
         return
     models = {role: found.name for role, found in work.plan.models.items() if found.is_mini}
@@ -99,10 +100,15 @@ def _check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) 
         if models and isinstance(entry, Entry) and (pixels := _pixels(work, entry)) is not None
     ]
     if looks and sum(looks) < len(looks) / 2:
+        wrong = "pairs" if models.keys() == {"matcher"} else "regions and pairs"
+        instead = (
+            "Choose a CLIP for photographs with --set score.model=FOLDER"
+            if work.plan.recipe.caption.backend == "provided"
+            else "For photographs choose -r laptop or -r flism"
+        )
         progress.note(
             f"{', '.join(models.values())}: trained on glit's procedural scenes alone, and these "
-            "images look otherwise; regions and pairs will be wrong. For photographs choose "
-            "-r laptop or -r flism"
+            f"images look otherwise; the {wrong} will mean nothing. {instead}"
         )
 
 

@@ -207,7 +207,7 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
     if config.batch_size > len(dataset):
         raise InputError(
             f"{dataset.path}: train.batch_size = {config.batch_size} is larger than the "
-            f"dataset's {len(dataset)} samples; set train.batch_size to {len(dataset)} or less"
+            f"dataset's {len(dataset)} samples; add --set train.batch_size={len(dataset)}, or less"
         )
     wanted = config.pairs != "best" or config.min_probability
     bare = [part.path for part in dataset.parts if not part.manifest.get("calibration")]

@@ -337,6 +337,9 @@ def test_a_mistyped_model_is_not_to_be_fetched(monkeypatch, tmp_path, name):
     with pytest.raises(MissingModelError, match="no such folder, and no model") as said:
         resolve(name)
     assert "hf download" not in str(said.value)
+    with pytest.raises(MissingModelError, match="has best and last in it") as said:
+        resolve("gone/best")
+    assert "hf download" not in str(said.value)
 
 
 def test_the_licence_that_a_checkpoint_or_a_card_states_is_described_and_no_identity(tmp_path):

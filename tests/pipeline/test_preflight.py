@@ -171,3 +171,19 @@ def test_mini_models_are_not_let_loose_on_photographs_in_silence(
             progress=StageProgress(Console(width=400)),
         )  # fmt: skip
     assert ("For photographs choose -r laptop" in capsys.readouterr().out) == photographs
+
+
+def test_mini_models_that_a_later_build_brings_in_are_warned_of_too(scenes, tmp_path, capsys):
+    """Nothing is ingested any more, and the boxes are the user's: the pairs are what is wrong."""
+    images = with_captions_beside(scenes, tmp_path / "images", 2)
+    for path in images.glob("*.png"):
+        path.write_bytes(png(seed=len(path.name)))
+    for words in ({}, {"replace": True}):
+        overrides = ["caption.backend=sidecar", "propose.backend=grid"]
+        overrides += [f"pair.rule={'lism' if words else 'argmax'}"]
+        run_build(
+            images, tmp_path / "out", overrides=overrides,
+            progress=StageProgress(Console(width=400)), **words,
+        )  # fmt: skip
+        said = capsys.readouterr().out
+        assert "images look otherwise; the pairs will mean nothing" in said
