@@ -59,6 +59,11 @@ def open_executor(
                 executor.close()
 
 
+class _Terminated(KeyboardInterrupt):
+    """What SIGTERM raises. Where a KeyboardInterrupt itself leaves code that ``exec`` runs, as the
+    import of a library may, CPython ends the process with SIGINT, although it was caught."""
+
+
 class _SigtermRaises:
     """Within the block SIGTERM raises what Ctrl-C does, once, unless the caller handles it."""
 
@@ -74,7 +79,7 @@ class _SigtermRaises:
     def _raise(self, signum: int, frame: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends it again
         self.came = True
-        raise KeyboardInterrupt
+        raise _Terminated
 
     def _watch(self, told: socket.socket) -> None:
         """End the process where the block is not left in time. Python runs the handler only when

@@ -142,6 +142,19 @@ def test_sigterm_stops_in_one_line(scenes, built, tmp_path, run_glit, executor):
     assert data_bytes(out) == data_bytes(built)
 
 
+def test_sigterm_within_code_that_exec_runs_has_its_exit_code_too(tmp_path):
+    """As where a library makes its classes while it is imported."""
+    (tmp_path / "stopped.py").write_text(
+        "import sys\nfrom glit.errors import StoppedError\n"
+        "from glit.executors import open_executor\n"
+        "try:\n    with open_executor('local'):\n"
+        "        exec('import os\\nos.kill(os.getpid(), 15)\\nfor _ in range(9**6): pass')\n"
+        "except StoppedError as error:\n    sys.exit(error.exit_code)\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "stopped"], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stderr) == (143, b"")
+
+
 def test_what_is_printed(scenes, tmp_path, run_glit):
     words = [
         "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
