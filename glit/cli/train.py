@@ -81,8 +81,8 @@ def train_command(
         raise typer.Exit(128 + (result.signum or signal.SIGINT))
     taken = model_of_run(run).checkpoint
     console.print(
-        f"trained {result.step} steps, {trained_parameters(run)}; glit eval takes "
-        f"{run / taken.partition(',')[0]} ({taken})",
+        f"trained {result.step} step{'s' * (result.step != 1)}, {trained_parameters(run)}; "
+        f"glit eval takes {run / taken.partition(',')[0]} ({taken})",
         soft_wrap=True,
     )
 

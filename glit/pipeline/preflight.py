@@ -77,9 +77,9 @@ def _check_time(work: Work, images: int, progress: StageProgress) -> None:
         each = backend.cpu_seconds(config, model) / usable_cores()
         progress.note(
             f"{model.name} on a CPU: about {each:.0f} s an image, {duration(each * images)} for "
-            f"{images} images (estimated from its size and the cores). Fewer points "
-            "(--set propose.points_per_side=16), a GPU, or -r flism take less; you may stop it and "
-            "run the same command again"
+            f"{images} images (estimated from its size and the cores; several times that beside "
+            "other work). Fewer points (--set propose.points_per_side=16), a GPU, or -r flism take "
+            "less; you may stop it and run the same command again"
         )
 
 

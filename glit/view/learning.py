@@ -68,7 +68,6 @@ def learning_data(paths: Sequence[str]) -> dict[str, Any]:
         "results": results,
         "recalls": [_recalls(result) for result in results if _recalls(result)["ways"]],
         "neighbours": [found for path in others for found in _neighbours(Path(path))],
-        "samples": [],
     }
 
 

@@ -20,8 +20,8 @@ function comparison(data) {
   return h('section', { class: 'hero', id: 'top' },
     h('div', { class: 'intro' },
       h('p', { class: 'kicker' }, 'Two datasets, one set of images'),
-      h('h1', {}, 'A ', h('span', { class: 'a-side' }, a.name), ' against B ', h('span', { class: 'b-side' }, b.name)),
-      h('p', { class: 'lead' }, `They agree about ${percent(agree)} of the sentences of ${counted(data.common, 'images')} that both have.${chance} `
+      h('h1', {}, 'A ', h('span', { class: 'a-side' }, a.name), ' · B ', h('span', { class: 'b-side' }, b.name)),
+      h('p', { class: 'lead' }, `They agree on ${percent(agree)} of the sentences of ${counted(data.common, 'images')} that both have.${chance} `
         + 'Two boxes are the same choice when they overlap by half (IoU).')),
     h('div', { class: 'exhibit' }, h('div', { class: 'chart' }, h('h2', {}, 'What they say of a sentence'), h('div', { class: 'shares' }, rows))),
     h('div', { class: 'origin', id: 'origin' }, h('h2', {}, 'How they differ'), sideTable(a, b)));
@@ -112,6 +112,6 @@ function duel(data, sample, query) {
   });
   const alone = sample.apart[0].length || sample.apart[1].length;
   return h('section', { class: 'duel', 'aria-label': sample.sides[0].path },
-    h('div', { class: 'top' }, h('h3', {}, sample.sides[0].path), h('span', {}, alone ? `they differ about ${percent(sample.difference)} of the sentences` : 'they agree')),
+    h('div', { class: 'top' }, h('h3', {}, sample.sides[0].path), h('span', {}, alone ? `they differ on ${percent(sample.difference)} of the sentences` : 'they agree')),
     h('div', { class: 'two' }, sides));
 }

@@ -11,7 +11,7 @@ function learning(data) {
   if (runs.length) main.append(runsHero(runs), curvesOf(runs), checkpointsOf(runs));
   else main.append(resultsHero(data));
   if (runs.length) parts.push(['top', runs.length > 1 ? 'The runs' : 'The run'], ['curves', 'Curves'], ['checkpoints', 'Checkpoints']);
-  if (data.samples.length) {
+  if (data.samples?.length) {
     main.append(h('section', { 'aria-labelledby': 'maps' }, h('h2', { id: 'maps' }, 'Where sentences are found'),
       h('p', { class: 'lead' }, 'Point at a sentence: the brighter a patch, the more similar it is to it. The box is that of its pair.'),
       h('div', { class: 'cards' }, data.samples.map((each) => card(each, { link: false })))));
