@@ -40,7 +40,7 @@ function navigation(parts) {
 
 function footer() {
   if (data.kind === 'learning' || data.kind === 'unfinished') {
-    document.getElementById('foot').append(h('p', {}, `Made by glit ${data.glit}. Similarities are cosines, not probabilities.`));
+    document.getElementById('foot').append(h('p', {}, `Made by glit ${data.glit}.${data.kind === 'learning' ? ' Similarities are cosines, not probabilities.' : ''}`));
     return;
   }
   const files = pairsFromFiles();
@@ -118,11 +118,12 @@ function unfinished() {
   main.append(
     h('section', {}, h('p', { class: 'kicker' }, 'Not finished'), h('h1', { class: 'title' }, data.name),
       h('p', { class: 'lead' }, `${counted(data.dropped, 'images')} dropped${data.empty ? ', and nothing was shipped. Once fixed, run glit retry.' : ' so far. Run glit build again to go on.'}`),
-      h('table', { class: 'table' }, head(['Stage', 'Chunks', 'Rows']), h('tbody', {}, rows))),
-    h('section', { id: 'dropped', 'aria-labelledby': 'dropped-title' }, h('h2', { id: 'dropped-title' }, 'Dropped'),
-      reasons.length ? h('table', { class: 'table' }, head(['Reason', 'Meaning', 'Images']), h('tbody', {}, reasons)) : null,
-      h('div', { class: 'reasons' }, h('div', { class: 'cards' }, data.drops.map((item) => droppedCard({ ...item, id: '' })))),
-      rest > 0 ? h('p', { class: 'lead' }, `and ${count(rest)} more: glit query lists them`) : null));
+      h('table', { class: 'table' }, head(['Stage', 'Chunks', 'Rows']), h('tbody', {}, rows))));
+  if (!data.dropped) return;
+  main.append(h('section', { id: 'dropped', 'aria-labelledby': 'dropped-title' }, h('h2', { id: 'dropped-title' }, 'Dropped'),
+    reasons.length ? h('table', { class: 'table' }, head(['Reason', 'Meaning', 'Images']), h('tbody', {}, reasons)) : null,
+    h('div', { class: 'reasons' }, h('div', { class: 'cards' }, data.drops.map((item) => droppedCard({ ...item, id: '' })))),
+    rest > 0 ? h('p', { class: 'lead' }, `and ${count(rest)} more: glit query lists them`) : null));
   navigation([['dropped', 'Dropped']]);
 }
 
