@@ -61,6 +61,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
             plain += [option.opts[0], _values(words, option)[0]]
         elif option.name == "executor":
             plain += ["--executor", "local"]  # what else is missing shows without Ray alone
+    if words == ["stats"]:
+        plain += ["--format", "captions"]
     if words == ["view"]:
         plain += ["-o", NEW]
     yield plain
@@ -104,8 +106,8 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         return ["propose.max_regions=9"] if parameter.name == "overrides" else ["laptop"]
     if words == ["bench", "objectives"] and parameter.name in ("overrides", "recipe"):
         return ["train.epochs=1"] if parameter.name == "overrides" else ["siglip"]
-    if words == ["stats"] and parameter.name == "captions":
-        return [DATASET]
+    if words == ["stats"] and parameter.name in ("captions", "kind"):
+        return [CAPTIONS] if parameter.name == "captions" else ["captions"]
     if words == ["query"] and parameter.name == "output":
         return [f"{NEW}.parquet"]
     if words[:1] == ["build"] and parameter.name == "images":
