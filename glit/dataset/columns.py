@@ -113,7 +113,8 @@ class RowGroup:
 
     @cached_property
     def negatives(self) -> NestedColumn | None:
-        """The false sentences of all rows; None where the column is not there or was not read."""
+        """False sentences (structs of sentence, kind, text) of all rows; None if the column is
+        missing or was not read."""
         if "negatives" not in self.table.column_names:
             return None
         return NestedColumn(self.table.column("negatives"))

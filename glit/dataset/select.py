@@ -16,12 +16,12 @@ from glit.errors import UserError, first_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Chosen rows, and the number of rows they were chosen from."""
+    """Row numbers that were selected, and how many rows meet the condition."""
 
     numbers: tuple[int, ...]
-    """Rising."""
+    """In ascending order."""
     matching: int
-    """How many rows the condition lets through."""
+    """Rows that meet the condition, before sampling."""
 
 
 def select(

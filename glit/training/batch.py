@@ -55,7 +55,7 @@ class Batch:
     valid_local_BK: Bool[Tensor, "b k"]
     """Which local slots hold a pair."""
     valid_negative_BKJ: Bool[Tensor, "b k j"]
-    """Which slots hold a false sentence."""
+    """True where a pair has a j-th false sentence; other slots are padding."""
     valid_further_BS: Bool[Tensor, "b s"]
     """Which slots hold a further text."""
     similarity_BK: Float[Tensor, "b k"]

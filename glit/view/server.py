@@ -73,7 +73,8 @@ class Site(loopback.Site):
         return sample(self._rows.get(group)[row], number=number, image=f"image/{number}")
 
     def similar(self, embeddings: Embeddings, number: int) -> dict[str, Any]:
-        """The samples nearest to one, itself first; until they are known, how far the work is."""
+        """The samples with the most similar image embeddings, itself first, with their cosines;
+        while embeddings are computed, the progress instead."""
         found = embeddings.nearest(number, PAGE)
         if "nearest" not in found:
             return found

@@ -285,6 +285,8 @@ def test_objectives_are_compared_on_datasets_of_the_users(
     code, _, said = run_glit(*words, "--lr", "1e-3", "--objective", "fg-clip")
     assert code == 2 and "--objective fg-clip" in said and "negatives.enabled=true" in said
     assert not (tmp_path / "out" / "runs").exists()
+    code, _, said = run_glit(*words, "--lr", "1e-3", "--test", train)
+    assert code == 2 and "--test: is the dataset that is trained on" in said
     code, said, _ = run_glit(*words, "--lr", "1e-3")
     assert code == 0 and "## 8 samples, 1 epochs in batches of 4, 1 seeds; 6 searched" in said
     assert "| siglip | 0.001 |" in said and "twins" not in said and "localisation@5" in said

@@ -21,7 +21,7 @@ FAILED = "failed.json"
 _FAILED_RUN, _MISTAKE = 1, 2
 
 
-def trained(run: Path, dataset: Path, words: Sequence[str]) -> dict[str, Any] | None:
+def trained(run: Path, dataset: str | Path, words: Sequence[str]) -> dict[str, Any] | None:
     """Train, or go on, and return what it cost; None for a run that failed.
 
     The cost is ``seconds_a_step`` (median over the lines of metrics), ``peak_memory_mb`` (of the
@@ -32,7 +32,7 @@ def trained(run: Path, dataset: Path, words: Sequence[str]) -> dict[str, Any] | 
 
     Args:
         run: its folder.
-        dataset: what it is trained on.
+        dataset: what it is trained on, a folder or an address.
         words: recipe and settings of ``glit train``.
 
     Raises:

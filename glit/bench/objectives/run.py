@@ -109,7 +109,7 @@ def run(request: Request, say: Say) -> str:
     return _write(request, tables, notes)
 
 
-def _dataset(request: Request, name: str, size: int, say: Say) -> Path:
+def _dataset(request: Request, name: str, size: int, say: Say) -> str | Path:
     """What an objective is trained on; made, or refused, before anything is trained."""
     say(f"{size} {request.world.items}: the dataset of {name}")
     negatives = OBJECTIVES[name]().needs.num_negatives > 0
@@ -128,7 +128,7 @@ def _start(request: Request, say: Say) -> Row:
 
 
 def _objective(
-    request: Request, name: str, size: int, dataset: Path, say: Say
+    request: Request, name: str, size: int, dataset: str | Path, say: Say
 ) -> tuple[Row | None, list[str]]:
     """Its row, and what failed; no row where every learning rate did."""
     folder = request.output / "runs" / str(size) / name
@@ -236,7 +236,7 @@ def _embedder(request: Request, name: str, model: str) -> tuple[Any, EvaluateCon
 
 
 def _validated(request: Request, name: str, folder: Path, collection: Collection) -> float:
-    """The score of a run on validation samples; kept in its folder."""
+    """Mean R@1 of both ways on the validation samples, 0 to 1; cached in the run's folder."""
 
     def score() -> dict[str, float]:
         return {"recall@1": validate(*_embedder(request, name, str(folder / "last")), collection)}

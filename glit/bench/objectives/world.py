@@ -123,9 +123,9 @@ class World(Protocol):
     """What objectives are trained and measured on."""
 
     recipe: str
-    """Whose table ``train`` holds for what is not set."""
+    """Its table ``train`` gives the settings that are not overridden."""
     items: str
-    """What messages call its samples."""
+    """The word for samples in messages: scenes or samples."""
 
     @property
     def start(self) -> str:
@@ -134,24 +134,29 @@ class World(Protocol):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """More of ``glit train --set``."""
+        """Overrides for ``glit train``: ``train.key=value``."""
         ...
 
-    def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
-        """The dataset of so many samples, with false sentences if they are needed; made in the
-        folder if it is not there."""
+    def training_set(self, folder: Path, size: int, *, negatives: bool) -> str | Path:
+        """The training dataset; it is built in ``folder`` unless it exists.
+
+        Args:
+            folder: where built datasets are kept.
+            size: number of samples.
+            negatives: the dataset needs the column of false sentences.
+        """
         ...
 
     def searched(self) -> Collection:
-        """The gallery."""
+        """The gallery for retrieval."""
         ...
 
     def located(self) -> Collection:
-        """For localisation and joint mAP: samples with pairs."""
+        """Samples on which localisation and joint mAP are measured; they have pairs."""
         ...
 
     def validated(self) -> Collection | None:
-        """By which a learning rate is chosen; None for none."""
+        """Samples on which the learning rate is chosen; None if there is only one rate."""
         ...
 
     def evaluation(self) -> EvaluateConfig:
@@ -159,7 +164,7 @@ class World(Protocol):
         ...
 
     def told(self) -> dict[str, Any]:
-        """What results depend on."""
+        """What the results depend on, as JSON values; runs of another are not mixed in."""
         ...
 
 
@@ -236,12 +241,12 @@ class Datasets:
         return tuple(each for each in self.overrides if each.startswith("train."))
 
     def sizes(self) -> dict[str, Any]:
-        """Of a request: how many samples there are, and how many make a batch."""
+        """Number of training samples and batch size, as fields of a ``Request``."""
         config = load_table("train", self.recipe, overrides=self.settings)
         return {"sizes": (len(Dataset(self.train)),), "batch_size": config.batch_size}
 
-    def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
-        """What the user gave.
+    def training_set(self, folder: Path, size: int, *, negatives: bool) -> str:
+        """The path or address that the user gave.
 
         Raises:
             UserError: false sentences are needed, and it has none.
@@ -251,7 +256,7 @@ class Datasets:
                 f"{self.train} has no false sentences; build it with --set negatives.enabled=true, "
                 "or name other objectives"
             )
-        return Path(self.train)
+        return self.train
 
     @cached_property
     def _test(self) -> DatasetCollection:
@@ -276,6 +281,9 @@ class Datasets:
     def told(self) -> dict[str, Any]:
         paths = {"train": self.train, "test": self.test, "validation": self.validation}
         hashes = {name: path and dataset_hash(Dataset(path)) for name, path in paths.items()}
+        same = [name for name in ("test", "validation") if hashes[name] == hashes["train"]]
+        if same:
+            raise UserError(f"--{same[0]}: is the dataset that is trained on; want other images")
         return {"recipe": self.recipe, "overrides": sorted(self.overrides), **hashes}
 
 
