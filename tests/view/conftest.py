@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from browser import serving
 from building import run_build
 
 from glit.dataset.reader import Dataset
+from glit.view.report import write_report
 
 HOSTILE = (
     'A dog 🐕 sits here. <script>window.hacked=1</script> It barks "><img src=x '
@@ -40,3 +42,15 @@ def hostile(scenes, tmp_path_factory) -> Path:
 @pytest.fixture
 def opened(hostile) -> Dataset:
     return Dataset(hostile)
+
+
+@pytest.fixture(scope="module", params=["written", "served"])
+def address(request, hostile, tmp_path_factory):
+    """A report of the hostile dataset, as a file and as a server's page."""
+    if request.param == "served":
+        with serving(Dataset(hostile)) as server:
+            yield server.address
+        return
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(Dataset(hostile), path)
+    yield path.as_uri()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from browser import Page, serving, violations
+from browser import Page, violations
 from playwright.sync_api import expect
 
 from glit.dataset.query import query
@@ -13,17 +13,6 @@ from glit.dataset.reader import Dataset
 from glit.view.report import write_report
 
 CARD = ".cards .card"
-
-
-@pytest.fixture(scope="module", params=["written", "served"])
-def address(request, hostile, tmp_path_factory):
-    if request.param == "served":
-        with serving(Dataset(hostile)) as server:
-            yield server.address
-        return
-    path = tmp_path_factory.mktemp("tags") / "report.html"
-    write_report(Dataset(hostile), path)
-    yield path.as_uri()
 
 
 @pytest.fixture

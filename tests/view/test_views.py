@@ -6,7 +6,7 @@ import shlex
 from urllib.parse import urlencode
 
 import pytest
-from browser import Page, serving, violations
+from browser import Page, violations
 from playwright.sync_api import expect
 
 from glit.dataset.query import query
@@ -16,17 +16,6 @@ from glit.view.page_file import report_html
 from glit.view.report import write_report
 
 CARD = ".cards .card"
-
-
-@pytest.fixture(scope="module", params=["written", "served"])
-def address(request, hostile, tmp_path_factory):
-    if request.param == "served":
-        with serving(Dataset(hostile)) as server:
-            yield server.address
-        return
-    path = tmp_path_factory.mktemp("views") / "report.html"
-    write_report(Dataset(hostile), path)
-    yield path.as_uri()
 
 
 @pytest.fixture
