@@ -172,6 +172,46 @@ class RegionLayout(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrounderConfig(ModelConfig):
+    """Options of grounders."""
+
+    model: str = "llmdet-tiny"
+    """The detector: a name in manifests/weights.toml, a hub id, or a folder."""
+    threshold: float = 0.3
+    """Detections below this score are ignored."""
+    max_boxes: int = 5
+    """Most boxes of a phrase."""
+    batch_size: int = speed_only(8)
+    """Images in one batch of OWL; phrases of one image in one batch of SAM 3."""
+
+    def __post_init__(self) -> None:
+        require_value(
+            0 <= self.threshold <= 1, f"[ground] threshold: found {self.threshold}, want 0 to 1"
+        )
+        for name in ("max_boxes", "batch_size"):
+            value = getattr(self, name)
+            require_value(value >= 1, f"[ground] {name}: found {value}, want >= 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """Detections of a phrase in an image, best first."""
+
+    boxes: Boxes
+    """xyxy pixels [N, 4], inside the image."""
+    scores: Float[np.ndarray, " N"]
+    """0 to 1."""
+
+
+class Grounder(Protocol):
+    """Finds phrases in images."""
+
+    def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:
+        """For each image the detections of each of its phrases, in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatcherConfig(ModelConfig):
     """Options of matchers."""
 

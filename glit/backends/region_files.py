@@ -84,7 +84,7 @@ def _region(entry: Any, *, width: int, height: int) -> RegionOfFile:
 
 def _check_matcher(config: MatcherConfig, model: Resolved | None) -> None:
     """Refuse options of [score] that want a model."""
-    wanted = {"phrases": False, "opinion": "", "crop": "tight"}
+    wanted = {"phrases": False, "crop": "tight"}
     for key, plain in wanted.items():
         require_value(
             getattr(config, key, plain) == plain,

@@ -61,7 +61,13 @@ class Region:
     label: str
     """The detector's class name; the grid cell's name for grid regions; empty for SAM."""
     source: str
-    """The proposer: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ..."""
+    """The proposer: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ...; ``phrase`` for a
+    box that a grounder added."""
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether it is a cell of the grid, which no model proposed."""
+        return self.source in GRID_SOURCES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +131,8 @@ class Scores:
     phrase_similarity: Float[np.ndarray, "S R"] | None = None
     """CLIP cosines of the sentences' head phrases and regions, float32; None if not requested."""
     agreement: Float[np.ndarray, "S R"] | None = None
-    """Confidence of the second opinion that the region shows the sentence's head phrase, 0 to 1,
-    float32; None without a second opinion."""
+    """Confidence of the grounder that the region shows the sentence's head phrase, 0 to 1, float32;
+    None without a grounder."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scores) and all(

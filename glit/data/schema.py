@@ -67,6 +67,17 @@ PAIR = pa.struct(
         ("support", pa.float32()),
     ]
 )
+PHRASE = pa.struct(
+    [
+        ("sentence", pa.int32()),
+        ("text", pa.string()),
+        ("char_start", pa.int32()),
+        ("char_end", pa.int32()),
+        ("token_start", pa.int32()),
+        ("token_end", pa.int32()),
+    ]
+)
+GROUNDING = pa.struct([("phrase", pa.int32()), ("region", pa.int32()), ("score", pa.float32())])
 NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
 _LATER = {"mean_logprob", "min_logprob", "probability", "support"}
 _VERSION_1 = {

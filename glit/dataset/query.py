@@ -47,6 +47,23 @@ VIEWS: dict[str, str] = {
     "duplicates": "SELECT * FROM read_parquet({duplicates})",
 }
 """The views in order; ``pairs.rank`` is 0 for a sample's best pair."""
+FURTHER_VIEWS: dict[str, str] = {
+    "phrases": """
+        SELECT sample_id, source_path, phrase, p.*
+        FROM (SELECT sample_id, source_path,
+                     (generate_subscripts(phrases, 1) - 1)::INTEGER AS phrase,
+                     unnest(phrases) AS p
+              FROM samples)""",
+    "groundings": """
+        SELECT sample_id, source_path, g.phrase, g.region, g.score,
+               phrases[g.phrase + 1].sentence AS sentence, phrases[g.phrase + 1].text AS text,
+               regions[g.region + 1].x0 AS x0, regions[g.region + 1].y0 AS y0,
+               regions[g.region + 1].x1 AS x1, regions[g.region + 1].y1 AS y1,
+               regions[g.region + 1].source AS source
+        FROM (SELECT sample_id, source_path, phrases, regions, unnest(groundings) AS g
+              FROM samples)""",
+}
+"""Views of datasets that have a column of this name."""
 
 NUMBER = "row_number_in_dataset"
 """The column of the row number, see :func:`numbered`."""
@@ -115,7 +132,8 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
         "support": "p.support" if "support" in of_pairs else "NULL::FLOAT",
     }
     with _damage(dataset):
-        for name, sql in VIEWS.items():
+        further = {name: sql for name, sql in FURTHER_VIEWS.items() if name in columns}
+        for name, sql in (VIEWS | further).items():
             connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
     for lock in LOCKS:
         connection.execute(lock)

@@ -51,7 +51,7 @@ class Row:
     phrase_similarity: Float[np.ndarray, "S R"] | None
     """CLIP cosines of the sentences' head phrases and regions; None unless ``score.phrases``."""
     agreement: Float[np.ndarray, "S R"] | None
-    """The detector's confidence in the head phrases; None unless ``score.opinion``."""
+    """The grounder's confidence in the head phrases; None unless ``ground.enabled``."""
     pairs: tuple[Pair, ...]
     """Best pair first."""
     extra: Mapping[str, Any]

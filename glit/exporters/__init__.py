@@ -18,6 +18,7 @@ from glit.exporters.grit import export_grit
 from glit.exporters.hf import export_hf
 from glit.exporters.lance import export_lance
 from glit.exporters.mdetr import export_mdetr
+from glit.exporters.odvg import export_odvg
 from glit.exporters.webdataset import export_webdataset
 from glit.storage.outputs import new_folder
 
@@ -35,6 +36,7 @@ EXPORTERS: dict[str, Exporter] = {
     "hf": export_hf,
     "lance": export_lance,
     "mdetr": export_mdetr,
+    "odvg": export_odvg,
     "webdataset": export_webdataset,
 }
 """By the name that ``glit export --to`` takes."""

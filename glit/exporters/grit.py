@@ -3,9 +3,10 @@
     images/SAMPLE_ID.jpg
     grit-00000.parquet    a row an image: ``key`` names its picture, ``caption``, ``width``,
                           ``height``, and ``ref_exps``: [start, end, x0, y0, x1, y1, score], the
-                          box as shares of width and height, best pair first
+                          box as shares of width and height, best pair first; ``noun_chunks``:
+                          the same of phrases, where a grounder was asked for them
 
-``noun_chunks`` is there and empty: glit grounds sentences. The score is the cosine.
+The score of an expression is the cosine, that of a chunk the grounder's.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from glit.exporters.parts import local_of, write_picture, write_tables
+from glit.exporters.parts import grounded_of, local_of, write_picture, write_tables
 
 if TYPE_CHECKING:
+    from glit.data.records import Region
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
     from glit.exporters import Report
@@ -54,19 +56,23 @@ def _rows(dataset: Dataset, images: Path, report: Report) -> Iterator[dict[str, 
             "caption": row.caption.text,
             "width": row.width,
             "height": row.height,
-            "noun_chunks": [],
+            "noun_chunks": [
+                [*map(float, each.span), *_shares(row, row.regions[each.region]), each.score]
+                for each in grounded_of(row) or ()
+            ],
             "ref_exps": _expressions(row),
         }
         report(1)
 
 
 def _expressions(row: Row) -> list[list[float]]:
-    size = (row.width, row.height, row.width, row.height)
     return [
-        [
-            *map(float, local.span),
-            *(edge / side for edge, side in zip(local.region.box.xyxy, size, strict=True)),
-            local.pair.similarity,
-        ]
+        [*map(float, local.span), *_shares(row, local.region), local.pair.similarity]
         for local in local_of(row)
     ]
+
+
+def _shares(row: Row, region: Region) -> list[float]:
+    """The box as shares of width and height."""
+    size = (row.width, row.height, row.width, row.height)
+    return [edge / side for edge, side in zip(region.box.xyxy, size, strict=True)]

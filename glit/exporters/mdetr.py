@@ -4,7 +4,8 @@
     annotations.json    COCO's layout; an image has its ``caption``, an annotation its
                         ``tokens_positive``: characters [start, end) of the caption
 
-An annotation is a region that some sentence has; several sentences give it several spans.
+An annotation is a region that some sentence has, or, in a dataset with a grounder, in which some
+phrase was found; several of them give it several spans.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import local_of, write_picture, xywh
+from glit.exporters.parts import grounded_of, local_of, write_picture, xywh
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
+    from glit.dataset.row import Row
     from glit.exporters import Report
 
 
@@ -29,8 +31,8 @@ def export_mdetr(dataset: Dataset, folder: Path, report: Report) -> None:
         for image_id, row in enumerate(dataset, start=1):
             name = write_picture(row, folder / "images")
             spans: dict[int, list[list[int]]] = {}
-            for local in local_of(row):
-                spans.setdefault(local.pair.region, []).append(local.span)
+            for region, span in _spans(row):
+                spans.setdefault(region, []).append(span)
             file.add(
                 "images",
                 {"id": image_id, "file_name": name, "width": row.width, "height": row.height,
@@ -47,3 +49,11 @@ def export_mdetr(dataset: Dataset, folder: Path, report: Report) -> None:
                      "tokens_positive": sorted(positive)},
                 )  # fmt: skip
             report(1)
+
+
+def _spans(row: Row) -> list[tuple[int, list[int]]]:
+    """Regions and the characters that tell of each, phrases or else sentences."""
+    grounded = grounded_of(row)
+    if grounded is not None:
+        return [(each.region, each.span) for each in grounded]
+    return [(local.pair.region, local.span) for local in local_of(row)]

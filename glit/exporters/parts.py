@@ -46,6 +46,35 @@ def local_of(row: Row) -> list[Local]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounded:
+    """A noun phrase of the caption and a region in which a grounder found it."""
+
+    text: str
+    span: list[int]
+    """Characters ``[start, end)`` of the caption."""
+    region: int
+    """Index into the row's regions."""
+    score: float
+    """The grounder's, 0 to 1."""
+
+
+def grounded_of(row: Row) -> list[Grounded] | None:
+    """The phrases of a row that were found, in order; None where no grounder was asked."""
+    if "groundings" not in row.extra:
+        return None
+    phrases = row.extra["phrases"]
+    return [
+        Grounded(
+            text=phrases[each["phrase"]]["text"],
+            span=[phrases[each["phrase"]][name] for name in ("char_start", "char_end")],
+            region=each["region"],
+            score=each["score"],
+        )
+        for each in row.extra["groundings"]
+    ]
+
+
 def xywh(region: Region) -> list[float]:
     """Left, top, width, height in pixels."""
     x0, y0, x1, y1 = region.box.xyxy

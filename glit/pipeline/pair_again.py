@@ -117,7 +117,10 @@ def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
     if calibration is not None:
         scores = identity_of_scores(manifest["models"], manifest["recipe"]["score"])
         config.check_calibration(calibration, scores)
-    config.check_phrases(scored=bool(manifest["recipe"]["score"].get("phrases")))
+    config.check_scored(
+        phrases=bool(manifest["recipe"]["score"].get("phrases")),
+        grounded=not {"grounder", "opinion"}.isdisjoint(manifest["models"]),
+    )
     return config.make_pairing(calibration)
 
 

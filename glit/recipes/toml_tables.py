@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,29 @@ def read_tables(
             raise RecipeError(f"recipe: {key} = {tables[key]!r}, want a table: [{key}]")
     for override in overrides:
         _apply_override(tables, override, known)
-    return tables
+    return moved(tables)
+
+
+def moved(tables: dict[str, Any]) -> dict[str, Any]:
+    """Tables in which keys that have moved stand at their new place.
+
+    ``score.opinion`` of earlier versions is a grounder that adds no regions.
+    """
+    score = tables.get("score", {})
+    if "opinion" not in score and "opinion_revision" not in score:
+        return tables
+    score = dict(score)
+    model, revision = score.pop("opinion", ""), score.pop("opinion_revision", "main")
+    if not model:
+        return {**tables, "score": score}
+    warnings.warn(
+        f"[score] opinion: now [ground]; read as ground.enabled = true, model = {model!r}, "
+        "add_regions = false, threshold = 0.05",
+        stacklevel=2,
+    )
+    ground = {"enabled": True, "model": model, "revision": revision, "add_regions": False,
+              "threshold": 0.05}  # fmt: skip
+    return {**tables, "score": score, "ground": {**ground, **tables.get("ground", {})}}
 
 
 def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict[str, Any]:

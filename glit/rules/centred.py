@@ -27,4 +27,4 @@ class Centred(Weighed):
         logits = self.logits(scores)
         whole = self.logit_scale * scores.image_similarity.astype(np.float64)
         value = logits - np.column_stack([logits, whole]).mean(axis=1, keepdims=True)
-        return Values(value=self.with_bonus(value, regions), null=no_null(value))
+        return Values(value=self.with_bonus(value, scores, regions), null=no_null(value))

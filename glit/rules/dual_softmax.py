@@ -31,4 +31,4 @@ class DualSoftmax(Weighed):
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         logits = self.sharpness * self.logits(scores)
         value = np.exp(log_softmax(logits, axis=1) + log_softmax(logits, axis=0))
-        return Values(value=self.with_bonus(value, regions), null=no_null(value))
+        return Values(value=self.with_bonus(value, scores, regions), null=no_null(value))

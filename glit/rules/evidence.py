@@ -20,7 +20,7 @@ PAIR_EVIDENCE = ("value", "detected", "lead_over_regions", "lead_over_sentences"
 SUPPORT_EVIDENCE = ("closest", "image")
 """What every dataset has for a sentence."""
 AGREEMENT = "agreement"
-"""Of a pair, where an open-vocabulary detector was asked too (``score.opinion``)."""
+"""Of a pair, where a grounder was asked for the caption's phrases (``ground.enabled``)."""
 LOGPROBS = ("mean_logprob", "min_logprob")
 """Of a sentence, where the captioner said how sure it was."""
 

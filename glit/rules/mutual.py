@@ -20,6 +20,6 @@ class Mutual(Weighed):
     """At most one sentence a region; ties go to the earlier sentence."""
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        value = self.with_bonus(self.logits(scores), regions)
+        value = self.with_bonus(self.logits(scores), scores, regions)
         best = value.argmax(axis=1)
         return Values(value=value, null=value.argmax(axis=0)[best] != np.arange(len(value)))

@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glit.data.records import GRID_SOURCES, Region, Scores
+from glit.data.records import Region, Scores
 from glit.errors import RecipeError
+from glit.recipes.config import added
 
 Matrix = Float[np.ndarray, "S R"]
 
@@ -56,7 +57,7 @@ def log_softmax(logits: Matrix, axis: int) -> Matrix:
 
 def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
     """Which regions a model proposed, as opposed to the grid."""
-    return np.array([region.source not in GRID_SOURCES for region in regions], dtype=bool)
+    return np.array([not region.is_grid for region in regions], dtype=bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,17 @@ class Weighed:
     true``."""
     detector_bonus: float = 0.0
     """Logits added to a region that a model, not the grid, proposed."""
+    grounding_weight: float = added(0.0)
+    """Logits added to a region in which the grounder is sure to see the sentence's head phrase, in
+    proportion to its score; above 0 needs ``ground.enabled = true``."""
 
     def __post_init__(self) -> None:
         if not (self.logit_scale > 0 and math.isfinite(self.logit_scale)):
             raise RecipeError(f"[pair] logit_scale: found {self.logit_scale}, want above 0")
         if not math.isfinite(self.detector_bonus):
             raise RecipeError(f"[pair] detector_bonus: found {self.detector_bonus}")
+        if not (self.grounding_weight >= 0 and math.isfinite(self.grounding_weight)):
+            raise RecipeError(f"[pair] grounding_weight: found {self.grounding_weight}, want >= 0")
         if not 0 <= self.phrase_weight <= 1:
             raise RecipeError(f"[pair] phrase_weight: found {self.phrase_weight}, want 0 to 1")
 
@@ -99,8 +105,19 @@ class Weighed:
         mixed = (1 - self.phrase_weight) * plain + self.phrase_weight * phrases
         return self.logit_scale * mixed
 
-    def with_bonus(self, value: Matrix, regions: Sequence[Region]) -> Matrix:
-        """Add ``detector_bonus`` to the values of a model's regions."""
-        if not self.detector_bonus:
+    def with_bonus(self, value: Matrix, scores: Scores, regions: Sequence[Region]) -> Matrix:
+        """Add ``detector_bonus`` to the values of a model's regions, and what the grounder says.
+
+        Raises:
+            RecipeError: a grounder is wanted and none was asked.
+        """
+        if self.detector_bonus:
+            value = value + self.detector_bonus * is_detected(regions)
+        if not self.grounding_weight:
             return value
-        return value + self.detector_bonus * is_detected(regions)
+        if scores.agreement is None:
+            raise RecipeError(
+                "pair.grounding_weight: the scores hold nothing of a grounder; build with "
+                "ground.enabled = true"
+            )
+        return value + self.grounding_weight * scores.agreement.astype(np.float64)

@@ -44,7 +44,7 @@ class Sinkhorn(Weighed):
         logits = np.vstack([logits, logits.mean(axis=0)])
         plan = np.exp(_scaled(logits, self.iterations))[:-1]
         value, null = plan[:, :-1], plan[:, -1]
-        value = self.with_bonus(value, regions)
+        value = self.with_bonus(value, scores, regions)
         return Values(value=value, null=null > value.max(axis=1))
 
 

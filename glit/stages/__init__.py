@@ -10,6 +10,7 @@ from glit.recipes.config import is_enabled
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.flow import Flow, make_flow
+from glit.stages.ground import GroundStage
 from glit.stages.ingest import Ingest
 from glit.stages.negatives import NegativesStage
 from glit.stages.pack import Pack
@@ -23,6 +24,7 @@ FLOW: tuple[type[Step], ...] = (
     CaptionStage,
     SplitStage,
     ProposeStage,
+    GroundStage,
     ScoreStage,
     PairStage,
     NegativesStage,

@@ -14,7 +14,7 @@ from glit.data import rows
 from glit.data.records import Sample
 from glit.data.schema import PAIR
 from glit.errors import RecipeError
-from glit.recipes.config import Choice, added, as_table, require_value
+from glit.recipes.config import Choice, added, as_table, identity, require_value
 from glit.rules import RULES
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import LOGPROBS
@@ -72,15 +72,21 @@ class PairConfig:
 
     def rule_table(self) -> dict[str, Any]:
         """The rule and all its options, by which a calibration knows it."""
-        return {"rule": self.rule, **as_table(self.make_rule())}
+        return {"rule": self.rule, **identity(self.make_rule())}
 
-    def check_phrases(self, *, scored: bool) -> None:
-        """Refuse head phrases where they were not scored.
+    def check_scored(self, *, phrases: bool, grounded: bool) -> None:
+        """Refuse head phrases where they were not scored, and a grounder where none was asked.
 
         Raises:
             RecipeError: see above.
         """
-        if getattr(self.make_rule(), "phrase_weight", 0) and not scored:
+        rule = self.make_rule()
+        if getattr(rule, "grounding_weight", 0) and not grounded:
+            raise RecipeError(
+                "[pair] grounding_weight: wants a build with ground.enabled = true; without, add "
+                "--set pair.grounding_weight=0"
+            )
+        if getattr(rule, "phrase_weight", 0) and not phrases:
             raise RecipeError(
                 "[pair] phrase_weight: wants a build with score.phrases = true; without, add "
                 "--set pair.phrase_weight=0"
@@ -127,7 +133,7 @@ def identity_of_scores(
     return {
         **models.get("matcher", {}),
         **({} if crop == "tight" else {"crop": crop}),
-        **({"opinion": dict(models["opinion"])} if "opinion" in models else {}),
+        **{role: dict(models[role]) for role in ("grounder", "opinion") if role in models},
     }
 
 
@@ -167,7 +173,7 @@ class PairStage(Stage):
     @classmethod
     def check(cls, plan: Plan) -> None:
         config, scored = plan.config(PairConfig), plan.config(ScoreConfig)
-        config.check_phrases(scored=scored.phrases)
+        config.check_scored(phrases=scored.phrases, grounded="grounder" in plan.models)
         if plan.calibration is not None:
             models = {role: model.identity() for role, model in plan.models.items()}
             config.check_calibration(plan.calibration, identity_of_scores(models, as_table(scored)))

@@ -42,6 +42,7 @@ def recipe_from_dict(values: dict[str, Any]) -> Recipe:
     Raises:
         RecipeError: the values are of another version of glit.
     """
+    values = toml_tables.moved(values)
     tables = {
         step.name: build_dataclass(step.config, values.get(step.name, {}), where=f"[{step.name}]")
         for step in all_steps()

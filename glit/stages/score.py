@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Float
 
 from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
-from glit.backends.phrase_detectors import PhraseDetector, agreement, refuse_other_detector
 from glit.backends.protocols import Matcher, MatcherConfig
 from glit.backends.region_files import SUFFIX, RegionOfFile, read_region_file
 from glit.data import rows
-from glit.data.geometry import Boxes
+from glit.data.geometry import Boxes, iou
 from glit.data.records import Drop, Sample, Scores
 from glit.images import Pixels
 from glit.recipes.config import Choice, added
@@ -34,8 +34,11 @@ from glit.stages.image_source import (
     read_beside,
 )
 from glit.stages.plan import Plan, Recipe
-from glit.text.phrases import head_phrases
+from glit.text.phrases import head_phrases, head_span
 
+SAME_IOU = 0.5
+"""Overlap from which a grounding speaks for a region."""
+AGREEMENT_DECIMALS = 4
 SIMILARITY_DECIMALS = 5
 """Cosines are kept to this many decimals, well above the noise by which batching moves them."""
 
@@ -57,11 +60,6 @@ class ScoreConfig(MatcherConfig):
     crop: CropView = added("tight")
     """The view of a region: ``tight`` is its box; ``context`` adds a quarter on every side;
     ``blur`` is the whole image, blurred outside the box."""
-    opinion: str = added("")
-    """An open-vocabulary detector (OWLv2, Grounding DINO; hub id or folder) that looks for every
-    head phrase. Its agreement is evidence for a calibration."""
-    opinion_revision: str = added("main")
-    """Hub revision of that detector."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
@@ -85,12 +83,9 @@ class ScoreStage(Stage):
         ("agreement", pa.list_(pa.float32())),
     )
 
-    def __init__(
-        self, config: ScoreConfig, matcher: Matcher, detector: PhraseDetector | None = None
-    ) -> None:
+    def __init__(self, config: ScoreConfig, matcher: Matcher) -> None:
         self._config = config
         self._matcher = matcher
-        self._detector = detector
 
     @classmethod
     def backend(cls, config: ScoreConfig) -> Backend:
@@ -98,39 +93,20 @@ class ScoreStage(Stage):
 
     @classmethod
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
-        config = recipe.of(ScoreConfig)
-        if not (config.phrases or config.opinion):
-            return super().extras(recipe)
-        purpose = "score.phrases = true" if config.phrases else "score.opinion"
-        return {**super().extras(recipe), "phrases": purpose}
-
-    @classmethod
-    def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
-        config = recipe.of(ScoreConfig)
-        asked = {"opinion": (config.opinion, config.opinion_revision)} if config.opinion else {}
-        return {**super().models(recipe), **asked}
+        phrases = {"phrases": "score.phrases = true"} if recipe.of(ScoreConfig).phrases else {}
+        return {**super().extras(recipe), **phrases}
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        asked = {"opinion": plan.models["opinion"].identity()} if "opinion" in plan.models else {}
         matcher = plan.models.get("matcher")
-        return {"model": matcher.identity() if matcher else {}, **asked}
-
-    @classmethod
-    def check(cls, plan: Plan) -> None:
-        if "opinion" in plan.models:
-            refuse_other_detector(plan.models["opinion"])
+        return {"model": matcher.identity() if matcher else {}}
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:
         config = plan.config(ScoreConfig)
-        asked = plan.models.get("opinion")
         backend = cls.backend(config)
-        return (ReadPairs if backend.reads == "file" else cls)(
-            config,
-            backend.make(config, plan.models.get("matcher")),
-            asked and PhraseDetector(asked, device=config.device, precision=config.precision),
-        )
+        kind = ReadPairs if backend.reads == "file" else cls
+        return kind(config, backend.make(config, plan.models.get("matcher")))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         texts = [s.text for sample in samples for s in sample.sentences or ()]
@@ -147,10 +123,7 @@ class ScoreStage(Stage):
                 own = sentences[position : position + number]
                 position += number
                 regions = image if isinstance(image, Drop) else next(found)
-                outcome = self._joined(sample, own, regions)
-                if isinstance(outcome, Sample) and not isinstance(image, Drop):
-                    outcome = self._with_opinion(outcome, image)
-                yield outcome
+                yield self._joined(sample, own, regions)
 
     def _joined(
         self, sample: Sample, sentences: list[np.ndarray | Drop], regions: np.ndarray | Drop
@@ -201,21 +174,6 @@ class ScoreStage(Stage):
         counts = [len(sample.regions or ()) + 1 for sample, _ in items]
         return np.split(joined, np.cumsum(counts)[:-1])
 
-    def _with_opinion(self, sample: Sample, image: Pixels) -> Outcome:
-        """The sample with what the detector says of its sentences' phrases."""
-        detector = self._detector
-        if detector is None:
-            return sample
-        assert sample.scores is not None
-        phrases = head_phrases([sentence.text for sentence in sample.sentences or ()])
-        [found] = isolate([image], lambda images: [detector.find(images[0], phrases)])
-        if isinstance(found, Drop):
-            return found
-        said = agreement(found, _region_boxes(sample))
-        return dataclasses.replace(
-            sample, scores=dataclasses.replace(sample.scores, agreement=said)
-        )
-
     def _finished(self, sample: Sample, sentences: np.ndarray, regions: np.ndarray) -> Outcome:
         cosines = np.round(sentences.astype(np.float32) @ regions.T, SIMILARITY_DECIMALS)
         if not np.isfinite(cosines).all():
@@ -228,6 +186,7 @@ class ScoreStage(Stage):
             phrase_similarity=(
                 None if phrases is None else np.ascontiguousarray(phrases, dtype=np.float32)
             ),
+            agreement=agreement(sample),
         )
         return dataclasses.replace(sample, scores=scores)
 
@@ -265,6 +224,35 @@ class ReadPairs(ScoreStage):
         whole = (similarity.max(axis=1) == 0).astype(np.float32)
         scores = Scores(similarity=similarity, image_similarity=whole)
         return dataclasses.replace(sample, scores=scores)
+
+
+def agreement(sample: Sample) -> Float[np.ndarray, "S R"] | None:
+    """The grounder's confidence that each region shows each sentence's head phrase, float32.
+
+    agreement(s, r) = the highest score of a grounding of the head phrase of s whose region has an
+    IoU of 0.5 or more with r, 0 without one; None where no grounder was asked.
+    """
+    if "groundings" not in sample.extra:
+        return None
+    heads = _head_phrases(sample)
+    boxes = _region_boxes(sample)
+    result = np.zeros((len(sample.sentences or ()), len(boxes)), dtype=np.float32)
+    for grounding in sample.extra["groundings"]:
+        if (sentence := heads.get(grounding["phrase"])) is not None:
+            [near] = iou(boxes[grounding["region"]][None], boxes) >= SAME_IOU
+            result[sentence, near] = np.maximum(result[sentence, near], grounding["score"])
+    return np.round(result, AGREEMENT_DECIMALS)
+
+
+def _head_phrases(sample: Sample) -> dict[int, int]:
+    """By the number of a phrase that is its sentence's head phrase, that sentence."""
+    sentences = sample.sentences or ()
+    heads = [each.char_start + head_span(each.text)[0] for each in sentences]
+    return {
+        number: phrase["sentence"]
+        for number, phrase in enumerate(sample.extra["phrases"])
+        if phrase["char_start"] == heads[phrase["sentence"]]
+    }
 
 
 def _region_boxes(sample: Sample) -> Boxes:

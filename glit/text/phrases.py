@@ -18,6 +18,20 @@ _PLACES = {
     "left", "right", "top", "bottom", "front", "back", "middle", "center", "centre", "side",
 }  # fmt: skip
 _NEVER_LAST = {"DT", "PRP$", "CD", "RB", "POS"}
+NO_THINGS = {
+    "all", "amount", "angle", "anything", "appearance", "area", "atmosphere", "back",
+    "background", "bit", "bottom", "center", "centre", "color", "colour", "contrast", "corner",
+    "couple", "day", "daylight", "design", "detail", "details", "direction", "distance", "each",
+    "edge", "effect", "end", "environment", "everything", "feeling", "foreground", "frame",
+    "front", "group", "half", "image", "impression", "it", "kind", "left", "light", "lighting",
+    "line", "look", "lot", "middle", "moment", "mood", "moonlight", "night", "none", "nothing",
+    "number", "one", "ones", "other", "others", "pair", "part", "pattern", "perspective",
+    "photo", "photograph", "picture", "place", "portion", "position", "reflection", "rest",
+    "right", "row", "scene", "season", "section", "sense", "shade", "shadow", "shape", "shot",
+    "side", "size", "some", "something", "style", "sunlight", "surroundings", "time", "top",
+    "type", "variety", "view", "way",
+}  # fmt: skip
+"""Last words of noun phrases that name no thing a detector could find."""
 
 
 def head_phrases(sentences: Sequence[str]) -> list[str]:
@@ -32,7 +46,7 @@ def head_phrases(sentences: Sequence[str]) -> list[str]:
     ['a small dog', 'It is snowing.']
     """
     require("phrases", needed_for="score.phrases = true")
-    return [_head(sentence) for sentence in sentences]
+    return [sentence[slice(*_head(sentence))] for sentence in sentences]
 
 
 def phrases(sentence: str) -> tuple[str, ...]:
@@ -82,10 +96,34 @@ def _places(sentence: str, words: list[tuple[int, int, str]]) -> Iterator[str]:
 
 
 @lru_cache(maxsize=65536)
-def _head(sentence: str) -> str:
-    phrases = [(sentence[start:end], after) for start, end, after in noun_spans(sentence)]
-    heads = [text for text, after_preposition in phrases if not after_preposition]
-    return (heads or [text for text, _ in phrases] or [sentence])[0]
+def _head(sentence: str) -> tuple[int, int]:
+    spans = list(noun_spans(sentence))
+    heads = [(start, end) for start, end, after_preposition in spans if not after_preposition]
+    return (heads or [(start, end) for start, end, _ in spans] or [(0, len(sentence))])[0]
+
+
+def object_spans(sentence: str) -> list[tuple[int, int]]:
+    """Character spans of the noun phrases that name things a detector could find, in order.
+
+    Raises:
+        MissingExtraError: TextBlob is not installed.
+
+    >>> text = "In the background of the picture a small dog sleeps on two red cushions."
+    >>> [text[start:end] for start, end in object_spans(text)]
+    ['a small dog', 'two red cushions']
+    """
+    require("phrases", needed_for="ground.enabled = true")
+    return [
+        (start, end)
+        for start, end, _ in noun_spans(sentence)
+        if sentence[start:end].lower().split()[-1] not in NO_THINGS
+    ]
+
+
+def head_span(sentence: str) -> tuple[int, int]:
+    """Character span of the sentence's head phrase; see :func:`head_phrases`."""
+    require("phrases", needed_for="ground.enabled = true")
+    return _head(sentence)
 
 
 def noun_spans(sentence: str) -> Iterator[tuple[int, int, bool]]:

@@ -201,7 +201,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for copy in found["duplicates"]:
         yield f"its {copy['kind']} duplicate {copy['path']} was left out"
     for name, value in found["extra"].items():
-        yield f"{name}: {value}"
+        if name not in ("phrases", "groundings"):  # they stand with their sentences
+            yield f"{name}: {value}"
     caption = found["caption"]
     made = " ".join(filter(None, (caption["kind"], caption["model"], caption["revision"][:12])))
     cut = ", cut at the token limit and ended at its last sentence" if caption["trimmed"] else ""
@@ -232,6 +233,20 @@ def _sentence_lines(number: int, sentence: dict[str, Any], found: dict[str, Any]
         notes.append(f"the captioner gave its least sure token {least:.0%}")
     yield f"     {', '.join(notes)}"
     yield f"     {why(sentence, found)}"
+    yield from _phrase_lines(number, found)
+
+
+def _phrase_lines(sentence: int, found: dict[str, Any]) -> Iterator[str]:
+    """What the grounder found of a sentence's phrases."""
+    groundings = found["extra"].get("groundings") or ()
+    for number, phrase in enumerate(found["extra"].get("phrases") or ()):
+        if phrase["sentence"] == sentence:
+            seen = [
+                f"region {each['region'] + 1} ({each['score']:.2f})"
+                for each in groundings
+                if each["phrase"] == number
+            ]
+            yield f"     {phrase['text']!r}: {', '.join(seen) or 'not found'}"
 
 
 def why(sentence: dict[str, Any], found: dict[str, Any]) -> str:

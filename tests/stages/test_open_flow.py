@@ -282,9 +282,12 @@ def test_pack_and_all_that_follows_depend_on_a_filter_wherever_it_stands(place):
 
 
 def test_what_steps_wait_for_is_as_it_always_was():
-    """Without the step that is off unless a recipe turns it on, which waits for sentences alone."""
-    assert make_flow(stages.FLOW).direct["negatives"] == ("split",)
-    found = make_flow([step for step in stages.FLOW if step is not stages.NegativesStage])
+    """Without the steps that are off unless a recipe turns them on."""
+    everything = make_flow(stages.FLOW).direct
+    assert everything["negatives"] == ("split",)
+    assert everything["ground"] == ("split", "propose") and everything["score"] == ("ground",)
+    further = (stages.GroundStage, stages.NegativesStage)
+    found = make_flow([step for step in stages.FLOW if step not in further])
     assert found.direct == {
         "ingest": (), "caption": ("ingest",), "split": ("caption",), "propose": ("ingest",),
         "score": ("split", "propose"), "pair": ("score",), "pack": ("pair",),

@@ -3,6 +3,7 @@ serve report and tests."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glit.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.backends.grounders.zero_shot import ZERO_SHOT
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers.yolos import YolosDetector
 from glit.backends.protocols import CaptionerConfig
@@ -19,8 +21,12 @@ from glit.data.geometry import area_ratio_mask, iou
 from glit.scenes import Rendering, Scene, SceneCaption, draw_scene, render, write_caption
 from glit.scenes.told import is_well_formed, objects_told, true_of
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, SHAPES
+from glit.stages.ground import GroundConfig
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
+from glit.text.phrases import object_spans
+from tools.mini.phrases import draw_phrases, objects_of, read_phrase
+from tools.mini.pool import painted
 
 if TYPE_CHECKING:
     from segment_anything import SamAutomaticMaskGenerator
@@ -141,6 +147,38 @@ def evaluate_proposer(folder: Path, tests: list[Sample]) -> dict[str, float]:
     boxes = [np.array([r.box.xyxy for r in regions]).reshape(-1, 4) for regions in found]
     recall, precision = recall_and_precision(zip(boxes, tests, strict=True))
     return {"recall": recall, "precision": precision}
+
+
+def evaluate_grounder(folder: Path, tests: list[Sample]) -> dict[str, float]:
+    """Recall and precision of a phrase's boxes at IoU 0.5: of captions' own phrases, and of drawn
+    ones, in which plurals and phrases that are true of nothing are many."""
+    config = GroundConfig(model=str(folder), device="cpu")
+    grounder = ZERO_SHOT.make(config, resolve(str(folder)))
+    own = [
+        [read_phrase(sentence.text[slice(*span)]) for sentence in sample.caption.sentences
+         for span in object_spans(sentence.text)]
+        for sample in tests
+    ]  # fmt: skip
+    pool = painted([sample.scene for sample in tests])
+    words = random.Random(0)
+    drawn = [draw_phrases(pool, np.array([n, n, (n + 1) % len(tests)]), 8, words)
+             for n in range(len(tests))]  # fmt: skip
+    figures: dict[str, float] = {}
+    for name, phrases in (("phrase", own), ("drawn", drawn)):
+        counts = np.zeros(3)
+        pixels = [sample.rendering.pixels for sample in tests]
+        found = grounder.find(pixels, [[each.text for each in some] for some in phrases])
+        for number, (sample, some, boxes) in enumerate(zip(tests, phrases, found, strict=True)):
+            true_KP = objects_of(some, pool.attributes[number : number + 1])[
+                0, : len(sample.boxes())
+            ]
+            for column, each in enumerate(boxes):
+                wanted = sample.boxes()[true_KP[: len(sample.boxes()), column]]
+                counts += num_matched(each.boxes, wanted), len(wanted), len(each.boxes)
+        matched, true, called = counts.tolist()
+        figures[f"{name}_recall"] = matched / true
+        figures[f"{name}_precision"] = matched / max(1, called)
+    return figures
 
 
 def evaluate_segmenter(

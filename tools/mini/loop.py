@@ -91,7 +91,9 @@ def run_trainer(
         with replaced(arguments.run / "export") as folder:
             training.export(folder)
 
-    train(make(arguments), Training.loss, settings, arguments.run, export)
+    train(
+        make(arguments), lambda model, *where: model.loss(*where), settings, arguments.run, export
+    )
 
 
 def train(

@@ -1,0 +1,50 @@
+"""``odvg``: rows as open-vocabulary detectors are trained on: MM-Grounding-DINO, LLMDet.
+
+    images/SAMPLE_ID.jpg
+    annotations.jsonl    a line an image: ``filename``, ``height``, ``width``, ``grounding`` with
+                         ``caption`` and ``regions``: ``bbox`` (xyxy pixels), ``phrase``,
+                         ``tokens_positive`` (characters [start, end) of the caption)
+
+Phrases where a grounder was asked for them, else the sentences that have a region.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glit.exporters.parts import grounded_of, local_of, write_picture
+
+if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
+    from glit.dataset.row import Row
+    from glit.exporters import Report
+
+
+def export_odvg(dataset: Dataset, folder: Path, report: Report) -> None:
+    """Write the dataset as ODVG lines and images."""
+    (folder / "images").mkdir()
+    with (folder / "annotations.jsonl").open("w", encoding="utf-8") as file:
+        for row in dataset:
+            name = write_picture(row, folder / "images")
+            line = {
+                "filename": name,
+                "height": row.height,
+                "width": row.width,
+                "grounding": {"caption": row.caption.text, "regions": _regions(row)},
+            }
+            file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+            report(1)
+
+
+def _regions(row: Row) -> list[dict[str, Any]]:
+    grounded = grounded_of(row)
+    if grounded is not None:
+        found = [(row.regions[each.region], each.text, each.span) for each in grounded]
+    else:
+        found = [(local.region, local.sentence.text, local.span) for local in local_of(row)]
+    return [
+        {"bbox": list(region.box.xyxy), "phrase": text, "tokens_positive": [span]}
+        for region, text, span in found
+    ]

@@ -1,0 +1,176 @@
+"""Ground: boxes of the caption's own noun phrases, by an open-vocabulary detector.
+
+Where a proposer offers what it knows or everything there is, a grounder looks for what the caption
+says. Its boxes join the regions that compete for a sentence; which phrase found which is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from glit.backends.base import Backend
+from glit.backends.grounders import GROUNDERS
+from glit.backends.protocols import Found, Grounder, GrounderConfig
+from glit.backends.tokenizer import TextTokenizer
+from glit.data import rows
+from glit.data.geometry import iou
+from glit.data.records import Box, Drop, Region, Sample
+from glit.data.schema import GROUNDING, PHRASE, REGION
+from glit.recipes.config import Choice, require_value
+from glit.stages.base import Outcome, Stage, isolate
+from glit.stages.image_source import ImageSource, Loaded, loaded_batches
+from glit.stages.plan import Plan
+from glit.text.phrases import object_spans
+from glit.text.spans import token_spans
+
+SOURCE = "phrase"
+_GROUP = 4  # detector batches looked at together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundConfig(GrounderConfig):
+    """Boxes of the noun phrases of every sentence."""
+
+    enabled: bool = False
+    """Whether a detector looks for the caption's phrases; needs the extra ``phrases``."""
+    backend: str = "zero-shot"
+    """``zero-shot``: LLMDet, MM-Grounding-DINO, Grounding DINO, OWLv2, OWL-ViT or OmDet-Turbo;
+    ``sam3``: SAM 3."""
+    add_regions: bool = True
+    """Whether boxes that are no region yet become one; else only phrases and regions that fit
+    together are kept."""
+    same_iou: float = 0.7
+    """A box that overlaps a region with this IoU or more is that region. A cell of the grid never
+    takes the place of a box."""
+    options: Any = None
+    """Keys of the backend's own."""
+    choice: ClassVar[Choice] = Choice(
+        key="backend", options=lambda: {name: b.options for name, b in GROUNDERS.items()}
+    )
+
+    def __post_init__(self) -> None:
+        GrounderConfig.__post_init__(self)
+        require_value(
+            0 < self.same_iou <= 1, f"[ground] same_iou: found {self.same_iou}, want 0 to 1"
+        )
+
+
+class GroundStage(Stage):
+    """Finds phrases in images: columns ``phrases`` and ``groundings``, and further regions."""
+
+    name = "ground"
+    version = 1
+    reads = ("image", "sentences", "regions")
+    makes = ("regions", "phrases", "groundings")
+    title, role = "Phrases", "grounder"
+    config = GroundConfig
+    dataset_columns = (("phrases", pa.list_(PHRASE)), ("groundings", pa.list_(GROUNDING)))
+    columns = (("regions", pa.list_(REGION)), *dataset_columns)
+
+    def __init__(self, config: GroundConfig, grounder: Grounder, tokenizer: TextTokenizer) -> None:
+        self._config = config
+        self._grounder = grounder
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def backend(cls, config: GroundConfig) -> Backend:
+        return GROUNDERS[config.backend]
+
+    @classmethod
+    def identity(cls, plan: Plan) -> Mapping[str, Any]:
+        return {"model": plan.models["grounder"].identity()}
+
+    @classmethod
+    def open(cls, plan: Plan) -> GroundStage:
+        config = plan.config(GroundConfig)
+        grounder = cls.backend(config).make(config, plan.models["grounder"])
+        return cls(config, grounder, TextTokenizer(plan.models["tokenizer"].path))
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        for group in loaded_batches(samples, images, self._config.batch_size * _GROUP):
+            good = [item for item in group if not isinstance(item[1], Drop)]
+            found = iter(isolate(good, self._find))
+            for sample, image in group:
+                result = image if isinstance(image, Drop) else next(found)
+                yield result if isinstance(result, Drop) else self._finished(sample, *result)
+
+    def _find(self, items: Sequence[Loaded]) -> list[tuple[list[dict[str, Any]], list[Found]]]:
+        """The phrases of each sample and what was found of them."""
+        phrases = [phrases_of(sample, self._tokenizer) for sample, _ in items]
+        pixels = [image for _, image in items if not isinstance(image, Drop)]
+        texts = [[phrase["text"] for phrase in own] for own in phrases]
+        return list(zip(phrases, self._grounder.find(pixels, texts), strict=True))
+
+    def _finished(
+        self, sample: Sample, phrases: list[dict[str, Any]], found: list[Found]
+    ) -> Sample:
+        assert sample.regions is not None
+        regions = list(sample.regions)
+        groundings = []
+        for number, (phrase, each) in enumerate(zip(phrases, found, strict=True)):
+            taken: set[int] = set()
+            for box, score in zip(each.boxes.tolist(), each.scores.tolist(), strict=True):
+                region = self._region(regions, box, score, phrase["text"])
+                if region is not None and region not in taken:
+                    taken.add(region)
+                    groundings.append({"phrase": number, "region": region, "score": score})
+        extra = {**sample.extra, "phrases": phrases, "groundings": groundings}
+        return dataclasses.replace(sample, regions=tuple(regions), extra=extra)
+
+    def _region(
+        self, regions: list[Region], box: list[float], score: float, label: str
+    ) -> int | None:
+        """The region that a box is, added where there is none yet; None where it may not be."""
+        boxes = np.array([region.box.xyxy for region in regions])
+        overlap = iou(np.array([box]), boxes)[0]
+        if self._config.add_regions:
+            overlap[[region.is_grid for region in regions]] = 0
+        best = int(overlap.argmax())
+        if overlap[best] >= self._config.same_iou:
+            return best
+        if not self._config.add_regions:
+            return None
+        x0, y0, x1, y1 = box
+        shape = Box(x0=x0, y0=y0, x1=x1, y1=y1)
+        regions.append(Region(box=shape, score=score, label=label, source=SOURCE))
+        return len(regions) - 1
+
+    @classmethod
+    def row(cls, sample: Sample) -> dict[str, Any]:
+        own = {name: sample.extra[name] for name, _ in cls.dataset_columns}
+        return {"regions": [rows.region_row(region) for region in sample.regions or ()], **own}
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        own = {name: row[name] for name, _ in cls.dataset_columns}
+        regions = tuple(rows.region(each) for each in row["regions"])
+        return dataclasses.replace(sample, regions=regions, extra={**sample.extra, **own})
+
+
+def phrases_of(sample: Sample, tokenizer: TextTokenizer) -> list[dict[str, Any]]:
+    """The noun phrases of a sample's sentences that name things, as rows of ``phrases``."""
+    assert sample.caption is not None and sample.sentences is not None
+    spans = [
+        (number, sentence.char_start + start, sentence.char_start + end)
+        for number, sentence in enumerate(sample.sentences)
+        for start, end in object_spans(sentence.text)
+    ]
+    caption = sample.caption.text
+    tokens = token_spans(caption, [(start, end) for _, start, end in spans], tokenizer.encode)
+    return [
+        {
+            "sentence": number,
+            "text": caption[start:end],
+            "char_start": start,
+            "char_end": end,
+            "token_start": first,
+            "token_end": last,
+        }
+        for (number, start, end), (first, last) in zip(spans, tokens, strict=True)
+    ]
