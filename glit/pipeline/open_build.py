@@ -56,6 +56,8 @@ class BuildRequest:
     """Rebuild a finished dataset of another recipe in the same folder."""
     lock: Lock | None = None
     """Build with these models and no others."""
+    command: tuple[str, ...] = ()
+    """The words of the command line that resumes it; none where they are not known."""
 
     def __post_init__(self) -> None:
         output_folder(self.output)
@@ -199,6 +201,7 @@ def _write_state(
         num_chunks=len(chunks),
         additions=len(series_of(chunks)) - 1,
         retry=work.retry,
+        command=request.command,
         **history,
     )
     write_state(work.store, state)

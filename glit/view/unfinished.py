@@ -44,6 +44,7 @@ def unfinished_data(build: UnfinishedBuild, *, image_root: str = "") -> dict[str
         "glit": __version__,
         "dropped": len(drops),
         "stages": now["stages"],
+        "command": now["command"],
         "empty": now["empty"],
         "reasons": [
             {"why": why, "number": number, "meaning": meanings.get(why.partition("/")[2], "")}

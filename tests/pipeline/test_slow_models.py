@@ -12,6 +12,7 @@ from glit.backends.proposers.sam import SamDetector, SamOptions, cpu_seconds
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
 from glit.pipeline import stage_task
+from glit.pipeline.status import status
 from glit.recipes.config import identity
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
@@ -57,6 +58,8 @@ def test_a_kill_within_a_chunk_loses_what_was_not_kept(few, tmp_path, monkeypatc
     stops_at(5)
     with pytest.raises(KeyboardInterrupt):
         run_build(few / "images", tmp_path / "killed", **build)
+    propose = status(str(tmp_path / "killed"))["stages"][3]
+    assert propose["chunks_done"] == 0 and 3 <= propose["rows"] <= 4
     calls = stops_at(0)
     run_build(few / "images", tmp_path / "killed", **build)
     assert len(calls) <= 3  # of the four that were done, three were kept
@@ -72,6 +75,7 @@ def test_a_damaged_so_far_is_passed_over(few, tmp_path, monkeypatch, stops_at):
         run_build(few / "images", tmp_path / "out", **build)
     (kept,) = (tmp_path / "out" / "work").rglob("*so-far*")
     kept.write_bytes(kept.read_bytes()[:-9])
+    assert status(str(tmp_path / "out"))["stages"][3]["rows"] == 0
     calls = stops_at(0)
     assert run_build(few / "images", tmp_path / "out", **build)["counts"]["shipped"] == 6
     assert len(calls) == 6

@@ -117,7 +117,8 @@ function unfinished() {
   const rest = data.dropped - data.drops.length;
   main.append(
     h('section', {}, h('p', { class: 'kicker' }, 'Not finished'), h('h1', { class: 'title' }, data.name),
-      h('p', { class: 'lead' }, `${counted(data.dropped, 'images')} dropped${data.empty ? ', and nothing was shipped. Once fixed, run glit retry.' : ' so far. Run glit build again to go on.'}`),
+      h('p', { class: 'lead' }, `${counted(data.dropped, 'images')} dropped${data.empty ? ', and nothing was shipped. Once fixed, run glit retry.' : ` so far. Run glit build again to go on${data.command ? ':' : '.'}`}`),
+      data.command && !data.empty ? h('p', { class: 'lead' }, h('code', {}, data.command)) : null,
       h('table', { class: 'table' }, head(['Stage', 'Chunks', 'Rows']), h('tbody', {}, rows))));
   if (!data.dropped) return;
   main.append(h('section', { id: 'dropped', 'aria-labelledby': 'dropped-title' }, h('h2', { id: 'dropped-title' }, 'Dropped'),
