@@ -75,11 +75,13 @@ def _check_time(work: Work, images: int, progress: StageProgress) -> None:
         if model.is_mini:
             continue
         each = backend.cpu_seconds(config, model) / usable_cores()
+        has_points = getattr(getattr(config, "options", None), "points_per_side", 0)
+        points = "" if has_points else "fewer points (--set propose.points_per_side=16), "
         progress.note(
-            f"{model.name} on a CPU: about {each:.0f} s an image, {duration(each * images)} for "
-            f"{images} images (estimated from its size and the cores; several times that beside "
-            "other work). Fewer points (--set propose.points_per_side=16), a GPU, or -r flism take "
-            "less; you may stop it and run the same command again"
+            f"{model.name} on a CPU: about {each:.0f} s an image and {duration(each * images)} for "
+            f"{images} images if nothing else runs on this machine, several times that beside "
+            "other work; after the first image the time left is measured. To take less: "
+            f"{points}a GPU, or -r flism. You may stop it and run the same command again"
         )
 
 
