@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from glit.dataset.mini_models import dataset_caution
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -127,6 +128,7 @@ def overview(dataset: Dataset) -> dict[str, Any]:
         "title": page_title(dataset.path),
         "glit": __version__,
         "fingerprint": "-".join(dataset.manifest["fingerprints"].values()),
+        "caution": dataset_caution(dataset),
         "story": story(dataset.manifest),
         "counts": dataset.manifest["counts"],
     }

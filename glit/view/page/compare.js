@@ -22,7 +22,8 @@ function comparison(data) {
       h('p', { class: 'kicker' }, 'Two datasets, one set of images'),
       h('h1', {}, 'A ', h('span', { class: 'a-side' }, a.title), ' · B ', h('span', { class: 'b-side' }, b.title)),
       h('p', { class: 'lead' }, `They agree on ${percent(agree)} of the sentences of ${counted(data.common, 'images')} that both have.${chance} `
-        + 'Two boxes are the same choice when they overlap by half (IoU).')),
+        + 'Two boxes are the same choice when they overlap by half (IoU).'),
+      [a, b].map((side, at) => (side.caution ? h('p', { class: 'caution' }, `${'AB'[at]}: ${side.caution}`) : null))),
     h('div', { class: 'exhibit' }, h('div', { class: 'chart' }, h('h2', {}, 'What they say of a sentence'), h('div', { class: 'shares' }, rows))),
     h('div', { class: 'origin', id: 'origin' }, h('h2', {}, 'How they differ'), sideTable(a, b)));
 }
