@@ -318,12 +318,15 @@ def statistics(
             counts no tokens of anything else.
 
     Raises:
-        GlitError: no such dataset, format or model, or no caption in it.
+        GlitError: no such dataset, format or model, no caption in it, or parts of what has none.
     """
     from glit.backends.tokenizer import TextTokenizer
     from glit.backends.weights import resolve
+    from glit.evaluation.readers.files import no_parts
     from glit.evaluation.statistics import annotation_statistics, dataset_statistics
 
+    if kind in ("glit", "captions"):
+        no_parts(split)
     if kind == "glit" and not tokenizer:
         tokenizer = open_dataset(captions).tokenizer["name"]
     counting = TextTokenizer(resolve(tokenizer).path) if tokenizer else None
