@@ -64,14 +64,20 @@ def build(
     Raises:
         GlitError: with a one-line reason. Finished work is kept.
     """
-    from glit.errors import UserError
+    from glit.errors import StoppedError, UserError
     from glit.pipeline.lock import lock_path, read_lock
+    from glit.pipeline.resume import build_words, shell_line
     from glit.pipeline.run import BuildRequest
     from glit.pipeline.run import build as run
     from glit.stages.recipe import load_recipe
 
-    name = recipe if isinstance(recipe, str) else recipe.name
+    name, command = recipe if isinstance(recipe, str) else recipe.name, ()
     if isinstance(recipe, str):
+        command = build_words(
+            os.fspath(images), os.fspath(output), recipe, settings=settings,
+            captions=None if captions is None else os.fspath(captions), executor=executor,
+            ray_address=ray_address, limit=limit, replace=replace, locked=locked,
+        )  # fmt: skip
         changes = ["caption.backend=provided", *settings] if captions is not None else settings
         recipe = load_recipe(recipe, overrides=changes)
     elif settings:
@@ -87,9 +93,15 @@ def build(
         limit=limit,
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,
+        command=command,
     )
-    with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
-        run(request, runner, shown)
+    try:
+        with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
+            run(request, runner, shown)
+    except StoppedError as error:
+        if command:
+            error.args = (f"{error}: {shell_line(command)}",)
+        raise
     return open_dataset(output)
 
 
@@ -306,12 +318,15 @@ def statistics(
             counts no tokens of anything else.
 
     Raises:
-        GlitError: no such dataset, format or model, or no caption in it.
+        GlitError: no such dataset, format or model, no caption in it, or parts of what has none.
     """
     from glit.backends.tokenizer import TextTokenizer
     from glit.backends.weights import resolve
+    from glit.evaluation.readers.files import no_parts
     from glit.evaluation.statistics import annotation_statistics, dataset_statistics
 
+    if kind in ("glit", "captions"):
+        no_parts(split)
     if kind == "glit" and not tokenizer:
         tokenizer = open_dataset(captions).tokenizer["name"]
     counting = TextTokenizer(resolve(tokenizer).path) if tokenizer else None

@@ -49,6 +49,8 @@ def status_command(
     elif found["complete"] and found["retrying"]:
         how = "complete; a retry is not finished, run glit retry again to resume"
     console.print(f"{dataset}: {how}", soft_wrap=True)
+    if found["command"] and not found["empty"]:
+        console.print(f"  {visible(found['command'])}", soft_wrap=True, markup=False)
     if found["stages"]:
         table = Table("stage", "chunks", "rows", "dropped")
         for stage in found["stages"]:

@@ -31,8 +31,13 @@ _LIMITS = """\
   describe it here."""
 
 
-def dataset_card(manifest: dict[str, Any]) -> str:
-    """Make the dataset card from the manifest: Markdown for people, YAML for the hub."""
+def dataset_card(manifest: dict[str, Any], caution: str = "") -> str:
+    """Make the dataset card from the manifest: Markdown for people, YAML for the hub.
+
+    Args:
+        manifest: of the dataset.
+        caution: what to know of its models; see :func:`glit.dataset.mini_models.caution`.
+    """
     counts = manifest["counts"]
     recipe = manifest["recipe"]
     models = "\n".join(
@@ -122,7 +127,7 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 ## What to know before use
 
-{limits(recipe)}
+{limits(recipe, caution)}
 """
 
 
@@ -131,9 +136,10 @@ def pairs_from_files(recipe: dict[str, Any]) -> bool:
     return recipe.get("score", {}).get("backend") == "file"
 
 
-def limits(recipe: dict[str, Any]) -> str:
+def limits(recipe: dict[str, Any], caution: str = "") -> str:
     """What to know before use, as a list in Markdown."""
-    return f"{_BY_FILES if pairs_from_files(recipe) else _BY_MODELS}\n{_LIMITS}"
+    first = [textwrap.fill(f"- **{caution}**", _WIDTH, subsequent_indent="  ")] if caution else []
+    return "\n".join([*first, _BY_FILES if pairs_from_files(recipe) else _BY_MODELS, _LIMITS])
 
 
 def _steps(recipe: dict[str, Any]) -> str:

@@ -7,8 +7,10 @@ file, writes nothing, and its settings cannot be changed back.
 from __future__ import annotations
 
 import contextlib
+import difflib
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -73,6 +75,8 @@ LOCKS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+
+_UNKNOWN_COLUMN = re.compile(r'(?:Referenced column|a column named) "([^"]+)"')
 
 
 @contextlib.contextmanager
@@ -148,13 +152,30 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
         DatasetError: a file of the dataset is missing or damaged.
     """
     dataset = Dataset(path)
+    connection = open_connection(dataset)
     try:
-        connection = open_connection(dataset)
         check_select(sql)
         # mistakes in the data show now, not when it is printed
         return connection.sql(sql).materialize()
     except (duckdb.Error, RuntimeError) as error:  # the latter of names that are not UTF-8
-        raise UserError(f"query: {first_line(error)} (views: {', '.join(VIEWS)})") from error
+        read = [view for view in VIEWS if re.search(rf"\b{view}\b", sql)]
+        columns = [name for view in read for name in connection.view(view).columns]
+        said = sql_fault(error, dict.fromkeys(columns))
+        raise UserError(f"query: {said} (views: {', '.join(VIEWS)})") from error
+
+
+def sql_fault(error: Exception, columns: Iterable[str]) -> str:
+    """What DuckDB says of a statement, on one line; of an unknown column, which there are.
+
+    >>> sql_fault(duckdb.Error('Referenced column "widht" not found'), ["width", "height"])
+    "no column 'widht', did you mean 'width'? columns: width, height"
+    """
+    found = _UNKNOWN_COLUMN.search(str(error))
+    if found is None:
+        return first_line(error)
+    close = difflib.get_close_matches(found[1], columns := list(columns), n=1)
+    hint = f", did you mean {close[0]!r}?" if close else ";"
+    return f"no column {found[1]!r}{hint} columns: {', '.join(columns)}"
 
 
 def numbered(dataset: Dataset) -> str:

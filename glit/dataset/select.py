@@ -9,9 +9,9 @@ from itertools import accumulate
 import duckdb
 import pyarrow as pa
 
-from glit.dataset.query import NUMBER, check_select, connect, numbered
+from glit.dataset.query import NUMBER, check_select, connect, numbered, sql_fault
 from glit.dataset.reader import Dataset
-from glit.errors import UserError, first_line
+from glit.errors import UserError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def select(
         found = connection.execute(chosen).fetchall()
         matching = connection.execute(count).fetchall()[0][0]
     except duckdb.Error as error:
-        raise UserError(f"--where: {first_line(error)}") from error
+        raise UserError(f"--where: {sql_fault(error, dataset.schema.names)}") from error
     if not found:
         raise UserError(f"--where {where}: none of {len(dataset)} samples meets this condition")
     return Selection(numbers=tuple(sorted(number for (number,) in found)), matching=matching)

@@ -14,6 +14,7 @@ from glit.dataset.card import (
     size_category,
     yaml_features,
 )
+from glit.dataset.mini_models import dataset_caution
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -118,7 +119,7 @@ By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}
 
 ## What to know before use
 
-{limits(manifest["recipe"])}
+{limits(manifest["recipe"], dataset_caution(dataset))}
 """
 
 

@@ -77,6 +77,11 @@ _DIFFERENCE = """
            count(*) FILTER (now.path IS NULL)
     FROM old FULL OUTER JOIN now ON old.path = now.path
 """
+_STRAY = """
+    SELECT count(DISTINCT path), min(DISTINCT path, $most)
+    FROM read_parquet('{file}', hive_partitioning = false) AS texts
+    ANTI JOIN now ON now.path = texts.path
+"""
 _NEW = "SELECT * FROM now ANTI JOIN old ON old.path = now.path ORDER BY path LIMIT $most"
 _META_SERIES = "glit.series"
 """In the metadata of a listing: the number of chunks of every series, joined by commas."""
@@ -106,10 +111,20 @@ class Found:
 
     connection: duckdb.DuckDBPyConnection
     num_images: int
+    captions: Path | None = None
+    """Table of the user's captions, if they are read."""
 
     def images(self, sql: str, **values: Any) -> pa.RecordBatchReader:
         """The rows of a SELECT, by batches."""
         return self.connection.sql(sql, params=values).to_arrow_reader(_BATCH)
+
+    def captions_without_image(self, most: int) -> tuple[int, list[str]]:
+        """The paths of captions that no image has: how many there are, and the first of them."""
+        if self.captions is None:
+            return 0, []
+        sql = _STRAY.format(file=_quoted(self.captions))
+        total, first = self.connection.execute(sql, {"most": most}).fetchall()[0]
+        return total, first or []
 
 
 @contextlib.contextmanager
@@ -136,7 +151,7 @@ def gathered(
         total = _write_batches(found, unsorted, stems=bool(num_beside))
         connection.execute("SET preserve_insertion_order = true")
         connection.execute(_now(unsorted, num_beside, captions))
-        yield Found(connection=connection, num_images=total)
+        yield Found(connection=connection, num_images=total, captions=captions)
 
 
 def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | None) -> list[Chunk]:

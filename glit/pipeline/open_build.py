@@ -33,6 +33,8 @@ from glit.stages.plan import Plan, Recipe
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store, absolute
 
+_MOST_NAMED = 3
+"""Paths of captions without an image that are told."""
 _FOLDERS = ("data", "work")
 _FILES = ("README.md", CROISSANT, "drops.parquet", "duplicates.parquet")
 _OF_A_BUILD = (STATE, "listing.parquet", ".lock", LOCK_FOLDER)
@@ -56,6 +58,8 @@ class BuildRequest:
     """Rebuild a finished dataset of another recipe in the same folder."""
     lock: Lock | None = None
     """Build with these models and no others."""
+    command: tuple[str, ...] = ()
+    """The words of the command line that resumes it; none where they are not known."""
 
     def __post_init__(self) -> None:
         output_folder(self.output)
@@ -169,6 +173,11 @@ def _list(
             )
         if not_read:
             progress.note(not_read)
+        if before is None and (captions := work.plan.brought) is not None:
+            stray, first = now.captions_without_image(_MOST_NAMED)
+            if stray:
+                named = ", ".join(first) + (", …" if stray > len(first) else "")
+                progress.note(f"{captions.name}: no image here for {stray} of its paths: {named}")
         earlier = EarlierListing(work.store, target)
         if earlier.is_added_to and not earlier.difference:
             chunks = earlier.keep()
@@ -199,6 +208,7 @@ def _write_state(
         num_chunks=len(chunks),
         additions=len(series_of(chunks)) - 1,
         retry=work.retry,
+        command=request.command,
         **history,
     )
     write_state(work.store, state)

@@ -23,6 +23,7 @@ from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_colum
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import MANIFEST, describe_data_file, sum_without_pair
+from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.pipeline.plan import find_calibration, fingerprint
@@ -84,7 +85,8 @@ def pair_again(
         kept = pairing.calibration
         manifest["calibration"] = None if kept is None else kept.as_dict()
         manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
-        (folder / "README.md").write_text(dataset_card(manifest), encoding="utf-8")
+        card = dataset_card(manifest, dataset_caution(dataset))
+        (folder / "README.md").write_text(card, encoding="utf-8")
         (folder / CROISSANT).write_bytes(croissant(manifest, name=output.name))
         (folder / MANIFEST).write_bytes(to_json(manifest))
         return manifest

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, zip_longest
 
-import numpy as np
 import pyarrow.parquet as pq
 
+from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
-from glit.images import ImageError, decode
+from glit.images import ImageError, Pixels, decode
 from glit.pipeline.listing import NOT_THERE, Chunk
 from glit.pipeline.plan import read_beside, sidecars
 from glit.pipeline.work import Work
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
-from glit.scenes.recognise import looks_like_scene
 from glit.shards.files import MOST_BYTES
 from glit.stages.ingest import Ingest, IngestConfig
 from glit.stages.pack import PackConfig
 from glit.storage.store import Entry
 
 _ROWS = 65_536
-_LOOKED_AT = 16
 
 
 def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
@@ -75,11 +73,13 @@ def _check_time(work: Work, images: int, progress: StageProgress) -> None:
         if model.is_mini:
             continue
         each = backend.cpu_seconds(config, model) / usable_cores()
+        has_points = getattr(getattr(config, "options", None), "points_per_side", 0)
+        points = "" if has_points else "fewer points (--set propose.points_per_side=16), "
         progress.note(
-            f"{model.name} on a CPU: about {each:.0f} s an image, {duration(each * images)} for "
-            f"{images} images (estimated from its size and the cores; several times that beside "
-            "other work). Fewer points (--set propose.points_per_side=16), a GPU, or -r flism take "
-            "less; you may stop it and run the same command again"
+            f"{model.name} on a CPU: about {each:.0f} s an image and {duration(each * images)} for "
+            f"{images} images if nothing else runs on this machine, several times that beside "
+            "other work; after the first image the time left is measured. To take less: "
+            f"{points}a GPU, or -r flism. You may stop it and run the same command again"
         )
 
 
@@ -87,20 +87,9 @@ def check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -
     """Warn of mini models where the images are no procedural scenes: they run on any images, and
     are right on scenes alone. Images at an address would be fetched once more for it, so these are
     taken as they are."""
-    if not work.images.is_local:
-        return
     models = {role: found.name for role, found in work.plan.models.items() if found.is_mini}
     models.pop("tokenizer", None)
-    picked = [
-        work.items(Ingest.name, chunk)[:_LOOKED_AT] for chunk in chunks[:: len(chunks) // 4 + 1]
-    ]
-    looks = [
-        looks_like_scene(pixels)
-        for entry in [entry for entries in zip_longest(*picked) for entry in entries][:_LOOKED_AT]
-        if models and isinstance(entry, Entry) and (pixels := _pixels(work, entry)) is not None
-    ]
-    if looks and sum(looks) < len(looks) / 2:
-        wrong = "pairs" if models.keys() == {"matcher"} else "regions and pairs"
+    if wrong := meaningless(models, some_pictures(work, chunks)):
         instead = (
             "Choose a CLIP for photographs with --set score.model=FOLDER"
             if work.plan.recipe.caption.backend == "provided"
@@ -112,7 +101,19 @@ def check_scenes(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -
         )
 
 
-def _pixels(work: Work, entry: Entry) -> np.ndarray | None:
+def some_pictures(work: Work, chunks: Sequence[Chunk]) -> Iterator[Pixels]:
+    """The pixels of some images of a few chunks, as they are read; none of images at an address."""
+    if not work.images.is_local:
+        return
+    picked = [
+        work.items(Ingest.name, chunk)[:LOOKED_AT] for chunk in chunks[:: len(chunks) // 4 + 1]
+    ]
+    for entry in islice(chain.from_iterable(zip_longest(*picked)), LOOKED_AT):
+        if isinstance(entry, Entry) and (pixels := _pixels(work, entry)) is not None:
+            yield pixels
+
+
+def _pixels(work: Work, entry: Entry) -> Pixels | None:
     """An image's pixels; None where ingest will drop it."""
     try:
         data = work.images.read(entry.path)

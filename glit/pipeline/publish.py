@@ -26,11 +26,13 @@ from glit.dataset.manifest import (
     num_series,
     sum_without_pair,
 )
+from glit.dataset.mini_models import caution
 from glit.errors import RunError
 from glit.executors.protocols import Job
 from glit.pipeline.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
 from glit.pipeline.listing import Chunk
 from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
+from glit.pipeline.preflight import some_pictures
 from glit.pipeline.series import (
     count_series,
     cut_series,
@@ -134,7 +136,8 @@ def publish(
             columns=work.plan.flow.dataset_columns,
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
         )
-        dataset.write("README.md", dataset_card(manifest).encode())
+        told = caution(manifest, some_pictures(work, chunks))
+        dataset.write("README.md", dataset_card(manifest, told).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         runner.still_held()
         update_state(work.store, published=series_made_of(chunks, ledger.contents))

@@ -86,6 +86,8 @@ class BuildState:
     than the dataset has: an addition notes itself just before it writes its manifest."""
     retry: Retry | None = None
     """The retry that has begun and is not published yet."""
+    command: tuple[str, ...] = ()
+    """The words of the command line that resumes it; none where they are not known."""
     retries: tuple[dict[str, Any], ...] = ()
     """Settings that held for retries alone: ``told``, for the manifest, and the ``folders`` whose
     tables they went into."""
@@ -257,6 +259,7 @@ _AS: dict[str, Callable[[Any], Any]] = {
     "versions": _versions,
     "published": _published,
     "retry": _retry,
+    "command": lambda words: tuple(map(_of(str), words)),
     "retries": _retries,
 }
 """What becomes of a value of the file; raises where glit does not write such a one."""

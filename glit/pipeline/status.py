@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Collection
 from typing import Any
 
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
-from glit.errors import UserError
+from glit.errors import DamagedTableError, UserError
+from glit.pipeline.resume import shell_line
 from glit.pipeline.state import STATE, read_state
 from glit.pipeline.tables import sum_counts
 from glit.stages import all_steps
 from glit.storage.store import Store
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
+_SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")
 
 
 def status(output: str) -> dict[str, Any]:
     """What is done, pending and dropped, per stage; plain values.
 
     ``adding`` says that an addition to a complete dataset is not finished, ``retrying`` that a
-    retry is not, ``empty`` that every stage is done and nothing was left to ship.
+    retry is not, ``empty`` that every stage is done and nothing was left to ship, ``command``
+    what resumes a build that is not finished, where that is known. ``rows`` counts what is kept of
+    chunks that are not finished, too.
 
     Args:
         output: a dataset, or a build in progress.
@@ -35,6 +41,7 @@ def status(output: str) -> dict[str, Any]:
         "adding": False,
         "empty": False,
         "retrying": False,
+        "command": "",
         "stages": [],
     }
     manifest = read_manifest(dataset) if complete else {}
@@ -54,6 +61,7 @@ def status(output: str) -> dict[str, Any]:
                 state.folders.items(), key=lambda item: order.get(item[0], len(order))
             )
         ]
+        result["command"] = "" if complete else shell_line(state.command)
         result["empty"] = not complete and _shipped_nothing(result["stages"])
     elif not complete:
         raise UserError(f"{output}: no dataset and no build here")
@@ -80,5 +88,19 @@ def newest_tables(work: Store, folder: str, total: int) -> dict[int, str]:
 def _stage(work: Store, stage: str, folder: str, total: int) -> dict[str, Any]:
     newest = newest_tables(work, folder, total)
     rows, drops = sum_counts(work, newest.values())
+    rows += _rows_so_far(work, folder, newest, total)
     done = {"chunks_done": len(newest), "chunks_total": total}
     return {"stage": stage, **done, "rows": rows, "drops": drops}
+
+
+def _rows_so_far(work: Store, folder: str, done: Collection[int], total: int) -> int:
+    """Rows that a slow stage keeps of chunks that are not finished; the build passes over a
+    damaged table of them too."""
+    kept: dict[int, int] = {}
+    for name in work.names(folder):
+        chunk = int(name[:6]) if _SO_FAR.fullmatch(name) else total
+        if chunk < total and chunk not in done:
+            with contextlib.suppress(DamagedTableError):
+                found, _ = sum_counts(work, [f"{folder}/{name}"])
+                kept[chunk] = max(found, kept.get(chunk, 0))
+    return sum(kept.values())

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST
-from glit.dataset.query import LOCKS, check_select
-from glit.errors import InputError, UserError, first_line
+from glit.dataset.query import LOCKS, check_select, sql_fault
+from glit.errors import InputError, UserError
 from glit.pipeline.state import STATE, read_state
 from glit.pipeline.status import newest_tables, status
 from glit.pipeline.tables import read_table
@@ -75,8 +75,8 @@ class UnfinishedBuild:
             return connection.sql(sql).materialize()
         except (duckdb.Error, RuntimeError) as error:
             raise UserError(
-                f"query: {first_line(error)} ({self.output} is not finished; it has the view drops "
-                "alone)"
+                f"query: {sql_fault(error, DROPS_SCHEMA.names)} ({self.output} is not finished; "
+                "it has the view drops alone)"
             ) from error
 
     def explain(self, name: str) -> str:

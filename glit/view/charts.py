@@ -80,7 +80,7 @@ def charts(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
         if made is not None:
             about = {"name": chart.name, "title": chart.title, "thing": chart.thing,
                      "percent": chart.percent, "note": chart.note}  # fmt: skip
-            found.append(about | dataclasses.asdict(made))
+            found.append(about | dataclasses.asdict(made) | {"constant": len(values) == 1})
     return found
 
 

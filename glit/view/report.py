@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from glit.dataset.mini_models import dataset_caution
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -27,6 +28,8 @@ from glit.view.samples import sample
 from glit.view.story import left_out, story
 from glit.view.thumbnails import data_url, thumbnail
 
+_SAY_NOTHING = ("dataset", "data", "out", "output")
+"""Names of folders that many datasets have."""
 PatchMaps = Callable[[list[int]], list[list[dict[str, Any]]]]
 """Maps of every sentence by several models, for rows of a dataset."""
 
@@ -107,13 +110,25 @@ def report_data(
         }  # fmt: skip
 
 
+def page_title(path: str) -> str:
+    """A dataset's folder, and the one around it where its name says nothing.
+
+    >>> page_title("/data/photos/dataset"), page_title("s3://bucket/birds/")
+    ('photos/dataset', 'birds')
+    """
+    *around, name = Path(os.path.abspath(path)).parts
+    return f"{around[-1]}/{name}" if name in _SAY_NOTHING and len(around) > 1 else name
+
+
 def overview(dataset: Dataset) -> dict[str, Any]:
     """The part of the page that follows from the manifest alone."""
     return {
         "kind": "report",
         "name": Path(os.path.abspath(dataset.path)).name,
+        "title": page_title(dataset.path),
         "glit": __version__,
         "fingerprint": "-".join(dataset.manifest["fingerprints"].values()),
+        "caution": dataset_caution(dataset),
         "story": story(dataset.manifest),
         "counts": dataset.manifest["counts"],
     }

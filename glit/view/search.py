@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from glit.dataset.query import NUMBER, check_select, numbered, open_connection
+from glit.dataset.query import NUMBER, check_select, numbered, open_connection, sql_fault
 from glit.dataset.reader import Dataset
 from glit.errors import UserError, first_line
 
@@ -73,7 +73,7 @@ class Search:
             check_select(f"SELECT 1 FROM samples {self._condition}")
             self.connection.execute(f"EXPLAIN SELECT 1 FROM samples {self._condition}")
         except duckdb.Error as error:
-            raise UserError(f"--where: {first_line(error)}") from error
+            raise UserError(f"--where: {sql_fault(error, dataset.schema.names)}") from error
         self._indexing = threading.Thread(target=self._index, daemon=True)
         self._indexing.start()
 

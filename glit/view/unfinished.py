@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +12,7 @@ from glit.stages import all_reasons
 from glit.storage.store import Store
 from glit.version import __version__
 from glit.view.originals import Originals
+from glit.view.report import page_title
 
 _MOST = 200
 """Images on the page."""
@@ -40,10 +39,11 @@ def unfinished_data(build: UnfinishedBuild, *, image_root: str = "") -> dict[str
     meanings, now = all_reasons(), status(build.output)
     return {
         "kind": "unfinished",
-        "name": Path(os.path.abspath(build.output)).name,
+        "title": page_title(build.output),
         "glit": __version__,
         "dropped": len(drops),
         "stages": now["stages"],
+        "command": now["command"],
         "empty": now["empty"],
         "reasons": [
             {"why": why, "number": number, "meaning": meanings.get(why.partition("/")[2], "")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -103,9 +104,14 @@ def test_control_c_says_that_the_same_command_goes_on(
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.code == 130
-    assert done.errors.strip().splitlines()[-1] == (
-        "glit: stopped; what is done is kept, the same command goes on from here"
-    )
+    said, command = done.errors.strip().splitlines()[-1].rsplit(": ", 1)
+    assert said == "glit: stopped; what is done is kept, the same command goes on from here"
+    assert shlex.split(command)[1:] == [
+        *map(str, arguments[:6]), *map(str, arguments[8:]), "--executor", "local"
+    ]  # fmt: skip
+    assert command in run_glit("status", out).output
+    assert run_glit("view", out, "-o", tmp_path / "page.html").code == 0
+    assert command in (tmp_path / "page.html").read_text()
     assert len(list(out.glob("work/*/*.parquet"))) == 2
     assert run_glit(*arguments).code == 0
     assert data_bytes(out) == data_bytes(built)
@@ -130,6 +136,7 @@ def test_sigterm_stops_in_one_line(scenes, built, tmp_path, run_glit, executor):
             os.killpg(build.pid, signal.SIGTERM)
         rest = build.stdout.read().splitlines()
     stages = [line for line in rest if re.match(r"[a-z]+ +\d+/24 ", line)]
+    rest[-1] = rest[-1].partition(": glit build ")[0]
     ours = [*stages, "glit: stopped; what is done is kept, the same command goes on from here"]
     if executor == "ray" and any("(raylet)" in line for line in rest):
         # on a busy machine Ray's autoscaler tells of its own signal before Ray is gone

@@ -6,6 +6,7 @@ import csv
 import json
 
 import pyarrow.parquet as pq
+import pytest
 
 
 def test_rows_as_json(built, run_glit):
@@ -28,6 +29,19 @@ def test_a_mistake_is_one_line(built, run_glit):
     done = run_glit("query", built, "select nothing from samples")
     assert done.code == 2 and done.output == ""
     assert done.errors.startswith("glit: query: ") and done.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select capton from samples", "no column 'capton', did you mean 'caption'? columns: "),
+        ("select p.similarty from pairs p", "'similarty', did you mean 'similarity'? columns: "),
+        ("select xyzzy from drops", "no column 'xyzzy'; columns: sample_id, source_path, stage, "),
+    ],
+)
+def test_an_unknown_column_is_told_with_those_that_are_there(built, run_glit, sql, said):
+    done = run_glit("query", built, sql)
+    assert done.code == 2 and said in done.errors and done.errors.count("\n") == 1
 
 
 def test_a_dataset_that_lost_a_file_is_one_line(built_copy, run_glit):

@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from building import Counting, edit_state, run_build
 
+from glit.pipeline.resume import build_words, shell_line
+
 
 @pytest.fixture
 def half_built(scenes, tmp_path):
@@ -78,3 +80,16 @@ def test_other_files_beside_the_tables_are_not_counted(built_copy, run_glit):
     (folder / "notes.parquet").write_bytes(b"mine")
     stages = json.loads(run_glit("status", built_copy, "--json").output)["stages"]
     assert [stage["chunks_done"] for stage in stages] == [2] * 6
+
+
+def test_a_secret_is_not_in_the_command_that_resumes():
+    for words in (
+        {"settings": ["caption.endpoint=http://me:pw@host/v1"]},
+        {"settings": ["caption.api_key=sk-1"]},
+        {"captions": "https://host/captions.csv?signature=1"},
+    ):
+        assert build_words("in", "out", "mini", **words) == ()
+    kept = build_words("in", "out", "mini", settings=["caption.api_key_env=MY_KEY"], limit=3)
+    assert shell_line(kept) == (
+        "glit build in -o out -r mini --set caption.api_key_env=MY_KEY --limit 3"
+    )

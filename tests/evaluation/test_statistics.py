@@ -82,3 +82,10 @@ def test_what_has_no_caption_is_refused(tmp_path) -> None:
         api.statistics(tmp_path / "captions.txt", kind="captions")
     with pytest.raises(InputError, match="known formats are glit"):
         api.statistics(path, kind="docic")
+
+
+def test_a_split_of_what_has_none_is_refused_in_one_line(file, built, run_glit) -> None:
+    for words in ((built,), (file, "--format", "captions")):
+        code, said, errors = run_glit("stats", *words, "--split", "test")
+        assert (code, said, errors.count("\n")) == (2, "", 1)
+        assert "--split 'test': these annotations have no parts; leave --split out" in errors

@@ -13,9 +13,11 @@ from rich.console import Console
 
 from glit.backends.captioners.endpoint import reach
 from glit.backends.protocols import CaptionerConfig
+from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError, UserError
 from glit.runtime.progress import StageProgress
 from glit.storage.store import Store
+from glit.view.report import overview
 
 
 @pytest.fixture
@@ -187,3 +189,13 @@ def test_mini_models_that_a_later_build_brings_in_are_warned_of_too(scenes, tmp_
         )  # fmt: skip
         said = capsys.readouterr().out
         assert "images look otherwise; the pairs will mean nothing" in said
+        card = " ".join((tmp_path / "out" / "README.md").read_text().split())
+        warned = (
+            "The pairs mean nothing. What mini-matcher learned is glit's procedural scenes alone"
+        )
+        assert warned in card and overview(Dataset(tmp_path / "out"))["caution"].startswith(warned)
+
+
+def test_cards_and_pages_of_scenes_have_no_such_warning(built):
+    assert "mean nothing" not in (built / "README.md").read_text()
+    assert overview(Dataset(built))["caution"] == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from building import data_bytes, run_build
@@ -12,7 +13,9 @@ from glit.backends.proposers.sam import SamDetector, SamOptions, cpu_seconds
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
 from glit.pipeline import stage_task
+from glit.pipeline.status import status
 from glit.recipes.config import identity
+from glit.runtime import progress as progress_module
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.recipe import load_recipe
@@ -57,6 +60,8 @@ def test_a_kill_within_a_chunk_loses_what_was_not_kept(few, tmp_path, monkeypatc
     stops_at(5)
     with pytest.raises(KeyboardInterrupt):
         run_build(few / "images", tmp_path / "killed", **build)
+    propose = status(str(tmp_path / "killed"))["stages"][3]
+    assert propose["chunks_done"] == 0 and 3 <= propose["rows"] <= 4
     calls = stops_at(0)
     run_build(few / "images", tmp_path / "killed", **build)
     assert len(calls) <= 3  # of the four that were done, three were kept
@@ -72,19 +77,27 @@ def test_a_damaged_so_far_is_passed_over(few, tmp_path, monkeypatch, stops_at):
         run_build(few / "images", tmp_path / "out", **build)
     (kept,) = (tmp_path / "out" / "work").rglob("*so-far*")
     kept.write_bytes(kept.read_bytes()[:-9])
+    assert status(str(tmp_path / "out"))["stages"][3]["rows"] == 0
     calls = stops_at(0)
     assert run_build(few / "images", tmp_path / "out", **build)["counts"]["shipped"] == 6
     assert len(calls) == 6
 
 
-def test_the_time_is_told_before_the_first_image(few, tmp_path, monkeypatch):
+@pytest.mark.parametrize("points", [0, 8])
+def test_the_time_is_told_before_the_first_image(few, tmp_path, monkeypatch, points):
+    """Without advice to set what is set; and after the first image what it took."""
+    monkeypatch.setattr(progress_module, "_LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(stage_task, "_BEAT_EVERY_S", 0.0)
     said = io.StringIO()
     progress = StageProgress(Console(file=said, width=400))
     monkeypatch.setattr(Resolved, "is_mini", property(lambda self: False))
     build = {**RECIPE, "captions": few / "captions.jsonl", "progress": progress}
-    run_build(few / "images", tmp_path / "out", **build)
+    overrides = [f"propose.points_per_side={points}"] if points else []
+    run_build(few / "images", tmp_path / "out", overrides=overrides, **build)
     told = said.getvalue()
-    assert "mini-segmenter on a CPU: about" in told and "propose.points_per_side=16" in told
+    assert "mini-segmenter on a CPU: about" in told and "if nothing else runs" in told
+    assert ("propose.points_per_side=16" in told) == (not points)
+    assert re.search(r"propose +1/6 .* left", told)
 
 
 def test_the_estimate_is_near_what_was_measured(tmp_path):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 
 import pyarrow.parquet as pq
 import pytest
 from building import counts, json_lines, png, run_build
+from rich.console import Console
 
 from glit.dataset.verify import verify
 from glit.errors import InputError
 from glit.pipeline.user_captions import read_captions
+from glit.runtime.progress import StageProgress
 
 
 def test_captions_of_every_kind(scenes, tmp_path):
@@ -33,7 +36,10 @@ def test_captions_of_every_kind(scenes, tmp_path):
     ]
     file = tmp_path / "captions.jsonl"
     file.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
-    manifest = run_build(images, tmp_path / "out", captions=file)
+    said = io.StringIO()
+    progress = StageProgress(Console(file=said, width=400))
+    manifest = run_build(images, tmp_path / "out", captions=file, progress=progress)
+    assert "glit: captions.jsonl: no image here for 1 of its paths: nobody.png\n" in said.getvalue()
     assert manifest["counts"]["drops"] == {
         "caption/ambiguous_caption": 1,
         "caption/empty_caption": 1,

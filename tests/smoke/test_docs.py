@@ -125,6 +125,24 @@ def run(command: list[str], folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_own_photographs_with_captions_and_a_yolo_file_take_one_block(tmp_path, glit):
+    """The page's first; and every line that it needs is in it."""
+    from ultralytics import YOLO
+
+    YOLO("yolov8n.yaml").save(str(tmp_path / "yolo11n.pt"))
+    run_glit_line(glit, "glit sample -o sample", tmp_path)
+    (tmp_path / "sample" / "images").rename(tmp_path / "photos")
+    (tmp_path / "sample" / "captions.jsonl").rename(tmp_path / "my.jsonl")
+    activate, *lines = lines_of(FENCED.findall((DOCS / "your-images.md").read_text())[0][1])
+    assert activate == "source .venv/bin/activate"
+    for line in lines:
+        line += " --executor local" if line.startswith("glit build ") else ""
+        run_glit_line(glit, line, tmp_path)
+    assert "mean nothing" in (tmp_path / "dataset" / "README.md").read_text()
+    assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.slow
 def test_the_how_tos_run(tmp_path, glit):
     run_page(DOCS / "how-to.md", tmp_path, glit)
     assert (tmp_path / "with-captions" / "manifest.json").is_file()

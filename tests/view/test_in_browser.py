@@ -19,6 +19,12 @@ READY = ".cards .card"
 ON = "[...document.querySelectorAll('.cards .card')].map(card => [[...card.querySelectorAll('.sentence.on')].map(s => +s.dataset.s), [...card.querySelectorAll('.box.on')].map(b => +b.dataset.r)])"
 
 
+CUT = """[...document.querySelectorAll('main .table td, main .table th')]
+    .filter(cell => cell.offsetParent && cell.getBoundingClientRect().right > innerWidth + 1)
+    .map(cell => cell.textContent)"""
+"""Cells of tables of which a part is beside the page."""
+
+
 @pytest.fixture(scope="module")
 def report(hostile, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -289,6 +295,7 @@ def test_the_pages_of_two_datasets_and_of_one_image(browser, hostile, built, tmp
         assert opened.evaluate("document.documentElement.scrollWidth") == width
         assert opened.evaluate("window.hacked") is None
         assert opened.faults == [] and opened.from_network == []
+        assert opened.evaluate(CUT) == [], name
         words = opened.locator("main").text_content()
         assert {"compare": "Δ", "shipped": "Why these pairs", "dropped": "empty_file"}[
             name

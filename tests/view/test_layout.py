@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,4 +197,24 @@ def test_values_of_pairs_from_files_are_not_called_cosines(browser, pages, tmp_p
         assert ("Best similarity ≥" if kind == "report" else "Median similarity") in page.locator(
             "main"
         ).text_content()
+        if kind == "report":
+            assert (
+                page.locator(".chart", has_text="Similarity of the pairs")
+                .locator(".say")
+                .inner_text()
+                == "Always 1; 1 for a pair of the file, else 0; no cosine."
+            )
+        page.close()
+
+
+def test_a_page_is_named_so_that_it_is_known_among_others(browser, pages, photographs, tmp_path):
+    folder = Path(photographs.path).parent.name
+    for kind, title in (
+        ("report", f"{folder}/dataset, recipe sample"),
+        ("compare", f"{folder}/dataset against {folder}/dataset"),
+    ):
+        (tmp_path / "page.html").write_text(report_html(pages[kind]), encoding="utf-8")
+        page = Page(browser, (tmp_path / "page.html").as_uri())
+        assert page.title() == f"{title} · glit"
+        assert f"{folder}/dataset" in page.locator("h1").inner_text()
         page.close()

@@ -14,6 +14,9 @@ from glit.errors import InputError
 from glit.view.learning import is_results, is_run, learning_data
 from glit.view.page_file import report_html
 
+LETTERS = """[...document.querySelectorAll('.chart text')].map(text => parseFloat(
+    getComputedStyle(text).fontSize) * text.getScreenCTM().a)"""
+"""Sizes of the letters of charts, in pixels of the page."""
 PIXEL = "data:image/webp;base64,UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA"
 HOSTILE = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 
@@ -124,6 +127,7 @@ def test_the_page_runs_nothing_and_axe_finds_nothing(run, results, tmp_path, bro
     assert page.locator(".chart svg").count() == 5
     assert page.locator(".query .asked").inner_text() == HOSTILE
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert min(page.evaluate(LETTERS)) >= 11
     assert violations(page) == []
     assert page.evaluate("window.hacked") is None and page.from_network == []
     assert [fault for fault in page.faults if "decode" not in fault] == []

@@ -18,7 +18,7 @@ function distributions(data) {
 function chart(spec) {
   const show = (value) => (spec.percent ? percent(value) : String(Number(value.toFixed(3))));
   const range = spec.low === spec.high ? show(spec.low) : `${show(spec.low)} to ${show(spec.high)}`;
-  const words = `median ${show(spec.median)}, mostly ${range}`;
+  const words = spec.constant ? `always ${range}` : `median ${show(spec.median)}, mostly ${range}`;
   const most = Math.max(...spec.counts);
   const slot = WIDTH / Math.max(spec.counts.length, 9);
   const wide = slot * spec.counts.length;

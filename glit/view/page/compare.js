@@ -20,9 +20,10 @@ function comparison(data) {
   return h('section', { class: 'hero', id: 'top' },
     h('div', { class: 'intro' },
       h('p', { class: 'kicker' }, 'Two datasets, one set of images'),
-      h('h1', {}, 'A ', h('span', { class: 'a-side' }, a.name), ' · B ', h('span', { class: 'b-side' }, b.name)),
+      h('h1', {}, 'A ', h('span', { class: 'a-side' }, a.title), ' · B ', h('span', { class: 'b-side' }, b.title)),
       h('p', { class: 'lead' }, `They agree on ${percent(agree)} of the sentences of ${counted(data.common, 'images')} that both have.${chance} `
-        + 'Two boxes are the same choice when they overlap by half (IoU).')),
+        + 'Two boxes are the same choice when they overlap by half (IoU).'),
+      [a, b].map((side, at) => (side.caution ? h('p', { class: 'caution' }, `${'AB'[at]}: ${side.caution}`) : null))),
     h('div', { class: 'exhibit' }, h('div', { class: 'chart' }, h('h2', {}, 'What they say of a sentence'), h('div', { class: 'shares' }, rows))),
     h('div', { class: 'origin', id: 'origin' }, h('h2', {}, 'How they differ'), sideTable(a, b)));
 }
@@ -107,7 +108,7 @@ function duel(data, sample, query) {
   const sides = sample.sides.map((side, at) => {
     const shown = side.image_of === undefined ? side : { ...side, image: sample.sides[side.image_of].image };
     const one = card(shown, { hues: hues[at], query, link: false, heading: 'h4', apart: new Set(sample.apart[at]) });
-    one.querySelector('h4').textContent = `${'AB'[at]} · ${data.sides[at].name}`;
+    one.querySelector('h4').textContent = `${'AB'[at]} · ${data.sides[at].title}`;
     return one;
   });
   const alone = sample.apart[0].length || sample.apart[1].length;

@@ -28,15 +28,16 @@ function explanation(data) {
   return parts;
 }
 
+/** On a phone the rows are stacked, each cell after the name of its column. */
 function reasonsOf({ found, why }) {
-  const rows = found.sentences.map((sentence, at) => h('tr', {},
-    h('td', {}, String(at + 1)), h('td', { class: 'said' }, sentence.text),
-    h('td', { class: 'whole' }, `${sentence.tokens[0]}–${sentence.tokens[1]}${sentence.in_window ? '' : ', outside the window'}`),
-    h('td', {}, upper(why[at].replace(/^-> /, ''))),
-    h('td', {}, sentence.next_best.map((next) => `region ${next.region + 1} (${cosine(next.similarity)})`).join(', '))));
+  const names = ['', 'Sentence', 'Tokens', 'Region', 'Next best'];
+  const row = (cells) => h('tr', { role: 'row' }, cells.map((words, at) => h('td', { role: 'cell', 'data-name': names[at], class: at === 1 ? 'said' : null }, words)));
+  const rows = found.sentences.map((sentence, at) => row([String(at + 1), sentence.text,
+    `${sentence.tokens[0]}–${sentence.tokens[1]}${sentence.in_window ? '' : ', outside the window'}`, upper(why[at].replace(/^-> /, '')),
+    sentence.next_best.map((next) => `region ${next.region + 1} (${cosine(next.similarity)})`).join(', ') || '–']));
+  const head = names.map((name) => (name ? h('th', { scope: 'col', role: 'columnheader' }, name) : h('td', { role: 'cell' })));
   return h('section', { 'aria-labelledby': 'why' }, h('h2', { id: 'why' }, 'Why these pairs'),
     h('p', { class: 'lead' }, 'Sentences and regions are numbered from 1 here; files, JSON and SQL count from 0.'),
-    h('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Table of the pairs' }, h('table', { class: 'table' },
-      h('thead', {}, h('tr', {}, ['', 'Sentence', 'Tokens', 'Region', 'Next best'].map((name) => h(name ? 'th' : 'td', name ? { scope: 'col' } : {}, name)))),
-      h('tbody', {}, rows))));
+    h('table', { class: 'table stacked', role: 'table', 'aria-labelledby': 'why' },
+      h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, head)), h('tbody', { role: 'rowgroup' }, rows)));
 }

@@ -1,8 +1,18 @@
 /* Training runs, and results of evaluations. */
 
 const WAY_WORDS = { image: 'Images by captions', text: 'Captions by images' };
-const PLOT = { width: 320, height: 150, left: 52, top: 8, floor: 122 };
-const WIDE_PLOT = { width: 560, height: 250, left: 52, top: 8, floor: 222 };
+const PLOT = { width: 320, height: 150, left: 58, top: 8, floor: 122 };
+const WIDE_PLOT = { width: 560, height: 250, left: 58, top: 8, floor: 222 };
+
+/** A chart as wide as the page lets it be, so that its words stay readable on a phone. */
+function fitting(draw) {
+  const narrow = matchMedia('(max-width: 640px)');
+  const place = h('div', {});
+  const redraw = () => place.replaceChildren(draw(narrow.matches ? PLOT : WIDE_PLOT));
+  narrow.addEventListener('change', redraw);
+  redraw();
+  return place;
+}
 
 function learning(data) {
   document.title = `${data.name} · glit`;
@@ -42,7 +52,7 @@ function runsHero(runs) {
       h('h1', {}, runs.map((each) => each.name).join(' · ')),
       runs.length > 1 ? runs.map((each) => h('p', { class: 'lead' }, h('b', {}, `${each.name}: `), about(each))) : h('p', { class: 'lead' }, about(run)),
       facts.length ? h('dl', { class: 'figures' }, facts.map(([value, name]) => h('div', {}, h('dt', {}, value === 1 ? name.replace(/s$/, '') : name), h('dd', {}, count(value))))) : null),
-    h('div', { class: 'exhibit' }, loss.length ? [lineChart(loss, 'h2', WIDE_PLOT), smoother()] : h('p', { class: 'lead' }, 'No step has been reported yet.')),
+    h('div', { class: 'exhibit' }, loss.length ? [fitting((plot) => lineChart(loss, 'h2', plot)), smoother()] : h('p', { class: 'lead' }, 'No step has been reported yet.')),
     h('div', { class: 'origin' }, h('h2', {}, 'Settings'), settingsTable(runs)));
 }
 
@@ -68,7 +78,7 @@ function resultsHero(data) {
       h('h1', {}, data.name),
       h('p', { class: 'lead' }, `${counted(new Set(data.results.map((each) => each.model)).size, 'models')} measured on ${one.dataset}: `
         + `${counted(one.images, 'images')}, ${counted(one.captions, 'captions')}.`)),
-    h('div', { class: 'exhibit' }, data.recalls.length ? recallChart(data.recalls, 'image', 'h2', WIDE_PLOT) : null));
+    h('div', { class: 'exhibit' }, data.recalls.length ? fitting((plot) => recallChart(data.recalls, 'image', 'h2', plot)) : null));
 }
 
 /** A number in four digits, a small one in three. */

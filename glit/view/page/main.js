@@ -62,7 +62,7 @@ function unfoldForPrint() {
 }
 
 function report() {
-  document.title = `${data.name} · glit`;
+  document.title = `${data.title}, recipe ${data.story.recipe} · glit`;
   const best = exemplar(data.samples);
   main.append(
     hero(data, best ? card(best, { featured: true, heading: 'h2' }) : null),
@@ -72,7 +72,7 @@ function report() {
 
 /** The first samples at once; what is counted over everything follows. */
 async function serve() {
-  document.title = `${data.name} · glit`;
+  document.title = `${data.title}, recipe ${data.story.recipe} · glit`;
   const head = h('div', {}, hero(data, null));
   const counted = h('div', {}, leftOutSoon());
   let best = null;
@@ -97,7 +97,7 @@ function leftOutSoon() {
 }
 
 function compare() {
-  document.title = `${data.sides[0].name} against ${data.sides[1].name} · glit`;
+  document.title = `${data.sides[0].title} against ${data.sides[1].title} · glit`;
   main.append(comparison(data), duels(data));
   navigation([['top', 'Overview'], ['samples', 'Side by side']]);
 }
@@ -108,7 +108,7 @@ function explain() {
 }
 
 function unfinished() {
-  document.title = `${data.name} · glit`;
+  document.title = `${data.title} · glit`;
   const rows = data.stages.map((stage) => h('tr', {}, h('th', { scope: 'row' }, stage.stage),
     h('td', {}, `${count(stage.chunks_done)} of ${count(stage.chunks_total)}`), h('td', {}, count(stage.rows))));
   const reasons = data.reasons.map((each) => h('tr', {}, h('th', { scope: 'row' }, h('code', {}, each.why)),
@@ -116,8 +116,9 @@ function unfinished() {
   const head = (names) => h('thead', {}, h('tr', {}, names.map((name) => h('th', { scope: 'col' }, name))));
   const rest = data.dropped - data.drops.length;
   main.append(
-    h('section', {}, h('p', { class: 'kicker' }, 'Not finished'), h('h1', { class: 'title' }, data.name),
-      h('p', { class: 'lead' }, `${counted(data.dropped, 'images')} dropped${data.empty ? ', and nothing was shipped. Once fixed, run glit retry.' : ' so far. Run glit build again to go on.'}`),
+    h('section', {}, h('p', { class: 'kicker' }, 'Not finished'), h('h1', { class: 'title' }, data.title),
+      h('p', { class: 'lead' }, `${counted(data.dropped, 'images')} dropped${data.empty ? ', and nothing was shipped. Once fixed, run glit retry.' : ` so far. Run glit build again to go on${data.command ? ':' : '.'}`}`),
+      data.command && !data.empty ? h('p', { class: 'lead' }, h('code', {}, data.command)) : null,
       h('table', { class: 'table' }, head(['Stage', 'Chunks', 'Rows']), h('tbody', {}, rows))));
   if (!data.dropped) return;
   main.append(h('section', { id: 'dropped', 'aria-labelledby': 'dropped-title' }, h('h2', { id: 'dropped-title' }, 'Dropped'),

@@ -11,8 +11,9 @@ function hero(data, featured) {
   return h('section', { class: 'hero', id: 'top' },
     h('div', { class: 'intro' },
       h('p', { class: 'kicker' }, 'Region-grounded captions'),
-      h('h1', {}, data.name),
+      h('h1', {}, data.title),
       h('p', { class: 'lead' }, summary(data)),
+      data.caution ? h('p', { class: 'caution' }, data.caution) : null,
       h('dl', { class: 'figures' }, figures)),
     featured ? h('div', { class: 'exhibit' }, featured) : null, origin(data));
 }

@@ -1,0 +1,64 @@
+"""What glit's mini models are worth: they run on any image, and are right on its scenes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from glit.backends.weights import LOCAL
+from glit.dataset.reader import Dataset
+from glit.errors import DatasetError
+from glit.images import ImageError, Pixels
+from glit.scenes.recognise import looks_like_scene
+
+LOOKED_AT = 16
+_GROUPS = 4
+
+
+def meaningless(models: Mapping[str, str], pictures: Iterable[Pixels]) -> str:
+    """What mini models made of these pictures that means nothing; empty where they are scenes.
+
+    Args:
+        models: names of the mini models by role.
+        pictures: some of the images; the first are looked at, and none if no model is mini.
+    """
+    roles = models.keys() - {"tokenizer"}
+    if not roles:
+        return ""
+    looks = [looks_like_scene(each) for each in islice(pictures, LOOKED_AT)]
+    if not looks or sum(looks) >= len(looks) / 2:
+        return ""
+    return "pairs" if roles == {"matcher"} else "regions and pairs"
+
+
+def caution(manifest: Mapping[str, Any], pictures: Iterable[Pixels]) -> str:
+    """The sentence that a card or a page says of that; empty where nothing is to be said."""
+    models = {
+        role: model["name"]
+        for role, model in sorted(manifest["models"].items())
+        if model["name"].startswith("mini-") and model["revision"] != LOCAL and role != "tokenizer"
+    }
+    if not (what := meaningless(models, pictures)):
+        return ""
+    return (
+        f"The {what} mean nothing. What {' and '.join(models.values())} learned is glit's "
+        "procedural scenes alone, and these images look otherwise."
+    )
+
+
+def dataset_caution(dataset: Dataset) -> str:
+    """:func:`caution` of a finished dataset; its images are read where a model is mini alone."""
+    return caution(dataset.manifest, _pictures(dataset))
+
+
+def _pictures(dataset: Dataset) -> Iterator[Pixels]:
+    """Some images of a few row groups; those that cannot be read are passed over."""
+    groups = range(0, len(dataset.places), len(dataset.places) // _GROUPS + 1)
+    for number in groups:
+        rows = dataset.row_group(number)
+        for row in islice(rows, LOOKED_AT // len(groups)):
+            try:
+                yield row.pixels()
+            except (DatasetError, ImageError):
+                continue
