@@ -127,7 +127,7 @@ class GroundStage(Stage):
         self, regions: list[Region], box: list[float], score: float, label: str
     ) -> int | None:
         """The region that a box is, added where there is none yet; None where it may not be."""
-        boxes = np.array([region.box.xyxy for region in regions])
+        boxes = np.array([region.box.xyxy for region in regions], dtype=np.float64)
         overlap = iou(np.array([box]), boxes)[0]
         if self._config.add_regions:
             overlap[[region.is_grid for region in regions]] = 0

@@ -1,0 +1,262 @@
+"""The stage that looks for a caption's own phrases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from building import Counting, data_bytes, run_build
+from tiny_grounders import dino
+
+import glit
+from glit.data.geometry import iou
+from glit.data.records import Box, Caption, Region, Sample, Sentence
+from glit.dataset.query import query
+from glit.dataset.reader import Dataset
+from glit.dataset.verify import verify
+from glit.errors import RecipeError, WeightsError
+from glit.stages.ground import GroundConfig, GroundStage
+from glit.view.explain import as_text, explain
+
+ON = ("ground.enabled=true", "ground.model=mini-grounder")
+
+
+def built(scenes, output, *settings: str, **rest) -> Dataset:
+    run_build(
+        scenes / "images", output, captions=scenes / "captions.jsonl", overrides=settings, **rest
+    )
+    return Dataset(str(output))
+
+
+@pytest.fixture(scope="module")
+def grounded(scenes, tmp_path_factory) -> Dataset:
+    return built(scenes, tmp_path_factory.mktemp("grounded") / "dataset", *ON)
+
+
+def test_phrases_stand_in_the_caption_and_groundings_name_what_is_there(grounded):
+    assert not list(verify(grounded.path))
+    for row in grounded:
+        for phrase in row.extra["phrases"]:
+            start, end = phrase["char_start"], phrase["char_end"]
+            sentence = row.sentences[phrase["sentence"]]
+            assert row.caption.text[start:end] == phrase["text"]
+            assert sentence.char_start <= start < end <= sentence.char_end
+            assert sentence.token_start <= phrase["token_start"] < phrase["token_end"]
+            assert phrase["token_end"] <= sentence.token_end
+        keys = [(each["phrase"], each["region"]) for each in row.extra["groundings"]]
+        assert len({*keys}) == len(keys) > 0
+        for each in row.extra["groundings"]:
+            assert 0 <= each["phrase"] < len(row.extra["phrases"])
+            assert 0 <= each["region"] < len(row.regions) and 0.3 <= each["score"] <= 1
+        for region in row.regions:
+            assert region.source != "phrase" or region.label in row.caption.text
+
+
+def test_the_regions_before_it_stay_and_the_scores_count_all(grounded, built_plain):
+    for row, plain in zip(grounded, built_plain, strict=True):
+        assert row.regions[: len(plain.regions)] == plain.regions
+        assert row.similarity.shape == row.agreement.shape == (len(row.sentences), len(row.regions))
+        np.testing.assert_array_equal(row.similarity[:, : len(plain.regions)], plain.similarity)
+        added = [region for region in row.regions if region.source == "phrase"]
+        assert len(row.regions) == len(plain.regions) + len(added)
+        boxes = np.array([r.box.xyxy for r in row.regions if not r.is_grid])
+        assert (np.triu(iou(boxes, boxes), 1) < 0.9).all()
+
+
+@pytest.fixture(scope="module")
+def built_plain(scenes, tmp_path_factory) -> Dataset:
+    return built(scenes, tmp_path_factory.mktemp("plain") / "dataset")
+
+
+def test_fingerprints_change_from_there_on(grounded, built_plain):
+    before, now = (each.manifest["fingerprints"] for each in (built_plain, grounded))
+    same = {name for name in before if now[name] == before[name]}
+    assert same == {"ingest", "caption", "split", "propose"}
+    assert "ground" not in before and "grounder" in grounded.manifest["models"]
+
+
+def test_without_added_regions_only_what_fits_together_is_kept(scenes, tmp_path, built_plain):
+    found = built(scenes, tmp_path / "out", *ON, "ground.add_regions=false")
+    for row, plain in zip(found, built_plain, strict=True):
+        assert row.regions == plain.regions
+    assert any(row.extra["groundings"] for row in found)
+
+
+def test_the_old_name_of_it_is_read_with_a_warning(scenes, tmp_path):
+    with pytest.warns(UserWarning, match=r"\[score\] opinion: now \[ground\]"):
+        found = built(scenes, tmp_path / "out", "score.opinion=mini-grounder")
+    assert found.manifest["recipe"]["ground"]["add_regions"] is False
+    assert "opinion" not in found.manifest["recipe"]["score"]
+    assert found[0].agreement.max() > 0
+
+
+def test_the_manifest_of_an_earlier_version_is_read(scenes, tmp_path):
+    from glit.stages.recipe import load_recipe, recipe_from_dict
+
+    values = load_recipe("mini").as_dict()
+    values["score"] |= {"opinion": "", "opinion_revision": "main"}
+    assert recipe_from_dict(values) == load_recipe("mini")
+
+
+def test_stopped_anywhere_it_goes_on_to_the_same_bytes(scenes, tmp_path, grounded):
+    with pytest.raises(KeyboardInterrupt):
+        built(scenes, tmp_path / "out", *ON, executor=Counting(9))
+    built(scenes, tmp_path / "out", *ON)
+    assert data_bytes(tmp_path / "out") == data_bytes(Path(grounded.path))
+
+
+def test_phrases_and_groundings_in_sql_and_explain(grounded):
+    [(phrases, found)] = query(
+        grounded.path, "SELECT (SELECT count(*) FROM phrases), (SELECT count(*) FROM groundings)"
+    ).fetchall()
+    assert phrases == sum(len(row.extra["phrases"]) for row in grounded)
+    assert found == sum(len(row.extra["groundings"]) for row in grounded)
+    text = as_text(explain(grounded, grounded[0].source_path))
+    assert f"{grounded[0].extra['phrases'][1]['text']!r}: " in text and "groundings:" not in text
+
+
+@pytest.mark.parametrize("to", ["mdetr", "grit", "odvg"])
+def test_exports_at_the_level_of_phrases(grounded, tmp_path, to):
+    glit.export(grounded.path, to=to, output=tmp_path / "out")
+    row = grounded[0]
+    spans = {
+        (phrase["char_start"], phrase["char_end"])
+        for number, phrase in enumerate(row.extra["phrases"])
+        if any(each["phrase"] == number for each in row.extra["groundings"])
+    }
+    assert spans and spans == _spans(to, tmp_path / "out", row)
+
+
+def _spans(to, folder, row) -> set[tuple[int, int]]:
+    """Characters that have a box in the first row's export."""
+    if to == "odvg":
+        line = json.loads((folder / "annotations.jsonl").read_text().splitlines()[0])
+        for region in line["grounding"]["regions"]:
+            [(start, end)] = region["tokens_positive"]
+            assert line["grounding"]["caption"][start:end] == region["phrase"]
+        return {tuple(r["tokens_positive"][0]) for r in line["grounding"]["regions"]}
+    if to == "grit":
+        import pyarrow.parquet as pq
+
+        chunks = pq.read_table(folder / "grit-00000.parquet")["noun_chunks"][0].as_py()
+        assert all(0 <= edge <= 1 for chunk in chunks for edge in chunk[2:6])
+        return {(int(chunk[0]), int(chunk[1])) for chunk in chunks}
+    found = json.loads((folder / "annotations.json").read_text())
+    return {tuple(s) for a in found["annotations"] if a["image_id"] == 1
+            for s in a["tokens_positive"]}  # fmt: skip
+
+
+class Told:
+    """A grounder that answers what it is told."""
+
+    def __init__(self, *boxes: tuple[float, float, float, float]) -> None:
+        from glit.backends.protocols import Found
+
+        scores = np.linspace(0.9, 0.5, len(boxes), dtype=np.float32)
+        self.answer = Found(boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4), scores=scores)
+
+    def find(self, images, phrases):
+        return [[self.answer] * len(each) for each in phrases]
+
+
+def sample(*regions: Region) -> Sample:
+    text = "A small dog sleeps."
+    caption = Caption(text=text, kind="", model="", revision="", prompt_sha256="")
+    sentence = Sentence(text=text, char_start=0, char_end=19, token_start=1, token_end=6,
+                        in_window=True, truncated=False)  # fmt: skip
+    return Sample(
+        sample_id="0" * 64, source_path="a.png", width=100, height=100, num_bytes=1,
+        caption=caption, sentences=(sentence,), regions=regions,
+    )  # fmt: skip
+
+
+def region(*box: float, source: str = "yolos") -> Region:
+    return Region(
+        box=Box(x0=box[0], y0=box[1], x1=box[2], y1=box[3]), score=0.5, label="", source=source
+    )
+
+
+class Images:
+    def each(self, samples):
+        return (np.zeros((100, 100, 3), dtype=np.uint8) for _ in samples)
+
+
+def ground(grounder, *regions: Region, **options) -> Sample:
+    from glit.backends.tokenizer import TextTokenizer
+    from glit.recipes.resources import mini_model
+
+    tokenizer = TextTokenizer(mini_model("matcher"))
+    stage = GroundStage(GroundConfig(**options), grounder, tokenizer)
+    [found] = stage.process([sample(*regions)], Images())
+    return found
+
+
+def test_a_box_that_is_a_region_joins_it_and_another_is_added():
+    found = ground(Told((0, 0, 50, 50), (50, 50, 99, 99)), region(0, 0, 50, 48))
+    assert [r.source for r in found.regions] == ["yolos", "phrase"]
+    assert found.regions[1].label == "A small dog" and found.regions[1].score == 0.5
+    assert [g["region"] for g in found.extra["groundings"]] == [0, 1]
+
+
+def test_a_cell_of_the_grid_never_takes_the_place_of_a_box():
+    cell = region(0, 0, 50, 50, source="quadrant")
+    assert len(ground(Told((0, 0, 50, 50)), cell).regions) == 2
+    kept = ground(Told((0, 0, 50, 50)), cell, add_regions=False)
+    assert kept.regions == (cell,) and len(kept.extra["groundings"]) == 1
+
+
+def test_two_boxes_on_one_region_count_once():
+    found = ground(Told((0, 0, 50, 50), (0, 0, 50, 47)), region(0, 0, 50, 49), same_iou=0.5)
+    assert [g["score"] for g in found.extra["groundings"]] == [pytest.approx(0.9)]
+
+
+def test_a_phrase_that_is_not_found_is_no_error():
+    found = ground(Told(), region(0, 0, 50, 50))
+    assert len(found.extra["phrases"]) == 1 and found.extra["groundings"] == []
+
+
+def test_a_detector_that_fails_drops_the_sample_with_its_message():
+    class Broken:
+        def find(self, images, phrases):
+            raise FloatingPointError("the detector answered NaN or infinity")
+
+    assert ground(Broken(), region(0, 0, 9, 9)).reason == "model_error"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("ground.threshold=2", r"threshold: found 2.0, want 0 to 1"),
+        ("ground.max_boxes=0", r"max_boxes: found 0, want >= 1"),
+        ("ground.same_iou=0", r"same_iou: found 0.0"),
+        ("ground.backend=sam", r"backend: found 'sam'"),
+        ("pair.grounding_weight=-1", "grounding_weight: found -1"),
+    ],
+)
+def test_values_that_cannot_be(scenes, tmp_path, setting, message):
+    rule = ("pair.rule=centred",)
+    with pytest.raises(RecipeError, match=message):
+        built(scenes, tmp_path / "out", *ON, *rule, setting)
+
+
+def test_a_rule_that_wants_a_grounder_is_refused_without_one(scenes, tmp_path, built_plain):
+    wanted = ["pair.rule=centred", "pair.grounding_weight=5"]
+    with pytest.raises(RecipeError, match="grounding_weight: wants a build with ground.enabled"):
+        built(scenes, tmp_path / "out", *wanted)
+    with pytest.raises(RecipeError, match="grounding_weight: wants a build with ground.enabled"):
+        glit.pair(built_plain.path, tmp_path / "again", settings=wanted)
+
+
+def test_what_is_no_grounder_is_refused_before_the_first_image(scenes, tmp_path):
+    with pytest.raises(WeightsError, match="wants a folder of a model of type .*found clip"):
+        built(scenes, tmp_path / "out", "ground.enabled=true", "ground.model=mini-matcher")
+
+
+@pytest.mark.slow
+def test_a_detector_of_another_architecture_builds_too(scenes, tmp_path):
+    model = dino(tmp_path / "dino", mm=True)
+    found = built(scenes, tmp_path / "out", "ground.enabled=true", f"ground.model={model}",
+                  "ground.threshold=0.0", limit=3)  # fmt: skip
+    assert not list(verify(found.path)) and len(found) == 3
