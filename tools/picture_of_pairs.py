@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-import glit
+from glit.bench.scenes import build_scenes
 from glit.dataset.row import Row
 from glit.rules.pairing import Pairing
 from glit.scenes import write_scenes
@@ -40,10 +40,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_scenes(folder, num=arguments.number + 2, seed=arguments.seed, level="hard", size=256)
-        dataset = glit.build(
-            folder / "images", folder / "dataset", recipe="glit-mini", executor="local",
-            quiet=True, captions=folder / "captions.jsonl",
-        )  # fmt: skip
+        captions = folder / "captions.jsonl"
+        dataset = build_scenes(folder, folder / "dataset", captions=captions, recipe="glit-mini")
         rows = {row.source_path: row for row in dataset.rows()}
         draw(rows[f"{arguments.number:06d}.png"], arguments.output)
 
