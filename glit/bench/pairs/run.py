@@ -11,8 +11,8 @@ from typing import Any
 
 from glit.bench.harness import Row, write_report
 from glit.bench.pairs.measure import Judged, calibrated, judged, measure
-from glit.bench.pairs.scenes import scenes_folder, write_few_remarks
 from glit.bench.pairs.support import check_captions, page_of_captions
+from glit.bench.scenes import build_scenes, scenes_folder, write_few_remarks
 from glit.bench.tables import Page, Table, with_half_range
 from glit.errors import InputError
 from glit.rules.calibration import Calibration
@@ -168,19 +168,16 @@ def _scenes(
     request: Request, level: str, seed: int, say: Say, words: Sequence[str] = ()
 ) -> tuple[dict[str, Any], list[Judged]]:
     """What gave the scores, and the judged samples of scenes, which are built if they are not."""
-    import glit
-
     painted = "hard" if level == FEW_REMARKS else level
-    folder = scenes_folder(request.output, painted, seed, request.num_scenes)
-    captions = folder
+    folder = captions = scenes_folder(request.output, painted, seed, request.num_scenes)
     if level == FEW_REMARKS:
         captions = folder / "few-remarks"
         write_few_remarks(folder / "ground_truth.parquet", captions, seed=seed)
     say(f"{level} scenes, seed {seed}{', ' if words else ''}{', '.join(words)}")
     name = "-".join(["dataset", *(word.partition("=")[2] for word in words)])
-    dataset = glit.build(
-        folder / "images", captions / name, recipe="mini", executor="local", quiet=True,
-        captions=captions / "captions.jsonl", settings=["score.phrases=true", *words],
+    dataset = build_scenes(
+        folder, captions / name, captions=captions / "captions.jsonl",
+        settings=["score.phrases=true", *words],
     )  # fmt: skip
     found = list(judged(dataset, captions / "ground_truth.parquet"))
     if not found:
