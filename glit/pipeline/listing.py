@@ -325,13 +325,6 @@ def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Differen
     return _difference(found.connection, listing, rows)
 
 
-def difference_of_listings(now: Path, before: Path) -> Difference:
-    """How a listing differs from an earlier one."""
-    with spilling(now.parent) as connection:
-        connection.execute(_LISTED.format(file=_quoted(now)))
-        return _difference(connection, before, pq.read_metadata(before).num_rows)
-
-
 def _difference(connection: duckdb.DuckDBPyConnection, before: Path, rows: int) -> Difference:
     connection.execute(_OLD.format(file=_quoted(before), rows=rows))
     ((new, changed, gone),) = connection.execute(_DIFFERENCE).fetchall()
@@ -402,8 +395,12 @@ class EarlierListing:
     @cached_property
     def difference(self) -> Difference:
         """How the new one differs from it."""
-        with self._work.local_copy("listing.parquet") as path:
-            return difference_of_listings(self._now, path)
+        with (
+            self._work.local_copy("listing.parquet") as path,
+            spilling(self._now.parent) as connection,
+        ):
+            connection.execute(_LISTED.format(file=_quoted(self._now)))
+            return _difference(connection, path, pq.read_metadata(path).num_rows)
 
     def how_it_differs(self, chunks: Sequence[Chunk]) -> str:
         """What a user is to know before a build goes on with the new one; empty where nothing.

@@ -14,17 +14,23 @@ from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import Resolved
 from glit.bench.gpu.bench import Bench, largest, row
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import COLUMNS, Images, Job, Method, total_s
-from glit.bench.lism_flism.fixed import NUM_GRID
+from glit.bench.lism_flism.columns import COLUMNS, Images, Method, total_s
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.inputs import scenes, with_sentences
-from glit.bench.lism_flism.models import made_by_glit, random_clip, random_sam, random_yolos
+from glit.bench.lism_flism.models import (
+    Models,
+    made_by_glit,
+    random_clip,
+    random_sam,
+    random_yolos,
+    recipes_for,
+)
+from glit.bench.lism_flism.run import Request, job_of
 from glit.bench.random_dataset import DatasetShape, write_random_dataset
 from glit.data.geometry import iou
 from glit.data.records import Region
 from glit.images import Pixels
 from glit.runtime.cores import usable_cores
-from glit.stages.recipe import load_recipe
 from glit.training.batch import Batch as TrainingBatch
 from glit.training.config import TrainConfig
 from glit.training.setup import Ingredients, prepare
@@ -97,21 +103,13 @@ def stages(
     bench: Bench, method: Method, proposer: Resolved, matcher: Resolved, images: Images
 ) -> tuple[InGlit, Images]:
     """The stages of a method, their models loaded, and the images cut into sentences."""
-    on = [f"propose.device={bench.device}", f"score.device={bench.device}"]
-    recipe = load_recipe(method, overrides=on)
-    batch = with_sentences(images, matcher, recipe.split)
-    job = Job(
-        column=next(c for c in COLUMNS if c.method == method and c.in_glit),
-        recipe=recipe,
-        proposer=proposer,
-        matcher=matcher,
-        batch=batch,
-        device=bench.device,
-        threads=usable_cores(),
-        num_fixed=bench.scale.sizes.num_fixed - (NUM_GRID if method == "flism" else 0),
-        matrix_side=bench.scale.sizes.matrix_side,
-        scratch=bench.scratch / "packed",
+    request = Request(images=None, weights="random", device=bench.device, sizes=bench.scale.sizes)
+    models = Models(
+        recipes=recipes_for("random", bench.device), proposers={method: proposer}, matcher=matcher
     )
+    batch = with_sentences(images, matcher, models.recipes[method].split)
+    column = next(each for each in COLUMNS if each.method == method and each.in_glit)
+    job = job_of(request, column, models, batch, bench.device, bench.scratch)
     return InGlit(job), batch
 
 

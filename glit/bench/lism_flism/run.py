@@ -95,7 +95,7 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
     progress("making models with random weights" if request.weights == "random" else "models")
     models = _models(request, images, device, scratch)
     batch = with_sentences(images, models.matcher, models.recipes["flism"].split)
-    jobs = [_job(request, each, models, batch, device, scratch) for each in COLUMNS]
+    jobs = [job_of(request, each, models, batch, device, scratch) for each in COLUMNS]
     # one image where a pass takes minutes: full-size models on a CPU
     slow = request.weights != "mini" and device == "cpu"
     warm_up = _first(batch, 1) if slow else batch
@@ -199,9 +199,10 @@ def _models(request: Request, images: Images, device: str, scratch: Path) -> Mod
     return make_random(request.sizes, scratch / "models", images.captions(), pixels, device)
 
 
-def _job(
+def job_of(
     request: Request, made: Column, models: Models, batch: Images, device: str, scratch: Path
 ) -> Job:
+    """What a column's process is told."""
     number = request.sizes.num_fixed - (NUM_GRID if made.method == "flism" else 0)
     return Job(
         column=made,
