@@ -63,7 +63,7 @@ def write_random_clip(
             "vocab_size": max(embedding_rows, num_tokens), "bos_token_id": num_tokens - 2,
             "eos_token_id": num_tokens - 1, "pad_token_id": num_tokens - 1,
         }  # fmt: skip
-        config = CLIPConfig(
+        config: Any = CLIPConfig(
             text_config={**shape["text_config"], **ids, **width},
             vision_config={**shape["vision_config"], **width},
             **width,
