@@ -188,7 +188,8 @@ class StageWorker:
         if work.retry is None or not work.was_moved_aside(name, unit):
             return kept, {}
         rows = self._rows_of(work.table_before(name, unit))
-        wanted = {key: row["drop"] for key, row in rows.items() if work.retry.wants(name, row)}
+        drops = {key: row["drop"] for key, row in rows.items() if row.get("drop")}
+        wanted = {k: drop for k, drop in drops.items() if work.retry.wants(name, drop["reason"])}
         kept = {key: row for key, row in {**kept, **rows}.items() if key not in wanted}
         return kept, {key: drop["attempt"] for key, drop in wanted.items()}
 

@@ -40,12 +40,7 @@ class Retry:
     settings: tuple[str, ...] = ()
     """``table.key=value``, for what is tried again alone."""
 
-    def wants(self, stage: str, row: Mapping[str, Any]) -> bool:
-        """Whether a row of a stage's table is done again."""
-        drop = row.get("drop")
-        return drop is not None and self.wants_reason(stage, drop["reason"])
-
-    def wants_reason(self, stage: str, reason: str) -> bool:
+    def wants(self, stage: str, reason: str) -> bool:
         """Whether drops of a stage for a reason are tried again."""
         return self.stage in (None, stage) and self.reason in (None, reason)
 
