@@ -121,9 +121,10 @@ def _choices(
     samples: Sequence[Sample], done: Sequence[Sample]
 ) -> tuple[tuple[XYXY | None, ...], ...]:
     """The chosen boxes of all samples; a dropped one has none."""
-    by_id = {sample.sample_id: _chosen(sample) for sample in done}
-    nothing = {s.sample_id: (None,) * len(s.sentences or ()) for s in samples}
-    return tuple(by_id.get(s.sample_id, nothing[s.sample_id]) for s in samples)
+    chosen = {sample.sample_id: _chosen(sample) for sample in done}
+    return tuple(
+        chosen.get(each.sample_id, (None,) * len(each.sentences or ())) for each in samples
+    )
 
 
 def _chosen(sample: Sample) -> tuple[XYXY | None, ...]:

@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -91,31 +92,21 @@ class SceneCollection:
 
 def without_twins(seed: int, num: int) -> list[Scene]:
     """The first hard scenes of a seed that are no twin of another."""
-    found: list[Scene] = []
-    for scene in _all(seed):
-        if scene.twin_of is None:
-            found.append(scene)
-        if len(found) == num:
-            return found
-    raise AssertionError("scenes do not end")
+    return list(islice((scene for scene in _all(seed) if scene.twin_of is None), num))
 
 
 def twins(seed: int, num: int) -> list[Scene]:
     """Pairs one after the other: the original, then its twin; 2 x ``num`` scenes."""
-    found: list[Scene] = []
-    for scene in _all(seed):
-        if scene.twin_of is not None:
-            found += [draw_scene(seed, scene.twin_of, level=LEVEL), scene]
-        if len(found) == 2 * num:
-            return found
-    raise AssertionError("scenes do not end")
+    pairs = (
+        (draw_scene(seed, scene.twin_of, level=LEVEL), scene)
+        for scene in _all(seed)
+        if scene.twin_of is not None
+    )
+    return list(chain.from_iterable(islice(pairs, num)))
 
 
 def _all(seed: int) -> Iterator[Scene]:
-    index = 0
-    while True:
-        yield draw_scene(seed, index, level=LEVEL)
-        index += 1
+    return (draw_scene(seed, index, level=LEVEL) for index in count())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
