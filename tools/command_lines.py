@@ -91,35 +91,34 @@ def _companions(words: list[str], value: str) -> list[str]:
     return ["--captions", CAPTIONS] if brought else []
 
 
+_OF_COMMAND: dict[tuple[str, str], list[str]] = {
+    ("bench objectives", "overrides"): ["train.epochs=1"],
+    ("bench objectives", "recipe"): ["siglip"],
+    ("bench regions", "overrides"): ["propose.max_regions=9"],
+    ("bench regions", "recipe"): ["laptop"],
+    ("build", "images"): [SCENES],
+    ("doctor", "overrides"): ["propose.backend=sam"],
+    ("eval", "overrides"): ["evaluate.precision=float32"],
+    ("import", "form"): ["goal-train"],
+    ("import", "images"): [EXPORTED],
+    ("import", "output"): [f"{NEW}.jsonl"],
+    ("import", "split"): ["all"],
+    ("pair", "overrides"): ["pair.rule=centred"],
+    ("pair", "recipe"): ["lism"],
+    ("query", "output"): [f"{NEW}.parquet"],
+    ("stats", "captions"): [CAPTIONS],
+    ("stats", "kind"): ["captions"],
+    ("train", "overrides"): ["train.epochs=1"],
+}
+"""Values of a command's own, by its name or the first word of it, and the parameter's."""
+
+
 def _values(words: list[str], parameter: Any) -> list[str]:
     if choices := _literal(parameter.type_descriptor.annotation):
         return list(map(str, choices))
-    if words == ["import"] and parameter.name in ("form", "images", "output", "split"):
-        places = {
-            "form": "goal-train",
-            "images": EXPORTED,
-            "output": f"{NEW}.jsonl",
-            "split": "all",
-        }
-        return [places[parameter.name]]
-    if words == ["bench", "regions"] and parameter.name in ("overrides", "recipe"):
-        return ["propose.max_regions=9"] if parameter.name == "overrides" else ["laptop"]
-    if words == ["bench", "objectives"] and parameter.name in ("overrides", "recipe"):
-        return ["train.epochs=1"] if parameter.name == "overrides" else ["siglip"]
-    if words == ["stats"] and parameter.name in ("captions", "kind"):
-        return [CAPTIONS] if parameter.name == "captions" else ["captions"]
-    if words == ["query"] and parameter.name == "output":
-        return [f"{NEW}.parquet"]
-    if words[:1] == ["build"] and parameter.name == "images":
-        return [SCENES]
-    if words[:1] == ["eval"] and parameter.name == "overrides":
-        return ["evaluate.precision=float32"]
-    if words == ["doctor"] and parameter.name == "overrides":
-        return ["propose.backend=sam"]
-    if words[:1] == ["train"] and parameter.name == "overrides":
-        return ["train.epochs=1"]
-    if words[:1] == ["pair"] and parameter.name in ("overrides", "recipe"):
-        return ["pair.rule=centred"] if parameter.name == "overrides" else ["lism"]
+    for command in (" ".join(words), words[0]):
+        if (command, parameter.name) in _OF_COMMAND:
+            return _OF_COMMAND[command, parameter.name]
     known: dict[str, list[str]] = {
         "alpha": ["0.3"],
         "annotations": [ANNOTATIONS],

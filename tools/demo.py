@@ -6,13 +6,13 @@ python -m tools.demo --output demo [--images FOLDER]
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from glit.doctor.inputs import look_at_images
 from glit.doctor.models import Model, models
@@ -27,6 +27,13 @@ NUM_SCENES = 200
 SEED = 2_000_000  # of the test scenes: the mini models have never seen them
 NUM_HELD_OUT = 100
 HELD_OUT_SEED = 2_900_000
+BEST_MATCHED = """
+SELECT source_path, text, source, x0, y0, x1, y1, similarity FROM pairs
+WHERE NOT global_wins AND source NOT IN ('quadrant', 'centre')
+QUALIFY row_number() OVER (PARTITION BY source_path ORDER BY similarity DESC) = 1
+ORDER BY similarity DESC, source_path LIMIT 5
+"""
+"""The best-matched objects of five images."""
 
 
 def main() -> None:
@@ -46,7 +53,7 @@ def main() -> None:
     dataset = output / "dataset"
     _glit(console, "build", images, "-o", dataset, "-r", recipe, "--replace")
     _glit(console, "verify", dataset)
-    _summary(console, dataset)
+    _glit(console, "query", dataset, BEST_MATCHED)
     report = output / "report.html"
     _glit(console, "view", dataset, "-o", report)
     pages = {"Look at it": report}
@@ -137,39 +144,10 @@ def _learn(output: Path, dataset: Path, console: Console) -> None:
 
 
 def _glit(console: Console, *words: object) -> None:
-    console.print(f"\n[bold]$ glit {' '.join(map(str, words))}[/bold]", soft_wrap=True)
+    console.print(f"\n[bold]$ glit {shlex.join(map(str, words))}[/bold]", soft_wrap=True)
     done = subprocess.run([sys.executable, "-m", "glit", *map(str, words)], check=False)
     if done.returncode:
         sys.exit(done.returncode)
-
-
-def _summary(console: Console, dataset: Path) -> None:
-    from glit.dataset.query import query
-
-    best = query(
-        str(dataset),
-        """
-        WITH matched AS (
-            SELECT source_path, sentences, regions, unnest(pairs) AS pair FROM samples
-        ), best AS (
-            SELECT source_path, sentences[pair.sentence + 1].text AS sentence,
-                   regions[pair.region + 1] AS region, pair.similarity AS similarity
-            FROM matched
-            WHERE NOT pair.global_wins
-                AND regions[pair.region + 1].source NOT IN ('quadrant', 'centre')
-            QUALIFY row_number() OVER (PARTITION BY source_path ORDER BY similarity DESC) = 1
-        )
-        SELECT * FROM best ORDER BY similarity DESC, source_path LIMIT 5
-        """,
-    ).fetchall()
-    table = Table(
-        "image", "sentence", "its region", "cosine", title="The best-matched objects of five images"
-    )
-    for path, sentence, region, similarity in best:
-        box = ", ".join(f"{region[key]:.0f}" for key in ("x0", "y0", "x1", "y1"))
-        table.add_row(path, sentence, f"{region['source']} ({box})", f"{similarity:.2f}")
-    console.print()
-    console.print(table if best else "The detector found no object that it is sure of.")
 
 
 def _next_steps(console: Console, dataset: Path, *, learned: bool) -> None:

@@ -84,16 +84,9 @@ def _schema_page() -> str:
 
 
 def _columns(schema: pa.Schema) -> list[str]:
-    rows = [f"| `{field.name}` | `{_type(field.type)}` |" for field in schema]
+    kinds = [str(field.type).replace("list<item: ", "list<") for field in schema]
+    rows = [f"| `{name}` | `{kind}` |" for name, kind in zip(schema.names, kinds, strict=True)]
     return ["| column | Arrow type |", "|---|---|", *rows]
-
-
-def _type(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind):
-        return f"list<{_type(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{f.name}: {_type(f.type)}' for f in kind)}>"
-    return str(kind)
 
 
 def _recipes_page() -> str:

@@ -12,21 +12,18 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-import glit
+from glit.bench.pictures import hide_frame, picture
+from glit.bench.scenes import build_scenes
 from glit.dataset.row import Row
 from glit.rules.pairing import Pairing
 from glit.scenes import write_scenes
 from glit.stages.pair import PairConfig
 from glit.stages.recipe import load_recipe
 
-_INK, _ARGMAX, _BETTER = "#222222", "#d55e00", "#0072b2"  # told apart by everyone
+_ARGMAX, _BETTER = "#d55e00", "#0072b2"  # told apart by everyone
 _GRID = {"quadrant": "quad", "centre": "mid"}
 
 
@@ -40,10 +37,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_scenes(folder, num=arguments.number + 2, seed=arguments.seed, level="hard", size=256)
-        dataset = glit.build(
-            folder / "images", folder / "dataset", recipe="glit-mini", executor="local",
-            quiet=True, captions=folder / "captions.jsonl",
-        )  # fmt: skip
+        captions = folder / "captions.jsonl"
+        dataset = build_scenes(folder, folder / "dataset", captions=captions, recipe="glit-mini")
         rows = {row.source_path: row for row in dataset.rows()}
         draw(rows[f"{arguments.number:06d}.png"], arguments.output)
 
@@ -57,42 +52,32 @@ def draw(row: Row, output: Path) -> None:
         ("argmax: the highest cosine", argmax, _ARGMAX),
         ("glit: above the sentence's own mean", better, _BETTER),
     )
-    style: Any = {"font.family": "DejaVu Sans", "font.size": 9, "text.color": _INK}
-    with matplotlib.rc_context(style):
-        figure = plt.figure(figsize=(13, 5))
-        grid = figure.add_gridspec(
-            1,
-            4,
-            width_ratios=(1.2, 0.62, 1, 1),
-            left=0.01,
-            right=0.99,
-            top=0.92,
-            bottom=0.17,
-            wspace=0.06,
-        )
-        picture = figure.add_subplot(grid[0])
-        picture.imshow(row.pixels())
-        picture.set_axis_off()
+    layout: Any = {"figsize": (13, 5), "ncols": 4, "width_ratios": (1.2, 0.62, 1, 1)}
+    with picture(output, style={"font.size": 9}, **layout) as (figure, (shown, names, *matrices)):
+        figure.subplots_adjust(left=0.01, right=0.99, top=0.92, bottom=0.17, wspace=0.06)
+        names.set_axis_off()  # the sentences stand there
+        shown.imshow(row.pixels())
+        shown.set_axis_off()
         lines = []
         for at, (title, pairing, colour) in enumerate(rules):
             best = pairing(row.scores, row.regions, row.sentences)[0]
             x0, y0, x1, y1 = row.regions[best.region].box.xyxy
-            picture.add_patch(
+            shown.add_patch(
                 Rectangle((x0, y0), x1 - x0, y1 - y0, fill=False, edgecolor=colour, linewidth=4)
             )
             lines.append((colour, row.sentences[best.sentence].text))
-            axes = figure.add_subplot(grid[at + 2])
-            matrix = pairing.rule(row.scores, row.regions).value
-            _matrix(axes, row, matrix, title, colour, (best.sentence, best.region), names=at == 0)
-        picture.set_title("The pair that each puts first", fontsize=11, weight="bold", loc="left")
+            value, chosen = (
+                pairing.rule(row.scores, row.regions).value,
+                (best.sentence, best.region),
+            )
+            _matrix(matrices[at], row, value, title, colour, chosen, names=at == 0)
+        shown.set_title("The pair that each puts first", fontsize=11, weight="bold", loc="left")
         for number, (colour, text) in enumerate(lines):
             told = "\n".join(textwrap.wrap(text, 64))
-            picture.text(
+            shown.text(
                 0, -0.03 - 0.075 * number, told, color=colour, va="top",
-                transform=picture.transAxes, fontsize=10,
+                transform=shown.transAxes, fontsize=10,
             )  # fmt: skip
-        figure.savefig(output, dpi=110, metadata={"Software": None})
-        plt.close(figure)
 
 
 def _matrix(
@@ -109,8 +94,7 @@ def _matrix(
     short = [textwrap.shorten(s.text, 40, placeholder=" …") if names else "" for s in row.sentences]
     axes.set_yticks(range(len(short)), short, fontsize=8.5)
     axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    hide_frame(axes, *axes.spines)
     axes.set_title(title, fontsize=11, weight="bold", loc="left", color=colour)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -208,10 +208,7 @@ class Worker:
         Raises:
             GlitError: as for :meth:`call`.
         """
-        wait([self._answers, self._process.sentinel])
         try:
-            if not self._answers.poll():
-                raise EOFError
             kind, value = self._answers.recv()
         except (EOFError, ConnectionResetError) as error:
             self._process.join(_PATIENCE_S)

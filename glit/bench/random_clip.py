@@ -7,44 +7,28 @@ quality, and whoever prints a figure made with them says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 SPECIAL_TOKENS = ("<|startoftext|>", "<|endoftext|>")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClipShape:
-    """The sizes of a CLIPModel."""
+ClipShape = Mapping[str, Any]
+"""Arguments of ``CLIPConfig``, whose defaults are the sizes of ViT-B/32."""
 
-    image_size: int
-    """Side of the input square, pixels."""
-    patch_size: int
-    """Side of a patch, pixels."""
-    vision_width: int
-    vision_layers: int
-    vision_heads: int
-    text_width: int
-    text_layers: int
-    text_heads: int
-    projection: int
-    """Width of the shared space."""
-    context: int = 77
-    """Text positions."""
-
-
-VIT_B_16 = ClipShape(
-    image_size=224, patch_size=16, vision_width=768, vision_layers=12, vision_heads=12,
-    text_width=512, text_layers=12, text_heads=8, projection=512,
-)  # fmt: skip
+VIT_B_16: ClipShape = {
+    "vision_config": {"patch_size": 16}, "text_config": {}, "projection_dim": 512,
+}  # fmt: skip
 """CLIP ViT-B/16, 149.6 M parameters with its own vocabulary of 49,408."""
 
-TINY = ClipShape(
-    image_size=32, patch_size=8, vision_width=32, vision_layers=2, vision_heads=2,
-    text_width=32, text_layers=2, text_heads=2, projection=16,
-)  # fmt: skip
+_TOWER = {
+    "hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+}  # fmt: skip
+TINY: ClipShape = {
+    "vision_config": {**_TOWER, "image_size": 32, "patch_size": 8}, "text_config": _TOWER,
+    "projection_dim": 16,
+}  # fmt: skip
 """Small enough for a unit test: thousands of steps a minute on one core."""
 
 
@@ -74,32 +58,18 @@ def write_random_clip(
     num_tokens = write_clip_tokenizer(folder, corpus, vocabulary)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        config = CLIPConfig(
-            text_config={
-                "vocab_size": max(embedding_rows, num_tokens),
-                "hidden_size": shape.text_width,
-                "intermediate_size": 4 * shape.text_width,
-                "num_hidden_layers": shape.text_layers,
-                "num_attention_heads": shape.text_heads,
-                "max_position_embeddings": shape.context,
-                "projection_dim": shape.projection,
-                "bos_token_id": num_tokens - 2,
-                "eos_token_id": num_tokens - 1,
-                "pad_token_id": num_tokens - 1,
-            },
-            vision_config={
-                "hidden_size": shape.vision_width,
-                "intermediate_size": 4 * shape.vision_width,
-                "num_hidden_layers": shape.vision_layers,
-                "num_attention_heads": shape.vision_heads,
-                "image_size": shape.image_size,
-                "patch_size": shape.patch_size,
-                "projection_dim": shape.projection,
-            },
-            projection_dim=shape.projection,
+        width = {"projection_dim": shape["projection_dim"]}
+        ids = {
+            "vocab_size": max(embedding_rows, num_tokens), "bos_token_id": num_tokens - 2,
+            "eos_token_id": num_tokens - 1, "pad_token_id": num_tokens - 1,
+        }  # fmt: skip
+        config: Any = CLIPConfig(
+            text_config={**shape["text_config"], **ids, **width},
+            vision_config={**shape["vision_config"], **width},
+            **width,
         )
         CLIPModel(config).cpu().save_pretrained(folder)
-    side = shape.image_size
+    side = config.vision_config.image_size
     CLIPImageProcessor(
         size={"shortest_edge": side}, crop_size={"height": side, "width": side}
     ).save_pretrained(folder)

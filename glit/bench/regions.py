@@ -7,8 +7,9 @@ least 0.5 (or 0.75).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from glit.data.records import Drop, Region, Sample
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
-from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.stages import flow
 from glit.stages.plan import Plan, Recipe
@@ -40,16 +40,6 @@ class Found:
     """For each annotated box, its highest IoU with a proposed region."""
     num_regions: int
     seconds: float
-
-
-class _OneImage:
-    """An image source of one decoded image."""
-
-    def __init__(self, pixels: Pixels) -> None:
-        self._pixels = pixels
-
-    def each(self, samples: Sequence[Sample]) -> Iterator[Pixels]:
-        return iter([self._pixels])
 
 
 def measure(dataset: Dataset, recipe: Recipe, progress: Callable[[str], None]) -> list[Found]:
@@ -73,7 +63,8 @@ def measure(dataset: Dataset, recipe: Recipe, progress: Callable[[str], None]) -
             sample_id=row.sample_id, source_path=row.source_path, width=row.width,
             height=row.height, num_bytes=len(row.encoded()),
         )  # fmt: skip
-        images: Any = _OneImage(row.pixels())
+        pixels = row.pixels()
+        images: Any = SimpleNamespace(each=lambda _, pixels=pixels: iter([pixels]))
         [outcome] = stage.process([sample], images)
         regions = () if isinstance(outcome, Drop) else outcome.regions or ()
         found.append(_compared(row, regions, time.perf_counter() - start))

@@ -15,7 +15,6 @@ from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.pipeline.listing import Chunk, difference, series_of, write_grown
-from glit.pipeline.open_build import is_whole
 from glit.pipeline.open_work import (
     complete,
     images_now,
@@ -27,6 +26,7 @@ from glit.pipeline.open_work import (
 )
 from glit.pipeline.preflight import check_early
 from glit.pipeline.publish import run_and_publish
+from glit.pipeline.run import is_whole
 from glit.pipeline.source import Source
 from glit.pipeline.state import read_state, update_state
 from glit.pipeline.work import Work

@@ -38,28 +38,22 @@ def missing_ledgers(work: Work, chunks: list[Chunk]) -> list[Chunk]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerTask:
-    """Writes the ledgers of chunks whose tables are all there."""
+    """Writes the ledgers of chunks whose tables are all there; nothing to load, so it is its own
+    worker."""
 
     work: Work
     name: str = "ledger"
     loads: str = ""
     needs: Resources = Resources(memory_bytes=PLAIN_BYTES)
 
-    def open(self, threads: int) -> LedgerWorker:
-        return LedgerWorker(self.work)
-
-
-class LedgerWorker:
-    """See :class:`glit.executors.protocols.Worker`."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def open(self, threads: int) -> LedgerTask:
+        return self
 
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
         """Write a chunk's ledger."""
         yield from ()
         rows = pa.Table.from_pylist(list(self._rows(unit)), schema=_SCHEMA)
-        write_table(self._work.store, ledger_name(self._work, unit), rows)
+        write_table(self.work.store, ledger_name(self.work, unit), rows)
         return Tally(rows=len(rows))
 
     def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
@@ -70,9 +64,9 @@ class LedgerWorker:
 
     def _rows(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
         skip = set(chunk.skip)
-        first, *stages = self._work.plan.flow.stages
-        later = {stage: self._work.outcomes(stage, chunk) for stage in stages}
-        for number, row in enumerate(self._work.ingest_rows(chunk)):
+        first, *stages = self.work.plan.flow.stages
+        later = {stage: self.work.outcomes(stage, chunk) for stage in stages}
+        for number, row in enumerate(self.work.ingest_rows(chunk)):
             if number in skip:
                 continue
             known = {key: row[key] for key in ("sample_id", "source_path", "num_bytes")}
@@ -81,7 +75,7 @@ class LedgerWorker:
                 if drop is not None:
                     break
                 of = (row["sample_id"], row["source_path"], name, chunk)
-                stage, drop = name, self._work.row_of(later[name], *of)
+                stage, drop = name, self.work.row_of(later[name], *of)
             yield known if drop is None else {**known, "stage": stage, **drop}
 
 
@@ -98,10 +92,6 @@ class Ledger:
     contents: tuple[str, ...]
     """Of every series a hash of what is shipped, hex; they name the folder of data files not yet
     published."""
-
-    @property
-    def num_shipped(self) -> int:
-        return sum(map(len, self.sizes))
 
     def drops_by_reason(self) -> dict[str, int]:
         """How many were dropped, by ``stage/reason``, sorted."""

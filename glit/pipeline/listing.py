@@ -60,14 +60,10 @@ _TEXTS = """
         FROM read_parquet('{file}', hive_partitioning = false)
     ) GROUP BY path
 """
-_OLD = """
-    CREATE VIEW old AS SELECT path, size, stamp, beside
+_LISTED = """
+    CREATE VIEW {name} AS SELECT path, size, stamp, beside
     FROM read_parquet('{file}', hive_partitioning = false, file_row_number = true)
     WHERE file_row_number < {rows}
-"""
-_LISTED = """
-    CREATE VIEW now AS SELECT path, size, stamp, beside
-    FROM read_parquet('{file}', hive_partitioning = false)
 """
 _DIFFERENCE = """
     SELECT count(*) FILTER (old.path IS NULL),
@@ -340,15 +336,8 @@ def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Differen
     return _difference(found.connection, listing, rows)
 
 
-def difference_of_listings(now: Path, before: Path) -> Difference:
-    """How a listing differs from an earlier one."""
-    with spilling(now.parent) as connection:
-        connection.execute(_LISTED.format(file=_quoted(now)))
-        return _difference(connection, before, pq.read_metadata(before).num_rows)
-
-
 def _difference(connection: duckdb.DuckDBPyConnection, before: Path, rows: int) -> Difference:
-    connection.execute(_OLD.format(file=_quoted(before), rows=rows))
+    connection.execute(_LISTED.format(name="old", file=_quoted(before), rows=rows))
     ((new, changed, gone),) = connection.execute(_DIFFERENCE).fetchall()
     return Difference(new=new, changed=changed, gone=gone)
 
@@ -417,8 +406,13 @@ class EarlierListing:
     @cached_property
     def difference(self) -> Difference:
         """How the new one differs from it."""
-        with self._work.local_copy("listing.parquet") as path:
-            return difference_of_listings(self._now, path)
+        with (
+            self._work.local_copy("listing.parquet") as path,
+            spilling(self._now.parent) as connection,
+        ):
+            rows = pq.read_metadata(self._now).num_rows
+            connection.execute(_LISTED.format(name="now", file=_quoted(self._now), rows=rows))
+            return _difference(connection, path, pq.read_metadata(path).num_rows)
 
     def how_it_differs(self, chunks: Sequence[Chunk]) -> str:
         """What a user is to know before a build goes on with the new one; empty where nothing.

@@ -20,21 +20,6 @@ from glit.storage.store import to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackTask:
-    """Writes data files into a folder of the work store."""
-
-    work: Work
-    folder: str
-    tokenizer: dict[str, Any]
-    name: str = "pack"
-    loads: str = ""
-    needs: Resources = Resources(memory_bytes=600_000_000)
-
-    def open(self, threads: int) -> PackWorker:
-        return PackWorker(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PackUnit:
     """A data file and the chunks it draws from."""
 
@@ -44,11 +29,19 @@ class PackUnit:
     chunks: tuple[Chunk, ...]
 
 
-class PackWorker:
-    """See :class:`glit.executors.protocols.Worker`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackTask:
+    """Writes data files into a folder of the work store; its own worker, with nothing to load."""
 
-    def __init__(self, task: PackTask) -> None:
-        self._task = task
+    work: Work
+    folder: str
+    tokenizer: dict[str, Any]
+    name: str = "pack"
+    loads: str = ""
+    needs: Resources = Resources(memory_bytes=600_000_000)
+
+    def open(self, threads: int) -> PackTask:
+        return self
 
     def run(self, unit: PackUnit, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
         """Write a data file, then its description; the description makes it count. One that an
@@ -59,29 +52,28 @@ class PackWorker:
         """
         if excluded:
             raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
-        task = self._task
-        target = f"{task.folder}/{unit.file.name}"
+        target = f"{self.folder}/{unit.file.name}"
         if (rows := self._written(target)) is not None:
             return Tally(rows=rows)
-        plan, rows = task.work.plan, 0
-        schema = dataset_schema(tokenizer=task.tokenizer, further=plan.flow.dataset_columns)
-        with disk_errors(task.work.store.root):
-            with task.work.store.atomic(target) as temporary:
+        plan, rows = self.work.plan, 0
+        schema = dataset_schema(tokenizer=self.tokenizer, further=plan.flow.dataset_columns)
+        with disk_errors(self.work.store.root):
+            with self.work.store.atomic(target) as temporary:
                 for rows in write_groups(
                     self._samples(unit),
                     temporary,
-                    images=task.work.images,
+                    images=self.work.images,
                     config=plan.config(PackConfig),
                     schema=schema,
                 ):
                     yield Heartbeat(rows=rows, drops=0)
                 described = describe_data_file(temporary, rows)
-            task.work.store.write(f"{target}.json", to_json(described))
+            self.work.store.write(f"{target}.json", to_json(described))
         return Tally(rows=rows)
 
     def _written(self, target: str) -> int | None:
         """Rows of a finished data file."""
-        store = self._task.work.store
+        store = self.work.store
         if not (store.exists(target) and store.exists(f"{target}.json")):
             return None
         try:
@@ -97,7 +89,7 @@ class PackWorker:
     def _samples(self, unit: PackUnit) -> Iterator[Sample]:
         by_index = {chunk.index: chunk for chunk in unit.chunks}
         for piece in unit.file.pieces:
-            samples = self._task.work.samples("pack", by_index[piece.chunk])
+            samples = self.work.samples("pack", by_index[piece.chunk])
             yield from samples[piece.start : piece.stop]
 
     def probe(self, unit: PackUnit, start: int, stop: int, excluded: Mapping[int, str]) -> None:

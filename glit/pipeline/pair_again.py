@@ -11,7 +11,8 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,6 @@ from glit.storage.outputs import new_folder
 from glit.storage.store import Store, to_json
 
 Report = Callable[[int], None]
-_TELL_EVERY_S = 0.5
 
 
 def pair_again(
@@ -143,59 +143,36 @@ def _fingerprints(manifest: dict[str, Any], config: PairConfig, pairing: Pairing
 def _write_files(
     dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
 ) -> dict[str, dict[str, Any]]:
+    """What the manifest says of the files; of several processes' work each whole file is told."""
+    write = partial(_write_file, dataset.path, str(folder), pairing)
+    number = min(processes, len(dataset.files))
+    if number == 1:
+        return {name: write(name, report=report) for name in dataset.files}
     described: dict[str, dict[str, Any]] = {}
-    if processes == 1:
-        for name in dataset.files:
-            described[name] = _write_file(dataset.path, name, str(folder), pairing, report)
-        return described
     context = multiprocessing.get_context("spawn")
-    rows, told = context.Value("q"), 0
-    with ProcessPoolExecutor(
-        min(processes, len(dataset.files)), mp_context=context, initializer=_share, initargs=(rows,)
-    ) as pool:
-        names = {
-            pool.submit(_write_shared, dataset.path, name, str(folder), pairing): name
-            for name in dataset.files
-        }
-        waiting = set(names)
-        while waiting:
-            finished, waiting = wait(waiting, timeout=_TELL_EVERY_S, return_when=FIRST_COMPLETED)
-            described |= {names[each]: each.result() for each in finished}
-            now = rows.value
-            report(now - told)
-            told = now
+    with ProcessPoolExecutor(number, mp_context=context, initializer=end_with_parent) as pool:
+        names = {pool.submit(write, name): name for name in dataset.files}
+        for done in as_completed(names):
+            described[names[done]] = done.result()
+            report(described[names[done]]["rows"])
     return described
 
 
-_rows_done: Any = None
-"""Of all processes together; in those of the pool."""
-
-
-def _share(rows: Any) -> None:
-    global _rows_done
-    _rows_done = rows
-    threading.Thread(target=_end_with_parent, daemon=True, name="parent").start()
-
-
-def _end_with_parent() -> None:
-    """Ends this process when the one that started it is gone, even if that was killed: else it
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone, even if that was killed: else it
     would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
 
-def _write_shared(dataset: str, name: str, folder: str, pairing: Pairing) -> dict[str, Any]:
-    def report(rows: int) -> None:
-        with _rows_done.get_lock():
-            _rows_done.value += rows
-
-    return _write_file(dataset, name, folder, pairing, report)
+    threading.Thread(target=wait, daemon=True, name="parent").start()
 
 
 def _write_file(
-    dataset: str, name: str, folder: str, pairing: Pairing, report: Report
+    dataset: str, folder: str, pairing: Pairing, name: str, *, report: Report = lambda rows: None
 ) -> dict[str, Any]:
     """Write one data file with other pairs; what the manifest says of it."""
     opened = Dataset(dataset)

@@ -110,7 +110,7 @@ def _move_aside(work: Work, chunk: Chunk, asked: Retry) -> None:
     stages = list(work.plan.flow.stages)
     asked_of = [name for name in stages if asked.stage in (None, name)]
     drops = {name: work.counts(name, [chunk])[1] for name in asked_of}
-    hit = {name for name in drops if any(asked.wants_reason(name, why) for why in drops[name])}
+    hit = {name for name in drops if any(asked.wants(name, why) for why in drops[name])}
     concerned = [name for name in stages if name in hit or hit.intersection(work.waits_for(name))]
     if concerned:
         work.forget_ledger(chunk)

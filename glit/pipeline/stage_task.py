@@ -21,7 +21,7 @@ from glit.pipeline.listing import Chunk
 from glit.pipeline.state import STATE
 from glit.pipeline.tables import drops_by_reason, read_table
 from glit.pipeline.work import Work
-from glit.stages.base import Step, TableStep
+from glit.stages.base import TableStep
 from glit.stages.image_source import ImageSource
 
 _ALL_FAILED = 8
@@ -52,11 +52,11 @@ class StageTask:
             return Resources(memory_bytes=PLAIN_BYTES)
         files = [file for model in self._models for file in weight_files(model.path)]
         weights = sum(file.stat().st_size for file in files)
-        on_gpu = self._device == "cuda"
+        device: Place = self._config.device if backend.needs_model else "cpu"
         return Resources(
             memory_bytes=backend.process_bytes + 3 * weights,
-            place="server" if backend.on_server else self._device,
-            gpus=backend.gpus(self._config) if on_gpu else 0,
+            place="server" if backend.on_server else device,
+            gpus=backend.gpus(self._config) if device == "cuda" else 0,
             gpu_bytes=backend.gpu_bytes + weights if backend.gpu_bytes else 0,
             units_at_once=2 if backend.continuous else 1,
             longest_wait_s=backend.longest_wait_s(self._config),
@@ -64,30 +64,19 @@ class StageTask:
         )
 
     @property
-    def _device(self) -> Place:
-        return self._config.device if self._with_model else "cpu"
-
-    @property
-    def _models(self) -> list[Resolved]:
-        plan = self.work.plan
-        roles = self._step.models(plan.recipe) if self._with_model else ()
-        return [plan.models[role] for role in roles]
-
-    @property
     def _config(self) -> Any:
         return self.work.plan.configs[self.name]
 
     @property
     def _backend(self) -> Backend | None:
-        return self._step.backend(self._config)
+        return self.work.plan.flow.step(self.name).backend(self._config)
 
     @property
-    def _step(self) -> type[Step]:
-        return self.work.plan.flow.step(self.name)
-
-    @property
-    def _with_model(self) -> bool:
-        return self._backend is not None and self._backend.needs_model
+    def _models(self) -> list[Resolved]:
+        if self._backend is None or not self._backend.needs_model:
+            return []
+        plan = self.work.plan
+        return [plan.models[role] for role in plan.flow.step(self.name).models(plan.recipe)]
 
     def open(self, threads: int) -> StageWorker:
         """Load the stage's model.
@@ -199,7 +188,8 @@ class StageWorker:
         if work.retry is None or not work.was_moved_aside(name, unit):
             return kept, {}
         rows = self._rows_of(work.table_before(name, unit))
-        wanted = {key: row["drop"] for key, row in rows.items() if work.retry.wants(name, row)}
+        drops = {key: row["drop"] for key, row in rows.items() if row.get("drop")}
+        wanted = {k: drop for k, drop in drops.items() if work.retry.wants(name, drop["reason"])}
         kept = {key: row for key, row in {**kept, **rows}.items() if key not in wanted}
         return kept, {key: drop["attempt"] for key, drop in wanted.items()}
 

@@ -13,7 +13,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from glit.errors import UserError
 from glit.stages.plan import Plan
@@ -39,12 +40,7 @@ class Retry:
     settings: tuple[str, ...] = ()
     """``table.key=value``, for what is tried again alone."""
 
-    def wants(self, stage: str, row: Mapping[str, Any]) -> bool:
-        """Whether a row of a stage's table is done again."""
-        drop = row.get("drop")
-        return drop is not None and self.wants_reason(stage, drop["reason"])
-
-    def wants_reason(self, stage: str, reason: str) -> bool:
+    def wants(self, stage: str, reason: str) -> bool:
         """Whether drops of a stage for a reason are tried again."""
         return self.stage in (None, stage) and self.reason in (None, reason)
 
@@ -185,81 +181,44 @@ def _read(work: Store, name: str) -> BuildState:
             f"{work.root}: was made by another version of glit, whose notes this one does not "
             "read; use that version, or run glit build with another folder"
         )
-    known = {key: found[key] for key in found.keys() & _AS.keys()}
-    for key, value in known.items():
+    known: dict[str, Any] = {}
+    for key, hint in get_type_hints(BuildState).items():
+        if key not in found:
+            continue
         try:
-            known[key] = _AS[key](value)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            known[key] = _fitting(found[key], hint)
+            if key in _HOLDS and not _HOLDS[key](known[key]):
+                raise ValueError(key)
+        except (ValueError, TypeError, LookupError) as error:
             raise UserError(
-                f"{work.root}/{name}: {key} = {json.dumps(value)[:60]} is nothing that glit writes "
-                "there; run glit build again, which writes it anew and reuses the tables"
+                f"{work.root}/{name}: {key} = {json.dumps(found[key])[:60]} is nothing that glit "
+                "writes there; run glit build again, which writes it anew and reuses the tables"
             ) from error
     return BuildState(**known)
 
 
-def _of(*kinds: type) -> Callable[[Any], Any]:
-    def checked(value: Any) -> Any:
-        if type(value) not in kinds:
-            raise TypeError(value)
-        return value
-
-    return checked
-
-
-def _count(value: int) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(value)
-    return value
-
-
-def _recipe(value: dict[str, Any]) -> dict[str, Any]:
-    _of(str)(value["name"])
-    return value
+def _fitting(value: Any, hint: Any) -> Any:
+    """A JSON value as the type that a field has; raises where it does not fit."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return None if value is None else _fitting(value, inner[0])
+    if origin is tuple and type(value) is list:
+        hints = inner[:1] * len(value) if inner[-1] is ... else inner
+        return tuple(map(_fitting, value, hints))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        hints = get_type_hints(hint)
+        return hint(**{name: _fitting(each, hints[name]) for name, each in value.items()})
+    if hint is not Any and type(value) is not (dict if origin in (dict, Mapping) else hint):
+        raise TypeError(value)
+    return {key: _fitting(each, inner[1]) for key, each in value.items()} if inner else value
 
 
-def _source(value: dict[str, str]) -> dict[str, str]:
-    if value.keys() != {"pattern", "list_file"}:
-        raise ValueError(value)
-    return {name: _of(str)(each) for name, each in value.items()}
-
-
-def _folders(value: dict[str, str]) -> dict[str, str]:
-    if not all(_FOLDER.fullmatch(folder) for folder in value.values()):
-        raise ValueError(value)
-    return value
-
-
-def _published(value: list[dict[str, str]] | None) -> tuple[Published, ...] | None:
-    return None if value is None else tuple(Published(**each) for each in value)
-
-
-def _retry(value: dict[str, Any] | None) -> Retry | None:
-    return None if value is None else Retry(**{**value, "settings": tuple(value["settings"])})
-
-
-def _retries(value: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    for each in value:
-        _ = each["told"], dict(each["folders"])
-    return tuple(value)
-
-
-def _versions(value: list[list[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((package, version) for package, version in value)
-
-
-_AS: dict[str, Callable[[Any], Any]] = {
-    "images": _of(str),
-    "captions": _of(str, type(None)),
-    "recipe": _recipe,
-    "lock": _of(dict, type(None)),
-    "source": _source,
-    "folders": _folders,
-    "num_chunks": _count,
-    "additions": _count,
-    "versions": _versions,
-    "published": _published,
-    "retry": _retry,
-    "command": lambda words: tuple(map(_of(str), words)),
-    "retries": _retries,
+_HOLDS: dict[str, Callable[[Any], bool]] = {
+    "recipe": lambda recipe: type(recipe["name"]) is str,
+    "source": lambda source: source.keys() == {"pattern", "list_file"},
+    "folders": lambda folders: all(map(_FOLDER.fullmatch, folders.values())),
+    "num_chunks": lambda number: number >= 0,
+    "additions": lambda number: number >= 0,
+    "retries": lambda retries: all("told" in e and type(e["folders"]) is dict for e in retries),
 }
-"""What becomes of a value of the file; raises where glit does not write such a one."""
+"""What is true of a value besides, wherever glit wrote it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +95,9 @@ def test_embeddings_are_the_librarys_own(matcher):
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory) -> Path:
     """As wide as ViT-B/16: small products are not computed as large ones are."""
-    shape = replace(VIT_B_16, image_size=64, vision_layers=2, text_layers=2)
+    two = {"num_hidden_layers": 2}
+    vision = {**VIT_B_16["vision_config"], **two, "image_size": 64}
+    shape = {**VIT_B_16, "vision_config": vision, "text_config": two}
     return write_random_clip(tmp_path_factory.mktemp("wide"), shape, seed=0, corpus=[SENTENCE])
 
 

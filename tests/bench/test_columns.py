@@ -9,12 +9,11 @@ import signal
 import pytest
 
 from glit.bench.harness import Worker
-from glit.bench.lism_flism.columns import COLUMNS, Job
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job, open_way
 from glit.bench.lism_flism.inputs import scenes as draw_scenes
 from glit.bench.lism_flism.inputs import with_sentences
 from glit.bench.lism_flism.models import find_models
 from glit.bench.lism_flism.run import Request, run
-from glit.bench.lism_flism.ways import PRELOADED, open_way
 from glit.errors import GlitError, RunError, StoppedError
 
 

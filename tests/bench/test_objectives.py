@@ -23,7 +23,6 @@ from glit.bench.objectives.world import (
     SceneCollection,
     Scenes,
     questions,
-    training_set,
     twins,
     without_twins,
 )
@@ -245,9 +244,9 @@ def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tm
 def test_a_training_set_that_is_there_is_not_built_again(tmp_path) -> None:
     (tmp_path / "train-40").mkdir()
     (tmp_path / "train-40" / "manifest.json").write_text("{}")
-    assert training_set(tmp_path, 40) == tmp_path / "train-40"
+    assert SMALL.training_set(tmp_path, 40, negatives=False) == tmp_path / "train-40"
     (tmp_path / "train-40").rename(tmp_path / "train-40-negatives")
-    found = training_set(tmp_path, 40, negatives=True)
+    found = SMALL.training_set(tmp_path, 40, negatives=True)
     assert found == tmp_path / "train-40-negatives"
 
 

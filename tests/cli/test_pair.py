@@ -28,10 +28,9 @@ PAIRS_THAT_WAIT = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from glit.pipeline.pair_again import _share
+from glit.pipeline.pair_again import end_with_parent
 context = get_context("spawn")
-with ProcessPoolExecutor(2, mp_context=context, initializer=_share,
-                         initargs=(context.Value("q"),)) as pool:
+with ProcessPoolExecutor(2, mp_context=context, initializer=end_with_parent) as pool:
     pool.submit(pow, 2, 2).result()
     waiting = [pool.submit(time.sleep, 600) for _ in range(2)]
     print("started", flush=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.dataset.manifest import read_manifest
 from glit.errors import StoppedError
 from glit.storage.store import Store
 from tools.faults import tripwire
@@ -213,10 +213,9 @@ def _words(world: World, out: Path, case: Case, command: Command) -> list[str]:
 
 
 def digests(dataset: Path) -> dict[str, str]:
-    """Of every file of a finished dataset, but not of its work folder."""
-    assert (dataset / MANIFEST).is_file(), f"{dataset} is not finished"
+    """Of every file of a dataset, but not of its work folder nor of a lock."""
     return {
         str(path.relative_to(dataset)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(dataset.rglob("*"))
-        if path.is_file() and path.relative_to(dataset).parts[0] != "work"
+        if path.is_file() and path.relative_to(dataset).parts[0] != "work" and path.name != ".lock"
     }

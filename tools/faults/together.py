@@ -10,7 +10,6 @@ dataset that ``glit verify`` finds whole.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import random
 import shutil
@@ -21,7 +20,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations_with_replacement
 from pathlib import Path
 
+from glit.dataset.manifest import MANIFEST
 from glit.scenes.write import write_scenes
+from tools.faults.run import digests as digests_in
 from tools.forked import ended, start, warm_up
 
 DATASET, PAIRED, EXPORTED, RUN = "out", "paired", "exported", "run"
@@ -59,7 +60,7 @@ class World:
     """The folder that every case begins with, and what sequences of commands make of it."""
 
     folder: Path
-    known: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict)
+    known: dict[tuple[str, ...], dict[str, dict[str, str]]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -82,7 +83,7 @@ class World:
         for path, data in later:
             path.write_bytes(data)
 
-    def after(self, names: tuple[str, ...]) -> dict[str, str]:
+    def after(self, names: tuple[str, ...]) -> dict[str, dict[str, str]]:
         """Digests of what there is after some commands in a row; of a dataset, its data."""
         if names not in self.known:
             here = self.fresh("sequence")
@@ -119,7 +120,7 @@ def together(world: World, first: str, second: str, seed: int) -> Outcome:
             wrong.append(f"{name} ended with {code}: {said[-1500:]}")
     found = digests(here)
     for name in _ARTIFACTS:
-        if found.get(name, "") not in ("", *(each.get(name) for each in allowed)):
+        if name in found and found[name] not in [each.get(name) for each in allowed]:
             wrong.append(f"{name} is neither before nor after")
     wrong += finished(here, [first, second])
     return Outcome(commands=(first, second), seed=seed, codes=codes, wrong=wrong)
@@ -138,21 +139,11 @@ def finished(here: Path, names: Sequence[str]) -> list[str]:
     return wrong
 
 
-def digests(here: Path) -> dict[str, str]:
-    """Of every artifact that is finished."""
-    found = {}
-    for name in _ARTIFACTS:
-        files = sorted(
-            path for path in (here / name).rglob("*")
-            if path.is_file() and "work" not in path.relative_to(here / name).parts[:1]
-            and not path.name.startswith(".")
-        )  # fmt: skip
-        if name != EXPORTED and here / name / "manifest.json" not in files:
-            continue
-        text = "".join(f"{p.name} {hashlib.sha256(p.read_bytes()).hexdigest()}" for p in files)
-        if files:
-            found[name] = hashlib.sha256(text.encode()).hexdigest()
-    return found
+def digests(here: Path) -> dict[str, dict[str, str]]:
+    """Of the files of every artifact that is finished."""
+    finished = (n for n in _ARTIFACTS if n == EXPORTED or (here / n / MANIFEST).is_file())
+    found = {name: digests_in(here / name) for name in finished}
+    return {name: files for name, files in found.items() if files}
 
 
 def run(folder: Path, words: Sequence[str]) -> tuple[int | None, str]:

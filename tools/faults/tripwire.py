@@ -58,28 +58,22 @@ class Tripwire:
         if self.tally is not None:
             atexit.register(self._write, self.tally)
         for name in ("move", "remove"):
-            setattr(Store, name, self._around(getattr(Store, name)))
+            setattr(Store, name, self._counted(getattr(Store, name), "file", "file"))
         Store.atomic = self._atomic(Store.atomic)
-        Store.read = self._before(Store.read, "read")
+        Store.read = self._counted(Store.read, "read")
         StageWorker.rows = self._each(StageWorker.rows)
         TransformersCaptioner.caption = self._captions(TransformersCaptioner.caption)
 
     def _write(self, path: Path) -> None:
         path.write_text(json.dumps(self.counted), encoding="utf-8")
 
-    def _around(self, method: Callable) -> Callable:
+    def _counted(self, method: Callable, before: str, after: str = "") -> Callable:
         def wrapped(*arguments: Any) -> Any:
-            self.passed("file")
+            self.passed(before)
             result = method(*arguments)
-            self.passed("file")
+            if after:
+                self.passed(after)
             return result
-
-        return wrapped
-
-    def _before(self, method: Callable, kind: str) -> Callable:
-        def wrapped(*arguments: Any) -> Any:
-            self.passed(kind)
-            return method(*arguments)
 
         return wrapped
 

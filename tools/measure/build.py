@@ -1,49 +1,43 @@
 """How fast a build is: ``python -m tools.measure.build [PART ...] -o OUT``.
 
 ``floor``    the whole build of scenes against the same models on ready-made tensors
-``crops``    crops on the device against one CLIPProcessor call per crop (wants --photos)
-``yolos``    the propose stage's detector against one image at a time through the library
 ``memory``   the driver's memory from 1,000 images to --images
 
-One thread; CPU seconds where two ways of the same work are compared, so that a busy machine does
-not favour either.
+One thread. ``glit bench lism-flism`` compares propose and score with the published way.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
 from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.matchers.crops import cut_crops, whole_pixel_boxes
+from glit.backends.matchers.crops import cut_crops
 from glit.backends.proposers.yolos import YolosDetector
-from glit.backends.weights import resolve
-from glit.bench.harness import Row
+from glit.bench.harness import Row, in_own_process
+from glit.bench.machine import peak_mb
 from glit.bench.random_clip import TINY, write_random_clip
 from glit.executors.local import to_its_end
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Job
-from glit.images import Pixels, decode
+from glit.images import decode
 from glit.pipeline.plan import make_plan
 from glit.pipeline.run import BuildRequest, build
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe
-from glit.stages.propose import ProposeConfig
 from glit.stages.recipe import load_recipe
-from glit.stages.score import ScoreConfig
-from tools.measure.parts import in_turn, run_parts, seconds, silent
+from tools.measure.parts import run_parts, seconds, silent
 
 _CORNERS = ("x0", "y0", "x1", "y1")
 
@@ -51,12 +45,10 @@ _CORNERS = ("x0", "y0", "x1", "y1")
 def main() -> None:
     """Run the named parts."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.build", description=__doc__)
-    parser.add_argument("--photos", type=Path, default=Path("build/photos"))
     parser.add_argument("--scenes", type=int, default=1000)
     parser.add_argument("--images", type=int, default=20_000)
-    parser.add_argument("--repeats", type=int, default=5)
     prepare_own_process(for_model=True)
-    run_parts(parser, {"floor": floor, "crops": crops, "yolos": yolos, "memory": memory})
+    run_parts(parser, {"floor": floor, "memory": memory})
 
 
 class _Timed:
@@ -148,80 +140,6 @@ def _best(work: Callable[[int], None], sizes: tuple[int, ...]) -> float:
     return min(seconds(lambda size=size: work(size))[1] for size in sizes)
 
 
-def crops(arguments: argparse.Namespace) -> Iterator[Row]:
-    """Both ways over the same boxes, and the cosine of what the encoder makes of them."""
-    from transformers import CLIPImageProcessor, CLIPImageProcessorPil, CLIPProcessor
-
-    paths = sorted(arguments.photos.glob("*.jpg"))[:8]
-    images, rng = [decode(path.read_bytes()) for path in paths], np.random.default_rng(0)
-    boxes = [_random_boxes(image, 16, rng) for image in images]
-    model = resolve("mini-matcher")
-    matcher = ClipMatcher(ScoreConfig(device="cpu"), model)
-    kinds: dict[str, Any] = {"pil": CLIPImageProcessorPil, "torchvision": CLIPImageProcessor}
-    for backend, kind in kinds.items():
-        own = kind.from_pretrained(str(model.path), local_files_only=True)
-        processor: Any = CLIPProcessor(own, matcher.tokenizer.hf)
-
-        def ours() -> list[Any]:
-            pairs = zip(images, boxes, strict=True)
-            return [cut_crops(i, b, matcher.spec, device="cpu") for i, b in pairs]
-
-        def one_by_one(processor: Any = processor) -> list[Any]:
-            return [
-                processor(images=Image.fromarray(i).crop(box), return_tensors="pt")["pixel_values"]
-                for i, each in zip(images, boxes, strict=True)
-                for box in whole_pixel_boxes(i, each)
-            ]
-
-        found = in_turn({"glit": ours, "processor": one_by_one}, repeats=arguments.repeats)
-        mine, theirs = (
-            np.concatenate([matcher.embed_inputs(batch).numpy() for batch in way()])
-            for way in (ours, one_by_one)
-        )
-        cosine = float((mine * theirs).sum(axis=1).min())
-        yield {"what": f"crops, {backend} processor", **found, "smallest_cosine": cosine}
-
-
-def _random_boxes(image: Pixels, number: int, rng: np.random.Generator) -> np.ndarray:
-    """Boxes between a tenth and nine tenths of the sides, whole pixels. [number, 4]"""
-    height, width = image.shape[:2]
-    sides = rng.uniform(0.1, 0.9, (number, 2)) * (width, height)
-    corner = rng.uniform(0, 1, (number, 2)) * ((width, height) - sides)
-    return np.concatenate([corner, corner + sides], axis=1).round()
-
-
-def yolos(arguments: argparse.Namespace) -> Iterator[Row]:
-    """Both ways over the same scenes, float32; the largest differences over all boxes."""
-    detector = YolosDetector(ProposeConfig(batch_size=32, device="cpu"), resolve("mini-proposer"))
-    with tempfile.TemporaryDirectory() as folder:
-        write_scenes(Path(folder), num=128, seed=2_600_000)
-        images = [decode(path.read_bytes()) for path in sorted(Path(folder).glob("images/*"))]
-
-    def library() -> list[dict[str, Any]]:
-        return [_through_the_library(detector, image) for image in images]
-
-    ways = {"glit": lambda: detector.detect(images), "library": library}
-    found = in_turn(ways, repeats=arguments.repeats)
-    box_px = score = 0.0
-    for image, regions, theirs in zip(images, detector.detect(images), library(), strict=True):
-        order = theirs["scores"].argsort(descending=True, stable=True)
-        limits = np.array([image.shape[1], image.shape[0]] * 2)
-        boxes = np.clip(theirs["boxes"][order].numpy(), 0, limits)
-        for region, box, value in zip(regions, boxes, theirs["scores"][order], strict=True):
-            box_px = max(box_px, float(np.abs(np.array(region.box.xyxy) - box).max()))
-            score = max(score, abs(region.score - float(value)))
-    yield {"what": "yolos", **found, "box_px": box_px, "score": score}
-
-
-def _through_the_library(detector: YolosDetector, image: Pixels) -> dict[str, Any]:
-    inputs = detector.processor(images=image, return_tensors="pt")
-    with torch.inference_mode():
-        outputs = detector.model(pixel_values=inputs["pixel_values"])
-    return detector.processor.post_process_object_detection(
-        outputs, threshold=0.5, target_sizes=[image.shape[:2]]
-    )[0]
-
-
 def memory(arguments: argparse.Namespace) -> Iterator[Row]:
     """Peak resident size of the driver, MB, for builds of 1,000 and of many images.
 
@@ -229,17 +147,17 @@ def memory(arguments: argparse.Namespace) -> Iterator[Row]:
     driver's part of the work is the same as for large ones. The executor's workers are other
     processes.
     """
+    peaks = {number: in_own_process(_driver_mb, number) for number in (1000, arguments.images)}
+    yield {"peaks_mb": peaks, "ratio": peaks[arguments.images] / peaks[1000]}
+
+
+def _driver_mb(number: int) -> float:
+    """What a build on Ray takes at most of this process, its driver."""
     from glit.executors.on_ray import RayExecutor
 
-    executor, peaks = RayExecutor(), {}
-    try:
-        for number in (1000, arguments.images):
-            with tempfile.TemporaryDirectory() as folder:
-                request = _tiny_build(Path(folder), number)
-                peaks[number] = _peak_mb(lambda r=request: build(r, executor, silent()))
-    finally:
-        executor.close()
-    yield {"peaks_mb": peaks, "ratio": peaks[arguments.images] / peaks[1000]}
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(RayExecutor()) as executor:
+        build(_tiny_build(Path(folder), number), executor, silent())
+    return peak_mb()
 
 
 def _tiny_build(folder: Path, number: int) -> BuildRequest:
@@ -253,24 +171,6 @@ def _tiny_build(folder: Path, number: int) -> BuildRequest:
         Image.new("RGB", (32, 32), colour).save(images / f"{index:06d}.png", compress_level=1)
         (images / f"{index:06d}.txt").write_text(text)
     return BuildRequest(images=str(images), output=str(folder / "out"), recipe=recipe)
-
-
-def _peak_mb(work: Callable[[], object]) -> float:
-    """The largest resident size of this process during some work, looked at 20 times a second."""
-    process, stop, seen = psutil.Process(), threading.Event(), [0.0]
-
-    def watch() -> None:
-        while not stop.wait(0.05):
-            seen.append(process.memory_info().rss / 2**20)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        work()
-    finally:
-        stop.set()
-        watcher.join()
-    return max(seen)
 
 
 if __name__ == "__main__":

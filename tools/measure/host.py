@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from glit.backends.matchers.crops import whole_pixel_boxes
 from glit.backends.proposers.regions import make_regions
@@ -24,14 +23,13 @@ from glit.bench.harness import Row
 from glit.bench.lism_flism.fixed import fixed_boxes
 from glit.bench.random_clip import TINY
 from glit.bench.random_dataset import DatasetShape
-from glit.bench.tables import Table, show
 from glit.data.geometry import suppress_duplicates
 from glit.images import Pixels, decode, encode_smaller
 from glit.scenes import write_scenes
 from glit.training.batch import collate
 from glit.training.config import TrainConfig
 from glit.training.setup import prepare
-from tools.measure.parts import seconds
+from tools.measure.parts import run_parts, seconds
 from tools.measure.train import clip_folder, dataset_folder, planned_samples
 
 SIDE = 224
@@ -120,24 +118,21 @@ def fed_rate(costs: list[Row], stage: str, cores: int) -> float:
     return cores * 1000 / sum(cost["ms"] for cost in costs if cost["stage"] == stage)
 
 
+def host(arguments: argparse.Namespace) -> Iterator[Row]:
+    """All parts of the work, and what so many cores feed a GPU with."""
+    costs = host_costs(side_px=arguments.side, num=16, batch_size=256)
+    yield from costs
+    for stage in ("build", "train"):
+        yield {"stage": stage, "fed_images_per_s": fed_rate(costs, stage, arguments.cores)}
+
+
 def main() -> None:
     """Measure and print."""
-    import torch
-
-    parser = argparse.ArgumentParser(description="What the processor does for a GPU.")
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.host", description=__doc__)
     parser.add_argument("--cores", type=int, default=16)
     parser.add_argument("--side", type=int, default=1024, help="of the build's images, pixels")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    costs = host_costs(side_px=arguments.side, num=16, batch_size=256)
-    rows = [[c["part"], c["stage"], f"{c['ms']:.3f}", f"{1000 / c['ms']:,.0f}"] for c in costs]
-    page: list[str | Table] = [
-        Table(heads=["part", "of", "CPU ms", "images/s a core"], rows=rows, words=2)
-    ]
-    for stage in ("build", "train"):
-        rate = fed_rate(costs, stage, arguments.cores)
-        page.append(f"{stage}: {arguments.cores} cores feed a GPU of {rate:,.0f} images/s")
-    show(page, Console())
+    parser.set_defaults(threads=1)
+    run_parts(parser, {"host": host})
 
 
 if __name__ == "__main__":

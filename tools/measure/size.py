@@ -19,9 +19,7 @@ The tables of later stages are one table many times over: nothing but their foot
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +28,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from glit.bench.harness import in_own_process
+from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb
 from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, Counts, make_manifest
@@ -55,7 +53,7 @@ from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Store, to_json
-from tools.measure.parts import seconds, silent
+from tools.measure.parts import run_parts, seconds, silent
 
 PARTS = ("status", "plan", "resume", "duplicates", "add", "nothing")
 FLOW = flow(load_recipe("mini").tables)
@@ -69,15 +67,16 @@ def main() -> None:
     """Fill a folder, measure, remove it."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.size", description=__doc__)
     parser.add_argument("samples", type=int)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    arguments = parser.parse_args()
+    run_parts(parser, {"size": sizes})
+
+
+def sizes(arguments: argparse.Namespace) -> Iterator[Row]:
+    """Everything on one made-up folder, each in a process of its own."""
     folder: Path = arguments.output / f"size-{arguments.samples}"
     try:
-        started = time.perf_counter()
         fill(folder, arguments.samples)
-        print(f"filled in {time.perf_counter() - started:.0f} s", flush=True)
         for part in PARTS:
-            print(f"{part}: {json.dumps(in_own_process(measured, part, folder))}", flush=True)
+            yield {"part": part, **in_own_process(measured, part, folder)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

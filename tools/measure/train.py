@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.bench.gpu import training
 from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb, resident_mb
 from glit.bench.random_clip import TINY, VIT_B_16, ClipShape, write_random_clip
@@ -34,11 +35,9 @@ from glit.training.batch import Batch, PixelPlace, collate
 from glit.training.config import TrainConfig
 from glit.training.loader import BatchLoader
 from glit.training.objectives import OBJECTIVES
-from glit.training.optimizer import parameter_groups
 from glit.training.planning import plan_sample
 from glit.training.sample import PlannedSample
 from glit.training.setup import Ingredients, prepare
-from glit.training.step import run_step
 from tools.measure.parts import in_turn, run_parts, seconds
 from tools.measure.published_step import padded_batch, published_loss
 
@@ -125,7 +124,7 @@ def published_and_ours(shape: ClipShape, batch_size: int, scratch: Path) -> dict
 
     scales = {"mean": encoder.mean_3, "std": encoder.std_3}
     padded = padded_batch(batch(), samples, tokenizer, **scales)
-    optimizer = _still_optimizer(made)
+    optimizer = training.still_optimizer(made)
 
     def theirs() -> float:
         loss = published_loss(encoder.clip, padded, tokenizer)
@@ -134,7 +133,8 @@ def published_and_ours(shape: ClipShape, batch_size: int, scratch: Path) -> dict
         optimizer.zero_grad()
         return float(loss.detach())
 
-    return {"glit": _step(made, batch), "published": theirs}
+    ours = training.step_of(made, "no", "cpu")
+    return {"glit": lambda: float(ours(batch())["loss"]), "published": theirs}
 
 
 def step_of(objective: str, shape: ClipShape, batch_size: int, scratch: Path) -> tuple[Step, int]:
@@ -142,23 +142,8 @@ def step_of(objective: str, shape: ClipShape, batch_size: int, scratch: Path) ->
     made, samples = _made(shape, batch_size, scratch, objective=objective)
     batch, module = with_pixels(made, samples), made.model.module
     added = 0 if module is None else sum(each.numel() for each in module.parameters())
-    return _step(made, lambda: batch), added
-
-
-def _step(made: Ingredients, batch: Callable[[], Batch]) -> Step:
-    from accelerate import Accelerator
-
-    optimizer, accelerator = _still_optimizer(made), Accelerator(cpu=True)
-    model, objective = made.model, made.objective
-    model.train()
-
-    def step() -> float:
-        metrics = run_step([batch()], model=model, objective=objective, accelerator=accelerator)
-        optimizer.step()
-        optimizer.zero_grad()
-        return float(metrics["loss"])
-
-    return step
+    step = training.step_of(made, "no", "cpu")
+    return lambda: float(step(batch)["loss"]), added
 
 
 def _made(
@@ -269,12 +254,6 @@ def planned_samples(loader: BatchLoader) -> list[PlannedSample]:
         for group in groups
         for row in range(len(group))
     ]
-
-
-def _still_optimizer(made: Ingredients) -> torch.optim.AdamW:
-    """A run's optimiser at learning rate zero, so that every step does the same."""
-    groups = parameter_groups(made.model, made.objective, TrainConfig())
-    return torch.optim.AdamW([{**group, "lr": 0.0} for group in groups])
 
 
 def collated(made: Ingredients, samples: list[PlannedSample]) -> tuple[Batch, list[PixelPlace]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-import glit
+from glit.bench.scenes import build_scenes
 from glit.data.geometry import iou
 from glit.dataset.row import Row
 from glit.scenes import draw_scene, write_scenes
@@ -25,10 +25,10 @@ def flow_figures(folder: Path, num: int) -> dict[str, float]:
     truth = pq.read_table(folder / "ground_truth.parquet").to_pylist()
     by_path = {row["path"]: row for row in truth}
     hits: list[bool] = []
-    for row in _built(folder, "own", captions=folder / "captions.jsonl"):
+    for row in _rows(folder, "own", captions=folder / "captions.jsonl"):
         hits += _own_captions(row, by_path[row.source_path])
     told: list[tuple[bool, bool]] = []
-    for row in _built(folder, "captioned", captions=None):
+    for row in _rows(folder, "captioned", captions=None):
         told += _mini_captions(row, by_path[row.source_path])
     true = [right_region for is_true, right_region in told if is_true]
     return {
@@ -38,13 +38,9 @@ def flow_figures(folder: Path, num: int) -> dict[str, float]:
     }
 
 
-def _built(folder: Path, name: str, *, captions: Path | None) -> list[Row]:
-    """Rows of the dataset of the scenes, by captions of theirs or the mini captioner's."""
-    dataset = glit.build(
-        folder / "images", folder / name, recipe="mini", executor="local", quiet=True,
-        captions=captions,
-    )  # fmt: skip
-    return list(dataset.rows(images=False))
+def _rows(folder: Path, name: str, *, captions: Path | None) -> list[Row]:
+    """Of the dataset of the scenes, by captions of theirs or the mini captioner's."""
+    return list(build_scenes(folder, folder / name, captions=captions).rows(images=False))
 
 
 def _chosen_regions(row: Row) -> dict[int, np.ndarray]:

@@ -33,51 +33,39 @@ class Scale:
     num_steps: int
     """Training steps timed."""
     captioner: dict[str, Any]
-    """Arguments of ``LlavaNextConfig``."""
+    """Arguments of ``LlavaNextConfig``; CLIP ViT-L/14 at 336 pixels where none is named."""
     captioned_px: tuple[int, int]
     num_captions: int
     caption_tokens: int
     repeats: int
 
 
-def _llava(text: tuple[int, ...], vision: tuple[int, ...], projection: int) -> dict[str, Any]:
-    """Arguments of ``LlavaNextConfig``.
-
-    Args:
-        text: Mistral's width, that of its MLP, layers, heads, key-value heads and vocabulary.
-        vision: CLIP's width, that of its MLP, layers, heads, and the sides of images and patches.
-        projection: CLIP's shared width.
-    """
-    names = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"]
-    of_text = zip([*names, "num_key_value_heads", "vocab_size"], text, strict=True)
-    of_vision = zip([*names, "image_size", "patch_size"], vision, strict=True)
-    mistral = {
-        "model_type": "mistral", "max_position_embeddings": 32768, "sliding_window": None,
-    }  # fmt: skip
-    side, tiles = vision[4], [(1, 2), (2, 1), (2, 2), (3, 1), (1, 3)]
-    return {
-        "text_config": mistral | dict(of_text),
-        "vision_config": {
-            "model_type": "clip_vision_model", "projection_dim": projection, **dict(of_vision),
-        },
-        "image_grid_pinpoints": [[rows * side, columns * side] for rows, columns in tiles],
-        "vision_feature_layer": -2,
-        "vision_feature_select_strategy": "default",
-    }  # fmt: skip
-
-
+_MISTRAL = {
+    "model_type": "mistral", "vocab_size": 32064, "max_position_embeddings": 32768,
+    "sliding_window": None,
+}  # fmt: skip
+"""Mistral 7B where nothing else is said."""
+_SMALL = {
+    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+}  # fmt: skip
 SCALES: dict[str, Scale] = {
     "full": Scale(
         sizes=FULL, matrix_side=8192, copy_bytes=1 << 28, num_flism=64, num_lism=8,
         num_compared=8, batch_size=256, sample_px=(640, 480), num_steps=10,
-        # LLaVA-NeXT with Mistral 7B and CLIP ViT-L/14 at 336 pixels
-        captioner=_llava((4096, 14336, 32, 32, 8, 32064), (1024, 4096, 24, 16, 336, 14), 768),
+        captioner={"text_config": _MISTRAL},
         captioned_px=(1024, 768), num_captions=32, caption_tokens=160, repeats=5,
     ),
     "tiny": Scale(
         sizes=TINY, matrix_side=64, copy_bytes=1 << 16, num_flism=2, num_lism=1,
         num_compared=1, batch_size=4, sample_px=(64, 48), num_steps=1,
-        captioner=_llava((64, 128, 2, 2, 1, 512), (32, 64, 2, 2, 28, 14), 32),
+        captioner={
+            "text_config": {**_MISTRAL, **_SMALL, "num_key_value_heads": 1, "vocab_size": 512},
+            "vision_config": {
+                **_SMALL, "model_type": "clip_vision_model", "hidden_size": 32,
+                "intermediate_size": 64, "image_size": 28, "patch_size": 14, "projection_dim": 32,
+            },
+            "image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]],
+        },
         captioned_px=(60, 40), num_captions=2, caption_tokens=3, repeats=1,
     ),
 }  # fmt: skip

@@ -67,11 +67,12 @@ def shape_folder(bench: Bench) -> Path:
     )
     config.save_pretrained(folder)
     processor: Any = AutoProcessor.from_pretrained(mini, local_files_only=True)
-    side = arguments["vision_config"]["image_size"]
+    vision: Any = config.vision_config
+    side = vision.image_size
     processor.image_processor.size = {"shortest_edge": side}
     processor.image_processor.crop_size = {"height": side, "width": side}
-    processor.image_processor.image_grid_pinpoints = arguments["image_grid_pinpoints"]
-    processor.patch_size = arguments["vision_config"]["patch_size"]
+    processor.image_processor.image_grid_pinpoints = config.image_grid_pinpoints
+    processor.patch_size = vision.patch_size
     processor.save_pretrained(folder)
     return folder
 
@@ -123,20 +124,21 @@ def random_weights(kind: Any, path: Path, *, dtype: Any, device: Any) -> Any:
 def _operations(bench: Bench, model: Resolved) -> tuple[float, int]:
     """Operations of one image's prefill and of its new tokens, and the tokens of its prompt."""
     from PIL import Image
-    from transformers import AutoProcessor
+    from transformers import AutoProcessor, LlavaNextConfig
 
     processor: Any = AutoProcessor.from_pretrained(str(model.path), local_files_only=True)
     width, height = bench.scale.captioned_px
     blank = Image.new("RGB", (width, height))
     inputs = processor(images=blank, text="<image>", return_tensors="pt")
     tokens, tiles = inputs["input_ids"].shape[1], inputs["pixel_values"].shape[1]
-    text, vision = (bench.scale.captioner[name] for name in ("text_config", "vision_config"))
-    hidden, inner = text["hidden_size"], text["intermediate_size"]
-    share = text["num_key_value_heads"] / text["num_attention_heads"]
-    a_token = text["num_hidden_layers"] * (4 * hidden**2 * (1 + share) + 6 * hidden * inner)
+    config: Any = LlavaNextConfig(**bench.scale.captioner)
+    text, vision = config.text_config, config.vision_config
+    hidden, inner = text.hidden_size, text.intermediate_size
+    share = text.num_key_value_heads / text.num_attention_heads
+    a_token = text.num_hidden_layers * (4 * hidden**2 * (1 + share) + 6 * hidden * inner)
     read = tokens + bench.scale.caption_tokens
-    attention = text["num_hidden_layers"] * 2 * hidden * read**2  # causal: half of 4
-    patches = (vision["image_size"] // vision["patch_size"]) ** 2 + 1
-    wide, deep = vision["hidden_size"], vision["num_hidden_layers"]
+    attention = text.num_hidden_layers * 2 * hidden * read**2  # causal: half of 4
+    patches = (vision.image_size // vision.patch_size) ** 2 + 1
+    wide, deep = vision.hidden_size, vision.num_hidden_layers
     seen = tiles * deep * (24 * wide**2 * patches + 4 * wide * patches**2)
     return float(a_token * read + attention + seen), int(tokens)

@@ -22,8 +22,8 @@ from glit.stages.score import ScoreConfig, ScoreStage
 def measure(bench: Bench) -> Iterator[Row]:
     """YOLOS and CLIP by themselves, then all stages."""
     drawn = models.images(bench, bench.scale.num_flism)
-    yolos, clip = models.yolos(bench), models.clip(bench, models.captions(drawn))
-    some = models.pixels(drawn)[: min(16, bench.scale.num_flism)]
+    yolos, clip = models.yolos(bench), models.clip(bench, drawn.captions())
+    some = drawn.pixels()[: min(16, bench.scale.num_flism)]
     yield from _detector(bench, YolosDetector(ProposeConfig(device=bench.device), yolos), some)
     yield from _matcher(bench, ClipMatcher(ScoreConfig(device=bench.device), clip), some)
     stages, batch = models.stages(bench, "flism", yolos, clip, drawn)

@@ -44,8 +44,8 @@ def measure(bench: Bench) -> Iterator[Row]:
     known = [name for name in PRECISIONS if bench.device == "cuda" or name in _ON_CPU]
     yield from _agreement(bench, known)
     drawn, sizes = models.images(bench, bench.scale.num_lism), bench.scale.sizes
-    some = models.pixels(drawn)[:4]
-    sam, clip = models.sam(bench, some[0]), models.clip(bench, models.captions(drawn))
+    some = drawn.pixels()[:4]
+    sam, clip = models.sam(bench, some[0]), models.clip(bench, drawn.captions())
     with torch.device("meta"):
         operations = sum(sam_image(build_sam(sizes.sam), sizes.points_per_side**2).values())
     for name in known:

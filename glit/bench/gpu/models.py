@@ -14,17 +14,23 @@ from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import Resolved
 from glit.bench.gpu.bench import Bench, largest, row
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import COLUMNS, Batch, Job, Method, total_s
-from glit.bench.lism_flism.fixed import NUM_GRID
+from glit.bench.lism_flism.columns import COLUMNS, Images, Method, total_s
 from glit.bench.lism_flism.in_glit import InGlit
-from glit.bench.lism_flism.inputs import Images, scenes, with_sentences
-from glit.bench.lism_flism.models import made_by_glit, random_clip, random_sam, random_yolos
+from glit.bench.lism_flism.inputs import scenes, with_sentences
+from glit.bench.lism_flism.models import (
+    Models,
+    made_by_glit,
+    random_clip,
+    random_sam,
+    random_yolos,
+    recipes_for,
+)
+from glit.bench.lism_flism.run import Request, job_of
 from glit.bench.random_dataset import DatasetShape, write_random_dataset
 from glit.data.geometry import iou
 from glit.data.records import Region
-from glit.images import Pixels, decode
+from glit.images import Pixels
 from glit.runtime.cores import usable_cores
-from glit.stages.recipe import load_recipe
 from glit.training.batch import Batch as TrainingBatch
 from glit.training.config import TrainConfig
 from glit.training.setup import Ingredients, prepare
@@ -67,21 +73,11 @@ def images(bench: Bench, num: int) -> Images:
     return dataclasses.replace(drawn, samples=samples)
 
 
-def captions(images: Images) -> list[str]:
-    """The scenes' captions."""
-    return [sample.caption.text for sample in images.samples if sample.caption]
-
-
-def pixels(images: Images) -> list[Pixels]:
-    """Every image, decoded."""
-    return [decode(images.store.read(sample.source_path)) for sample in images.samples]
-
-
 def mini_scenes(bench: Bench) -> list[Pixels]:
     """Scenes of the size that the mini models were trained on."""
     folder = bench.scratch / "mini-scenes"
     drawn = scenes(folder, num=bench.scale.num_compared, side_px=128, image_format="png")
-    return pixels(drawn)
+    return drawn.pixels()
 
 
 def boxes_of(found: list[list[Region]]) -> list[np.ndarray]:
@@ -105,27 +101,19 @@ def share_kept(wanted: list[np.ndarray], found: list[np.ndarray], least: float) 
 
 def stages(
     bench: Bench, method: Method, proposer: Resolved, matcher: Resolved, images: Images
-) -> tuple[InGlit, Batch]:
+) -> tuple[InGlit, Images]:
     """The stages of a method, their models loaded, and the images cut into sentences."""
-    on = [f"propose.device={bench.device}", f"score.device={bench.device}"]
-    recipe = load_recipe(method, overrides=on)
-    batch = with_sentences(images, matcher, recipe.split)
-    job = Job(
-        column=next(c for c in COLUMNS if c.method == method and c.in_glit),
-        recipe=recipe,
-        proposer=proposer,
-        matcher=matcher,
-        batch=batch,
-        device=bench.device,
-        threads=usable_cores(),
-        num_fixed=bench.scale.sizes.num_fixed - (NUM_GRID if method == "flism" else 0),
-        matrix_side=bench.scale.sizes.matrix_side,
-        scratch=bench.scratch / "packed",
+    request = Request(images=None, weights="random", device=bench.device, sizes=bench.scale.sizes)
+    models = Models(
+        recipes=recipes_for("random", bench.device), proposers={method: proposer}, matcher=matcher
     )
+    batch = with_sentences(images, matcher, models.recipes[method].split)
+    column = next(each for each in COLUMNS if each.method == method and each.in_glit)
+    job = job_of(request, column, models, batch, bench.device, bench.scratch)
     return InGlit(job), batch
 
 
-def stage_rows(bench: Bench, name: str, run: InGlit, batch: Batch, repeats: int) -> Iterator[Row]:
+def stage_rows(bench: Bench, name: str, run: InGlit, batch: Images, repeats: int) -> Iterator[Row]:
     """Images a second of the quickest pass, and in which of its parts the time went."""
     run.run(batch)
     bench.finish()

@@ -8,8 +8,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +25,13 @@ _LEAST_S = 5.0
 """A part is not begun with less time than this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A module of this folder with a function ``measure`` that yields rows."""
-
-    name: str
-    most_s: float
-    """After so many seconds it is ended."""
-
-
-PARTS: tuple[Part, ...] = (
-    Part(name="matrix", most_s=40),
-    Part(name="mini", most_s=60),
-    Part(name="flism", most_s=80),
-    Part(name="training", most_s=110),
-    Part(name="lism", most_s=100),
-    Part(name="several", most_s=60),
-    Part(name="columns", most_s=100),
-    Part(name="captions", most_s=200),
-)
-"""In the order of work: what others need first, then by worth. Few take all of their time;
-vLLM alone may start for a minute and more, so the last has what the others leave."""
+PARTS: Mapping[str, float] = {
+    "matrix": 40, "mini": 60, "flism": 80, "training": 110, "lism": 100, "several": 60,
+    "columns": 100, "captions": 200,
+}  # fmt: skip
+"""Modules of this folder with a function ``measure`` that yields rows, and after how many seconds
+each is ended. In the order of work: what others need first, then by worth. Few take all of their
+time; vLLM alone may start for a minute and more, so the last has what the others leave."""
 
 
 def run(
@@ -55,7 +40,7 @@ def run(
     device: str,
     scale: str,
     progress: Callable[[str], None],
-    parts: Sequence[Part] | None = None,
+    parts: Mapping[str, float] | None = None,
     most_s: float = MOST_S,
 ) -> dict[str, Any]:
     """Measure all parts; returns what ``gpu.json`` holds.
@@ -65,7 +50,7 @@ def run(
         device: ``cuda`` or ``cpu``.
         scale: ``full`` or ``tiny``.
         progress: told what is going on.
-        parts: which; None for all.
+        parts: which, and the seconds of each; None for all.
         most_s: seconds of all parts together.
 
     Raises:
@@ -77,32 +62,38 @@ def run(
         "machine": describe_machine(device), "versions": versions(), "scale": scale,
         "device": device, "parts": done,
     }  # fmt: skip
-    for part in PARTS if parts is None else parts:
+    for name, longest_s in (PARTS if parts is None else parts).items():
         left = most_s - (time.monotonic() - started)
-        progress(f"{part.name} (at most {min(part.most_s, max(left, 0)):.0f} s)")
+        progress(f"{name} (at most {min(longest_s, max(left, 0)):.0f} s)")
         rates = next((each["details"].get("rates", {}) for each in done), {})
         try:
-            done.append(_one(part, folder, device, scale, rates, left))
+            done.append(_one(name, folder, device, scale, rates, left, longest_s))
         except KeyboardInterrupt as error:
             raise StoppedError(f"stopped; what was measured is in {folder}") from error
-        progress(f"{part.name}: {done[-1]['failure'] or 'done'} ({done[-1]['seconds']:.0f} s)")
+        progress(f"{name}: {done[-1]['failure'] or 'done'} ({done[-1]['seconds']:.0f} s)")
         write_report(folder, "gpu", report, page(report))
     return report
 
 
 def _one(
-    part: Part, folder: Path, device: str, scale: str, rates: dict[str, float], left: float
+    name: str,
+    folder: Path,
+    device: str,
+    scale: str,
+    rates: dict[str, float],
+    left: float,
+    longest_s: float,
 ) -> dict[str, Any]:
     """What a part found, how long it took, and in one line how it failed if it did."""
-    output, log = folder / f"{part.name}.json", folder / f"{part.name}.log"
+    output, log = folder / f"{name}.json", folder / f"{name}.log"
     output.unlink(missing_ok=True)
     seconds, failure = 0.0, "not begun: no time was left"
     if left >= _LEAST_S:
         log.unlink(missing_ok=True)
-        words = ["glit.bench.gpu.run", part.name, scale, device, str(output), json.dumps(rates)]
-        ended = run_command(words, log, most_s=min(part.most_s, left))
+        words = ["glit.bench.gpu.run", name, scale, device, str(output), json.dumps(rates)]
+        ended = run_command(words, log, most_s=min(longest_s, left))
         seconds, failure = ended.seconds, ended.failure
-    return {"name": part.name, **recorded(output), "seconds": seconds, "failure": failure}
+    return {"name": name, **recorded(output), "seconds": seconds, "failure": failure}
 
 
 def run_part(name: str, scale: str, device: Any, output: str, rates: str) -> None:

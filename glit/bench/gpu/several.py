@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +28,7 @@ def _exchange(bench: Bench) -> Iterator[Row]:
     result = bench.scratch / "all-reduce"
     torch.multiprocessing.start_processes(
         one_rank,
-        args=(ranks, _free_port(), bench.device, bench.scale.copy_bytes, str(result)),
+        args=(ranks, bench.device, bench.scale.copy_bytes, str(result)),
         nprocs=ranks,
         start_method="spawn",
     )
@@ -42,16 +40,16 @@ def _exchange(bench: Bench) -> Iterator[Row]:
     yield row(what, rate, "GB/s", bottleneck="link" if ranks > 1 else "memory, one GPU")
 
 
-def one_rank(rank: int, ranks: int, port: int, device: str, num_bytes: int, result: str) -> None:
+def one_rank(rank: int, ranks: int, device: str, num_bytes: int, result: str) -> None:
     """A process of the group; the first writes the seconds of an all-reduce."""
     import torch
     import torch.distributed as dist
 
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if device == "cuda":
         torch.cuda.set_device(rank)
     backend = "nccl" if device == "cuda" else "gloo"
-    dist.init_process_group(backend, rank=rank, world_size=ranks)
+    meeting = f"file://{result}.meeting"
+    dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=ranks)
     data = torch.ones(num_bytes // 4, device=device)
     times = []
     for _ in range(4):
@@ -64,12 +62,6 @@ def one_rank(rank: int, ranks: int, port: int, device: str, num_bytes: int, resu
     if rank == 0:
         Path(result).write_text(str(min(times)))
     dist.destroy_process_group()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def _build(bench: Bench) -> Iterator[Row]:

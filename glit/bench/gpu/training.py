@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from transformers import CLIPConfig
 
 from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench, row
@@ -31,7 +32,7 @@ def measure(bench: Bench) -> Iterator[Row]:
     clip = models.clip(bench, [" ".join(WORDS)] * 3)
     made = prepared(bench, str(clip.path), batch_size=size)
     precision = mixed_precision("auto", bench.device)
-    step = _step(bench, made, precision)
+    step = step_of(made, precision, bench.device)
     batch = first_batch(made).to(torch.device(bench.device))
     lengths = batch.texts.length_T.tolist()
     operations = step_operations(bench.scale.sizes.clip, lengths, len(batch.pixels_V3SS))
@@ -61,25 +62,31 @@ def measure(bench: Bench) -> Iterator[Row]:
     yield rate("compiled, from memory", bench.seconds(lambda: step(batch)), "kernels' own speed")
 
 
-def _step(bench: Bench, made: Ingredients, precision: Any) -> Callable[[Batch], None]:
-    """A whole optimiser step on a batch that is on the device."""
+def step_of(made: Ingredients, precision: Any, device: str) -> Callable[[Batch], Any]:
+    """A whole step on a batch that is on the device, at learning rate zero, so that every call does
+    the same; it returns the metrics."""
     AcceleratorState._reset_state()  # or what ran before in this process decides the precision
-    cuda = bench.device == "cuda"
+    cuda = device == "cuda"
     accelerator = Accelerator(mixed_precision=precision, cpu=not cuda)
-    groups = parameter_groups(made.model, made.objective, TrainConfig())
-    optimizer = torch.optim.AdamW(groups, lr=1e-6, fused=cuda)
-    model, optimizer = accelerator.prepare(made.model, optimizer)
+    model, optimizer = accelerator.prepare(made.model, still_optimizer(made, fused=cuda))
     model.train()
 
-    def step(batch: Batch) -> None:
-        run_step([batch], model=model, objective=made.objective, accelerator=accelerator)
+    def step(batch: Batch) -> Any:
+        found = run_step([batch], model=model, objective=made.objective, accelerator=accelerator)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        return found
 
     return step
 
 
-def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], None]) -> float:
+def still_optimizer(made: Ingredients, *, fused: bool = False) -> torch.optim.AdamW:
+    """A run's optimiser at learning rate zero."""
+    groups = parameter_groups(made.model, made.objective, TrainConfig())
+    return torch.optim.AdamW([{**group, "lr": 0.0} for group in groups], fused=fused)
+
+
+def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], Any]) -> float:
     """Seconds a step over some epochs of the loader."""
     device = torch.device(bench.device)
     epochs = -(-bench.scale.num_steps // NUM_BATCHES)
@@ -93,12 +100,13 @@ def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], None])
 
 def step_operations(shape: ClipShape, text_lengths: list[int], num_images: int) -> float:
     """Multiply-adds times two of a forward and backward pass, padding not counted."""
-    patches = (shape.image_size // shape.patch_size) ** 2
-    vision = _tower(shape.vision_width, shape.vision_layers, [patches + 1])
-    vision += 2 * patches * 3 * shape.patch_size**2 * shape.vision_width
-    text = _tower(shape.text_width, shape.text_layers, text_lengths)
-    return 3 * (num_images * vision + text)
+    config: Any = CLIPConfig(**shape)
+    seen, read = config.vision_config, config.text_config
+    patches = (seen.image_size // seen.patch_size) ** 2
+    vision = _tower(seen, [patches + 1]) + 2 * patches * 3 * seen.patch_size**2 * seen.hidden_size
+    return 3 * (num_images * vision + _tower(read, text_lengths))
 
 
-def _tower(width: int, layers: int, lengths: list[int]) -> float:
+def _tower(config: Any, lengths: list[int]) -> float:
+    width, layers = config.hidden_size, config.num_hidden_layers
     return sum(layers * (24 * width**2 * n + 4 * width * n**2) for n in lengths)

@@ -18,7 +18,7 @@ from glit.backends.weights import Resolved
 from glit.bench.harness import Row
 from glit.bench.machine import peak_mb
 from glit.data.records import Drop, Sample
-from glit.images import Pixels
+from glit.images import Pixels, decode
 from glit.stages.image_source import ImageSource
 from glit.stages.recipe import Recipe
 from glit.storage.store import Store
@@ -30,6 +30,15 @@ PARTS: tuple[str, ...] = ("wait", "propose", "encode", "match", "write")
 """What a column's total is made of; ``wait`` is decoding that nothing else overlapped."""
 CROP = "CLIP, a crop"
 """Name of a crop's operations among those of a column."""
+
+PRELOADED = (
+    "glit.bench.lism_flism.in_glit",
+    "glit.bench.lism_flism.scripts",
+    "segment_anything",
+    "transformers.models.clip.modeling_clip",
+    "transformers.models.yolos.modeling_yolos",
+)
+"""Modules that all columns need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +67,31 @@ COLUMNS: tuple[Column, ...] = (
 """In the order of tables and of work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Images of one pass."""
+Truth = dict[int, XYXY]
+"""What a scene's sentences tell of: the first character of each sentence about an object, and the
+object's box in pixels."""
 
-    images: Store
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Images:
+    """Images found or drawn; those of a pass have sentences."""
+
+    store: Store
     samples: tuple[Sample, ...]
-    """With caption and sentences."""
+    """With captions."""
+    what: str
+    """In words, for the report."""
+    notes: tuple[str, ...] = ()
+    truth: tuple[Truth, ...] = ()
+    """One a sample, for scenes."""
+
+    def captions(self) -> list[str]:
+        """Of all samples."""
+        return [sample.caption.text for sample in self.samples if sample.caption]
+
+    def pixels(self) -> list[Pixels]:
+        """Every image, decoded."""
+        return [decode(self.store.read(sample.source_path)) for sample in self.samples]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +103,7 @@ class Job:
     """Its propose, score, pair and pack tables count."""
     proposer: Resolved
     matcher: Resolved
-    batch: Batch
+    batch: Images
     device: str
     threads: int
     num_fixed: int | None
@@ -96,13 +123,13 @@ class Way(ABC):
         ``rates`` (what the device reaches in the precision of each of these parts)."""
 
     @abstractmethod
-    def run(self, batch: Batch) -> Row:
+    def run(self, batch: Images) -> Row:
         """Work on a batch: ``parts_s`` (seconds by :data:`PARTS` over all images), ``decode_s``
         (decoders at work, which may overlap), ``num_proposed`` (by the proposer itself),
         ``num_regions`` (that competed, LISM's whole image not counted), ``num_dropped`` (images
         without regions), ``choices`` (of each image the chosen box of each sentence, or None)."""
 
-    def perform(self, batch: Batch, watch_device: bool = False) -> Row:
+    def perform(self, batch: Images, watch_device: bool = False) -> Row:
         """One pass, and what it took of the machine.
 
         Args:
@@ -124,16 +151,26 @@ class Way(ABC):
         }
 
 
+def open_way(job: Job) -> Way:
+    """Load the models of a column, in the column's own process."""
+    if job.column.in_glit:
+        from glit.bench.lism_flism.in_glit import InGlit as kind
+    else:
+        from glit.bench.lism_flism.scripts import OneAtATime as kind
+    return kind(job)
+
+
 def total_s(row: Row) -> float:
     """Seconds of a pass."""
     return sum(row["parts_s"].values())
 
 
 class PartClock:
-    """Wall seconds by part; whatever lies between parts is not counted."""
+    """Wall seconds by part, added over threads; whatever lies between parts is not counted."""
 
     def __init__(self, parts: Sequence[str]) -> None:
         self.seconds = dict.fromkeys(parts, 0.0)
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -142,32 +179,25 @@ class PartClock:
         try:
             yield
         finally:
-            self.seconds[name] += time.perf_counter() - started
+            with self._lock:
+                self.seconds[name] += time.perf_counter() - started
 
 
 class TimedSource(ImageSource):
-    """An image source that says how long its threads decoded and how long it was waited for."""
+    """An image source whose threads' decoding and the wait for them are parts of a clock."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: PartClock) -> None:
         super().__init__(store)
-        self._lock = threading.Lock()
-        self.busy_s = 0.0
-        """Seconds in ``load``, added over the threads."""
-        self.wait = PartClock(["wait"])
-        """Seconds a stage stood still for the next image."""
+        self._clock = clock
 
     def load(self, sample: Sample) -> Pixels | Drop:
-        started = time.perf_counter()
-        try:
+        with self._clock.part("decode"):
             return super().load(sample)
-        finally:
-            with self._lock:
-                self.busy_s += time.perf_counter() - started
 
     def each(self, samples: Sequence[Sample]) -> Iterator[Pixels | Drop]:
         images = super().each(samples)
         while True:
-            with self.wait.part("wait"):
+            with self._clock.part("wait"):
                 image = next(images, None)
             if image is None:
                 return

@@ -8,45 +8,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-
-import numpy as np
-from jaxtyping import Float
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from glit.backends.device import pick_device
-from glit.backends.protocols import Matcher
 from glit.backends.tokenizer import tokenizer_hash
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, XYXY, Batch, Job, PartClock, TimedSource, Way
+from glit.bench.lism_flism.columns import CROP, XYXY, Images, Job, PartClock, TimedSource, Way
 from glit.bench.lism_flism.fixed import CountingDetector
 from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
-from glit.data.geometry import Boxes
 from glit.data.records import Drop, Sample
 from glit.data.schema import dataset_schema
 from glit.executors.process import prepare_own_process
-from glit.images import Pixels
 from glit.stages.base import Outcome
 from glit.stages.pack import PackConfig, write_groups
 from glit.stages.pair import PairConfig, PairStage
 from glit.stages.propose import DetectRegions, ProposeConfig
 from glit.stages.score import ScoreConfig, ScoreStage
-
-
-class _TimedMatcher:
-    """A matcher that says how long it cut and encoded crops."""
-
-    def __init__(self, matcher: Matcher) -> None:
-        self._matcher = matcher
-        self.clock = PartClock(["encode"])
-
-    def embed_regions(
-        self, images: Sequence[Pixels], boxes: Sequence[Boxes]
-    ) -> list[Float[np.ndarray, "_ _"]]:
-        with self.clock.part("encode"):
-            return self._matcher.embed_regions(images, boxes)
-
-    def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
-        return self._matcher.embed_sentences(sentences)
 
 
 class InGlit(Way):
@@ -69,9 +47,11 @@ class InGlit(Way):
             number=job.num_fixed,
             source="yolos" if flism else "sam",
         )
-        self._matcher = _TimedMatcher(matcher.make(matching, job.matcher))
+        self._clock = PartClock(())
+        made: Any = matcher.make(matching, job.matcher)
+        made.embed_regions = self._timed(made.embed_regions)
         self._propose = DetectRegions(config, self._detector)
-        self._score = ScoreStage(matching, self._matcher)
+        self._score = ScoreStage(matching, made)
         self._pair = PairStage(job.recipe.of(PairConfig).make_pairing(None))
         tokenizer = {
             "name": job.matcher.name,
@@ -79,6 +59,15 @@ class InGlit(Way):
             "context": job.recipe.split.context,
         }
         self._schema = dataset_schema(tokenizer=tokenizer)
+
+    def _timed(self, embed_regions: Callable[..., Any]) -> Callable[..., Any]:
+        """The cutting and encoding of crops, on the clock."""
+
+        def timed(*given: Any) -> Any:
+            with self._clock.part("encode"):
+                return embed_regions(*given)
+
+        return timed
 
     def facts(self) -> Row:
         """The rates of matrix products in the models' precisions, measured now."""
@@ -89,24 +78,25 @@ class InGlit(Way):
         }
         return {"rates": {part: measured[name] for part, name in self._precisions.items()}}
 
-    def run(self, batch: Batch) -> Row:
+    def run(self, batch: Images) -> Row:
         """All images of a batch as one chunk."""
-        source = TimedSource(batch.images)
-        self._detector.num_proposed, self._matcher.clock = 0, PartClock(["encode"])
+        clock = self._clock = PartClock(("wait", "decode", "encode"))
+        source = TimedSource(batch.store, clock)
+        self._detector.num_proposed = 0
         started = time.perf_counter()
         proposed = list(self._propose.process(batch.samples, source))
-        at_match, wait = time.perf_counter(), source.wait.seconds["wait"]
+        at_match, wait = time.perf_counter(), clock.seconds["wait"]
         scored = _good(self._score.process(_good(proposed), source))
         good = _good(self._pair.process(scored, source))
-        at_write, wait_all = time.perf_counter(), source.wait.seconds["wait"]
+        at_write, wait_all = time.perf_counter(), clock.seconds["wait"]
         self._job.scratch.mkdir(parents=True, exist_ok=True)
         path = self._job.scratch / "train-00000-of-00001.parquet"
         pack = self._job.recipe.of(PackConfig)
         deque(
-            write_groups(good, path, images=batch.images, config=pack, schema=self._schema),
+            write_groups(good, path, images=batch.store, config=pack, schema=self._schema),
             maxlen=0,
         )
-        ended, encode = time.perf_counter(), self._matcher.clock.seconds["encode"]
+        ended, encode = time.perf_counter(), clock.seconds["encode"]
         return {
             "parts_s": {
                 "wait": wait_all,
@@ -115,7 +105,7 @@ class InGlit(Way):
                 "match": at_write - at_match - (wait_all - wait) - encode,
                 "write": ended - at_write,
             },
-            "decode_s": source.busy_s,
+            "decode_s": clock.seconds["decode"],
             "num_proposed": self._detector.num_proposed,
             "num_regions": sum(len(sample.regions or ()) for sample in good),
             "num_dropped": len(batch.samples) - len(good),
@@ -131,9 +121,10 @@ def _choices(
     samples: Sequence[Sample], done: Sequence[Sample]
 ) -> tuple[tuple[XYXY | None, ...], ...]:
     """The chosen boxes of all samples; a dropped one has none."""
-    by_id = {sample.sample_id: _chosen(sample) for sample in done}
-    nothing = {s.sample_id: (None,) * len(s.sentences or ()) for s in samples}
-    return tuple(by_id.get(s.sample_id, nothing[s.sample_id]) for s in samples)
+    chosen = {sample.sample_id: _chosen(sample) for sample in done}
+    return tuple(
+        chosen.get(each.sample_id, (None,) * len(each.sentences or ())) for each in samples
+    )
 
 
 def _chosen(sample: Sample) -> tuple[XYXY | None, ...]:

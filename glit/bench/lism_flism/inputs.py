@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from glit.backends.weights import Resolved
-from glit.bench.lism_flism.columns import XYXY, Batch
+from glit.bench.lism_flism.columns import Images, Truth
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
 from glit.pipeline.source import entries, find_source
 from glit.scenes import write_scenes
 from glit.shards.files import ImageFiles
-from glit.stages.ingest import IngestConfig, ingest
+from glit.stages.ingest import Ingest, IngestConfig, ingest
 from glit.stages.split import SplitConfig
 from glit.storage.store import Store
 
@@ -44,25 +44,6 @@ CAPTION: tuple[str, ...] = (
 )
 """Eight sentences of usual length, some 190 tokens, for photographs nobody has described. The
 number keeps sentences of different photographs apart, so that none is encoded once for all."""
-
-
-Truth = dict[int, XYXY]
-"""What a scene's sentences tell of: the first character of each sentence about an object, and the
-object's box in pixels."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Images:
-    """Images found or drawn, not cut into sentences yet."""
-
-    store: Store
-    samples: tuple[Sample, ...]
-    """With captions."""
-    what: str
-    """In words, for the report."""
-    notes: tuple[str, ...] = ()
-    truth: tuple[Truth, ...] = ()
-    """One a sample, for scenes."""
 
 
 def photographs(images: str, *, num: int) -> Images:
@@ -113,15 +94,9 @@ def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> Images
     )
 
 
-def _sample(row: dict[str, Any], caption: str) -> Sample:
-    return Sample(
-        sample_id=row["sample_id"],
-        source_path=row["source_path"],
-        width=row["width"],
-        height=row["height"],
-        num_bytes=row["num_bytes"],
-        caption=Caption(text=caption, kind="provided", model="", revision="", prompt_sha256=""),
-    )
+def _sample(row: dict[str, Any], text: str) -> Sample:
+    caption = Caption(text=text, kind="provided", model="", revision="", prompt_sha256="")
+    return dataclasses.replace(Ingest.sample(row), caption=caption)
 
 
 def _extent(samples: Sequence[Sample]) -> str:
@@ -135,8 +110,8 @@ def _truth(row: dict[str, Any]) -> Truth:
     return {sentence["char_start"]: tuple(sentence["box"]) for sentence in told}
 
 
-def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Batch:
-    """The images as a batch, their captions cut as a build cuts them.
+def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Images:
+    """The images with their captions cut as a build cuts them.
 
     Args:
         images: with captions.
@@ -151,4 +126,4 @@ def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Ba
     done = list(stage.process(images.samples, ImageSource(images.store)))
     samples = [sample for sample in done if isinstance(sample, Sample)]
     assert len(samples) == len(done), "a caption without a sentence"
-    return Batch(images=images.store, samples=tuple(samples))
+    return dataclasses.replace(images, samples=tuple(samples))

@@ -128,7 +128,7 @@ def find_models(weights: Weights, device: str) -> Models:
     Raises:
         WeightsError: one of them is not at hand.
     """
-    recipes = _recipes(weights, device)
+    recipes = recipes_for(weights, device)
     return Models(
         recipes=recipes,
         proposers={method: _at_hand(each.propose.model) for method, each in recipes.items()},
@@ -136,7 +136,8 @@ def find_models(weights: Weights, device: str) -> Models:
     )
 
 
-def _recipes(weights: Weights, device: str) -> dict[Method, Recipe]:
+def recipes_for(weights: Weights, device: str) -> dict[Method, Recipe]:
+    """The recipes whose settings are measured, on a device."""
     settings = [f"propose.device={device}", f"score.device={device}"]
     return {
         method: load_recipe(name, overrides=settings) for method, name in RECIPES[weights].items()
@@ -176,7 +177,7 @@ def make_random(
 
     logging.disable_progress_bar()
     return Models(
-        recipes=_recipes("random", device),
+        recipes=recipes_for("random", device),
         proposers={
             "lism": made_by_glit(random_sam(sizes, folder / "sam", first, device)),
             "flism": made_by_glit(random_yolos(sizes, folder / "yolos")),

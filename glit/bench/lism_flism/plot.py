@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import PARTS
 from glit.bench.lism_flism.report import headline
@@ -76,10 +78,19 @@ def _totals(axis: Any, report: Row) -> None:
 
 def _shares(axis: Any, report: Row) -> None:
     """Right: the parts of each total, each bar its whole."""
-    for row, column in enumerate(report["columns"].values()):
-        _stacked(axis, row, column)
+    columns = report["columns"].values()
+    medians = np.array(
+        [[column["parts_s"][part]["median"] for part in PARTS] for column in columns]
+    )
+    shares = medians / medians.sum(axis=1, keepdims=True)
+    starts = shares.cumsum(axis=1) - shares
+    for part, share, start in zip(PARTS, shares.T, starts.T, strict=True):
+        look: Any = {"height": 0.56, "color": _COLOURS[part], "label": _NAMES[part]}
+        bars = axis.barh(range(len(share)), share, left=start, **look)
+        texts = [f"{100 * each:.0f} %" if each >= _LABEL_FROM else "" for each in share]
+        font: Any = {"color": INK if part in _DARK_ON else "white", "weight": "bold"}
+        axis.bar_label(bars, texts, label_type="center", fontsize=9.5, **font)
     axis.legend(
-        handles=[axis.barh([0], [0], color=_COLOURS[part], label=_NAMES[part]) for part in PARTS],
         loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=len(PARTS), frameon=False,
         handlelength=0.9, handleheight=0.9, columnspacing=1.3,
     )  # fmt: skip
@@ -88,19 +99,6 @@ def _shares(axis: Any, report: Row) -> None:
     axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axis.tick_params(axis="y", length=0)
     hide_frame(axis, "top", "right", "left")
-
-
-def _stacked(axis: Any, row: int, column: Row) -> None:
-    medians = {part: column["parts_s"][part]["median"] for part in PARTS}
-    whole, start = sum(medians.values()), 0.0
-    for part, seconds in medians.items():
-        share = seconds / whole
-        axis.barh([row], [share], left=[start], height=0.56, color=_COLOURS[part])
-        if share >= _LABEL_FROM:
-            colour, text = INK if part in _DARK_ON else "white", f"{100 * share:.0f} %"
-            font: Any = {"color": colour, "weight": "bold", "fontsize": 9.5}
-            axis.text(start + share / 2, row, text, ha="center", va="center", **font)
-        start += share
 
 
 def _footer(report: Row) -> str:

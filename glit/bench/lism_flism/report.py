@@ -269,19 +269,13 @@ def _parameter_rows(report: Row) -> list[list[str]]:
 
 def _quality_rows(report: Row) -> list[list[str]]:
     named = {
-        "object sentences with the right region": "right",
-        "mean IoU of the chosen region": "mean_iou",
-        "global wins, all sentences": "global_wins",
-        "global wins, object sentences": "global_wins_object",
+        "object sentences with the right region": lambda q: f"{100 * q['right']:.1f} %",
+        "mean IoU of the chosen region": lambda q: f"{q['mean_iou']:.3f}",
+        "global wins, all sentences": lambda q: f"{100 * q['global_wins']:.1f} %",
+        "global wins, object sentences": lambda q: f"{100 * q['global_wins_object']:.1f} %",
     }
     found = [report["quality"][key] for key in TITLES]
-    return [
-        [
-            name,
-            *(f"{q[key]:.3f}" if key == "mean_iou" else f"{100 * q[key]:.1f} %" for q in found),
-        ]
-        for name, key in named.items()
-    ]
+    return [[name, *map(cell, found)] for name, cell in named.items()]
 
 
 def _projection_rows(report: Row) -> list[list[str]]:

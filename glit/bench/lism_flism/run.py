@@ -7,13 +7,15 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from glit.backends.device import pick_device
 from glit.bench.harness import Row, Worker, write_report
-from glit.bench.lism_flism.columns import COLUMNS, Batch, Column, Job
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Column, Images, Job, open_way
 from glit.bench.lism_flism.fixed import NUM_GRID
-from glit.bench.lism_flism.inputs import Images, photographs, scenes, with_sentences
+from glit.bench.lism_flism.inputs import photographs, scenes, with_sentences
 from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
 from glit.bench.lism_flism.report import (
     better_rates,
@@ -24,7 +26,6 @@ from glit.bench.lism_flism.report import (
     project,
     ratios,
 )
-from glit.bench.lism_flism.ways import PRELOADED, open_way
 from glit.bench.machine import describe_machine, versions
 from glit.errors import InputError, StoppedError
 from glit.images import ImageError, decode
@@ -34,8 +35,6 @@ from glit.runtime.cores import usable_cores
 NUM_MINI, NUM_ON_CPU, NUM_ON_GPU = 8, 2, 64
 """Images unless the user says otherwise: mini models, full-size ones on a CPU, and on a GPU."""
 
-Workers = Mapping[str, Worker]
-"""By the key of their column."""
 NUM_QUALITY = 64
 """Scenes on which the choices are compared with the truth."""
 
@@ -96,24 +95,35 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
     progress("making models with random weights" if request.weights == "random" else "models")
     models = _models(request, images, device, scratch)
     batch = with_sentences(images, models.matcher, models.recipes["flism"].split)
-    jobs = [_job(request, each, models, batch, device, scratch) for each in COLUMNS]
-    threads = jobs[0].threads
+    jobs = [job_of(request, each, models, batch, device, scratch) for each in COLUMNS]
+    # one image where a pass takes minutes: full-size models on a CPU
+    slow = request.weights != "mini" and device == "cpu"
+    warm_up = _first(batch, 1) if slow else batch
     with contextlib.ExitStack() as started:
         columns = {}
         for job in jobs:
             worker = Worker(f"column {job.column.title!r}", open_way, job, preload=PRELOADED)
             columns[job.column.key] = started.enter_context(contextlib.closing(worker))
-        facts = _facts(columns, progress)
-        warm_up = _warm_up(request, batch, device)
-        for each in COLUMNS:
-            progress(f"{each.title}: warming up")
-            columns[each.key].call("perform", warm_up)
-        passes = _rounds(columns, batch, request.repeats, facts, progress)
-        watched = _watched(columns, batch, device, progress)
-        quality = _quality(request, columns, models, scratch, progress)
+        ask = partial(_ask, columns, progress)
+        for each in COLUMNS:  # all are ready and the machine is quiet before anything is timed
+            progress(f"{each.title}: loading models")
+            columns[each.key].answer()
+        facts = ask("counting operations, measuring the matrix rate", "facts")
+        ask("warming up", "perform", warm_up)
+        rounds = []
+        for number in range(1, request.repeats + 1):
+            rounds.append(ask(f"repeat {number} of {request.repeats}", "perform", batch))
+            for each in filter(lambda column: column.in_glit, COLUMNS):
+                # the best rate stays: a floor taken while the machine was busy would be none
+                facts[each.key] = better_rates(facts[each.key], columns[each.key].call("facts"))
+        watched: dict[str, Row] = {}
+        if device == "cuda":
+            watched = ask("recording the device", "perform", _first(batch, _NUM_WATCHED), True)
+        quality = _quality(request, ask, models, scratch)
+    passes = {each.key: [found[each.key] for found in rounds] for each in COLUMNS}
     figures = {
         c.key: column_figures(
-            c, passes[c.key], facts=facts, watched=watched.get(c.key), threads=threads
+            c, passes[c.key], facts=facts, watched=watched.get(c.key), threads=jobs[0].threads
         )
         for c in COLUMNS
     }
@@ -126,7 +136,7 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
             "repeats": request.repeats,
             "warm_up_images": len(warm_up.samples),
             "device": device,
-            "threads": threads,
+            "threads": jobs[0].threads,
             "num_fixed": request.sizes.num_fixed if request.weights == "random" else None,
         },
         "machine": describe_machine(device),
@@ -141,6 +151,25 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
         "num_quality": request.num_quality if quality else 0,
         "notes": [*images.notes, *_notes(request, device)],
     }
+
+
+def _ask(
+    columns: Mapping[str, Worker],
+    progress: Callable[[str], None],
+    doing: str,
+    method: str,
+    *arguments: Any,
+) -> dict[str, Row]:
+    """What a method returns in each column, the columns in turn."""
+    found = {}
+    for each in COLUMNS:
+        progress(f"{each.title}: {doing}")
+        found[each.key] = columns[each.key].call(method, *arguments)
+    return found
+
+
+def _first(batch: Images, number: int) -> Images:
+    return dataclasses.replace(batch, samples=batch.samples[:number])
 
 
 def _images(request: Request, device: str, scratch: Path) -> Images:
@@ -167,13 +196,13 @@ def _models(request: Request, images: Images, device: str, scratch: Path) -> Mod
         pixels = decode(images.store.read(first.source_path))
     except (OSError, ImageError) as error:
         raise InputError(f"{first.source_path}: changed while glit looked ({error})") from error
-    captions = [sample.caption.text for sample in images.samples if sample.caption]
-    return make_random(request.sizes, scratch / "models", captions, pixels, device)
+    return make_random(request.sizes, scratch / "models", images.captions(), pixels, device)
 
 
-def _job(
-    request: Request, made: Column, models: Models, batch: Batch, device: str, scratch: Path
+def job_of(
+    request: Request, made: Column, models: Models, batch: Images, device: str, scratch: Path
 ) -> Job:
+    """What a column's process is told."""
     number = request.sizes.num_fixed - (NUM_GRID if made.method == "flism" else 0)
     return Job(
         column=made,
@@ -189,64 +218,8 @@ def _job(
     )
 
 
-def _facts(columns: Workers, progress: Callable[[str], None]) -> dict[str, Row]:
-    """Of all columns, once every one is ready and the machine is quiet."""
-    for each in COLUMNS:
-        progress(f"{each.title}: loading models")
-        columns[each.key].answer()
-    progress("counting operations, measuring the matrix rate")
-    return {each.key: columns[each.key].call("facts") for each in COLUMNS}
-
-
-def _warm_up(request: Request, batch: Batch, device: str) -> Batch:
-    """All images; one where a pass takes minutes (full-size models on a CPU)."""
-    slow = request.weights != "mini" and device == "cpu"
-    return dataclasses.replace(batch, samples=batch.samples[:1] if slow else batch.samples)
-
-
-def _rounds(
-    columns: Workers,
-    batch: Batch,
-    repeats: int,
-    facts: dict[str, Row],
-    progress: Callable[[str], None],
-) -> dict[str, list[Row]]:
-    """The counted passes, the columns in turn.
-
-    The matrix rates in ``facts`` are measured again in every round, and the best stays: a floor
-    taken while the machine was busy would be none.
-    """
-    passes: dict[str, list[Row]] = {each.key: [] for each in COLUMNS}
-    for number in range(1, repeats + 1):
-        for each in COLUMNS:
-            progress(f"{each.title}: repeat {number} of {repeats}")
-            process = columns[each.key]
-            passes[each.key].append(process.call("perform", batch))
-            if each.in_glit:
-                facts[each.key] = better_rates(facts[each.key], process.call("facts"))
-    return passes
-
-
-def _watched(
-    columns: Workers, batch: Batch, device: str, progress: Callable[[str], None]
-) -> dict[str, Row]:
-    """A pass of each column that records the GPU's kernels; nothing on a CPU."""
-    if device != "cuda":
-        return {}
-    some = dataclasses.replace(batch, samples=batch.samples[:_NUM_WATCHED])
-    found = {}
-    for each in COLUMNS:
-        progress(f"{each.title}: recording the device")
-        found[each.key] = columns[each.key].call("perform", some, True)
-    return found
-
-
 def _quality(
-    request: Request,
-    columns: Workers,
-    models: Models,
-    scratch: Path,
-    progress: Callable[[str], None],
+    request: Request, ask: Callable[..., dict[str, Row]], models: Models, scratch: Path
 ) -> dict[str, Row] | None:
     """Choices against the truth, on scenes of their own; only the mini models know what to do."""
     if request.weights != "mini" or not request.num_quality:
@@ -255,12 +228,10 @@ def _quality(
         scratch / "truth", num=request.num_quality, side_px=_MINI_SCENE_PX, image_format="png"
     )
     batch = with_sentences(drawn, models.matcher, models.recipes["flism"].split)
-    found = {}
-    for each in COLUMNS:
-        progress(f"{each.title}: quality on {request.num_quality} scenes")
-        answer = columns[each.key].call("perform", batch)
-        found[each.key] = judge(batch.samples, answer["choices"], drawn.truth)
-    return found
+    answers = ask(f"quality on {request.num_quality} scenes", "perform", batch)
+    return {
+        key: judge(batch.samples, answer["choices"], drawn.truth) for key, answer in answers.items()
+    }
 
 
 def _notes(request: Request, device: str) -> list[str]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -29,7 +29,7 @@ from glit.backends.device import pick_device
 from glit.backends.protocols import ProposerConfig
 from glit.backends.tokenizer import load_tokenizer
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, PARTS, XYXY, Batch, Job, PartClock, Way
+from glit.bench.lism_flism.columns import CROP, PARTS, XYXY, Images, Job, PartClock, Way
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.operations import (
     YOLOS,
@@ -44,30 +44,6 @@ from glit.data.records import Sample
 POINTS_PER_BATCH = 128
 """GOAL's; segment-anything's default is 64."""
 _LARGE, _SHRUNK = (4000, 3000), (2048, 1536)
-
-
-class Proposer(Protocol):
-    """Finds candidates in one image and cuts them out."""
-
-    model: Any
-
-    def propose(self, image: Image.Image) -> list[Any]:
-        """Masks or boxes."""
-        ...
-
-    def fixed(self, image: Image.Image, number: int) -> list[Any]:
-        """Made-up candidates in the place of the proposed ones."""
-        ...
-
-    def crops(
-        self, image: Image.Image, found: list[Any]
-    ) -> Iterator[tuple[XYXY | None, Image.Image]]:
-        """Every candidate that competes, as box and picture; None for the whole image."""
-        ...
-
-    def operations(self, sample: Sample) -> dict[str, float]:
-        """Of each part of the proposer on an image of this size."""
-        ...
 
 
 class SamMasks:
@@ -91,6 +67,7 @@ class SamMasks:
         )
 
     def propose(self, image: Image.Image) -> list[Any]:
+        """Masks of one image."""
         shrunk = image
         if image.width > _LARGE[0] or image.height > _LARGE[1]:
             shrunk = image.copy()
@@ -102,11 +79,13 @@ class SamMasks:
         return [np.array(Image.fromarray(mask).resize(image.size, nearest)) for mask in masks]
 
     def fixed(self, image: Image.Image, number: int) -> list[Any]:
+        """Made-up candidates in the place of the proposed ones."""
         return rectangles(image.width, image.height, fixed_boxes(*image.size, number))
 
     def crops(
         self, image: Image.Image, found: list[Any]
     ) -> Iterator[tuple[XYXY | None, Image.Image]]:
+        """Every candidate that competes, as box and picture; None for the whole image."""
         yield None, image
         whole = image.width * image.height
         for mask in found:
@@ -119,12 +98,12 @@ class SamMasks:
                 yield (x0, y0, x1, y1), Image.fromarray(blended[y0:y1, x0:x1])
 
     def operations(self, sample: Sample) -> dict[str, float]:
-        # the input is a square of one size whatever the image
+        """Of each part of the proposer; its input is a square of one size whatever the image."""
         return sam_image(self.model, self._num_points)
 
 
 class YolosBoxes:
-    """FLISM's candidates: detected objects, four quadrants and a centre region."""
+    """FLISM's candidates, as above: detected objects, four quadrants and a centre region."""
 
     def __init__(self, job: Job) -> None:
         from transformers import YolosForObjectDetection, YolosImageProcessor
@@ -188,7 +167,7 @@ class OneAtATime(Way):
         torch.set_num_threads(job.threads)
         self._job = job
         self._device = pick_device(job.device)
-        self._proposer: Proposer = SamMasks(job) if job.column.method == "lism" else YolosBoxes(job)
+        self._proposer = SamMasks(job) if job.column.method == "lism" else YolosBoxes(job)
         path = str(job.matcher.path)
         clip: Any = CLIPModel.from_pretrained(path, local_files_only=True)
         self._clip: Any = clip.float().to(self._device).eval()
@@ -211,13 +190,13 @@ class OneAtATime(Way):
             "operations": operations | {CROP: clip_crop(self._clip.config.vision_config)},
         }
 
-    def run(self, batch: Batch) -> Row:
+    def run(self, batch: Images) -> Row:
         """All images of a batch, one after the other."""
         clock = PartClock(PARTS)
         num_proposed = num_regions = 0
         choices = []
         for sample in batch.samples:
-            path = batch.images.full(sample.source_path)
+            path = batch.store.full(sample.source_path)
             with clock.part("wait"), Image.open(path) as file:
                 image = ImageOps.exif_transpose(file).convert("RGB")
             with clock.part("propose"):

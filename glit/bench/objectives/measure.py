@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from glit.bench.objectives.world import (
     KINDS,
@@ -21,11 +20,11 @@ from glit.errors import UserError
 from glit.evaluation.collection import Collection, Text, all_captions
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder
-from glit.evaluation.recall import first_hit_rank
-from glit.evaluation.relevance import by_text
+from glit.evaluation.metrics import WAYS
 from glit.evaluation.scorers.protocol import Scorer, Vectors
 from glit.evaluation.tasks.joint_map import joint_map
 from glit.evaluation.tasks.localize import localize
+from glit.evaluation.tasks.retrieval import hit_ranks
 
 LOCALISE_AT = 5
 
@@ -90,22 +89,8 @@ def _found(
 ) -> np.ndarray:
     """Which captions find their image first, and which images their caption; bool [2, scenes]."""
     texts, owner = all_captions(collection)
-    vectors = scorer.texts(embedder, texts)
-    to_image, to_text = by_text(owner, [text.text for text in texts], len(images))
-    whole_TI = torch.cat(
-        [scorer.score(vectors[t : t + _ROWS], images) for t in range(0, len(vectors), _ROWS)]
-    )
-    ranks = [
-        first_hit_rank(block, num_gallery=len(images), relevance=relevance, chunk=config.chunk_size)
-        for block, relevance in (
-            (lambda t, i: whole_TI[t, i], to_image),
-            (lambda i, t: whole_TI[t, i].T, to_text),
-        )
-    ]
-    return np.stack(ranks) == 0
-
-
-_ROWS = 256
+    ranks = hit_ranks(scorer, images, scorer.texts(embedder, texts), texts, owner, config)
+    return np.stack([ranks[way] for way in WAYS]) == 0
 
 
 def _twins(scorer: Scorer, embedder: Embedder, num: int) -> float:

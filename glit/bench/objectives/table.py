@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -149,23 +148,23 @@ def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
     names = dict.fromkeys(row.name for size in sizes for row in rows[size] if row.lr is not None)
     with picture(svg, style={"ytick.color": FAINT}, figsize=(8.5, 5.2)) as (drawing, axis):
         drawing.subplots_adjust(left=0.09, right=0.8, top=0.95, bottom=0.12)
-        ends = []
+        ends = {}
         for number, name in enumerate(names):
             points = {n: both_ways(r) for n in sizes for r in rows[n] if r.name == name}
             colour = _COLOURS[number % len(_COLOURS)]
             means = [100 * statistics.mean(found) for found in points.values()]
-            axis.plot(
-                list(points), means, color=colour,
+            (line,) = axis.plot(
+                list(points), means, color=colour, label=name,
                 marker=_MARKERS[number // len(_COLOURS) % len(_MARKERS)], markersize=5,
                 linewidth=2.6 if name == BASELINE else 1.4,
             )  # fmt: skip
             for size, found in points.items():
                 axis.plot([size, size], [100 * min(found), 100 * max(found)], color=colour)
-            ends.append((means[-1], max(points), name, colour))
+            ends[line] = means[-1]
         start = [100 * both_ways(r)[0] for size in sizes for r in rows[size] if r.lr is None]
         if start:
-            axis.axhline(start[0], color=FAINT, linestyle="--", linewidth=1)
-            ends.append((start[0], sizes[-1], "no fine-tuning", FAINT))
+            line = axis.axhline(start[0], color=FAINT, linestyle="--", label="no fine-tuning")
+            ends[line] = start[0]
         axis.set_xscale("log")
         axis.set_ylim(bottom=0)
         axis.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
@@ -175,19 +174,8 @@ def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
         axis.set_ylabel("R@1, mean of both ways, per cent; lines: all seeds")
         axis.grid(axis="y", color=GRID, linewidth=0.8)
         hide_frame(axis, "top", "right")
-        _label(axis, ends)
-
-
-def _label(axis: Any, ends: list[tuple[float, int, str, str]]) -> None:
-    """Names beside the right edge, moved up until none covers another."""
-    gap = 0.036 * (axis.get_ylim()[1] - axis.get_ylim()[0])
-    at = -gap
-    for height, size, name, colour in sorted(ends):
-        at = max(height, at + gap)
-        axis.annotate(
-            name,
-            xy=(size, height), xycoords="data",
-            xytext=(1.03, at), textcoords=axis.get_yaxis_transform(),
-            va="center", color=colour, weight="bold" if name == BASELINE else "normal",
-            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "linestyle": ":"},
+        from_the_top = sorted(ends, key=lambda line: -ends[line])
+        axis.legend(
+            handles=from_the_top, labelcolor="linecolor", loc="center left",
+            bbox_to_anchor=(1, 0.5), frameon=False,
         )  # fmt: skip

@@ -13,23 +13,23 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from PIL import Image
 
-from glit.api import build
+from glit.bench.scenes import build_scenes, paint
 from glit.dataset.local_pairs import LocalPair
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
-from glit.evaluation.collection import Collection, DatasetCollection
+from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.config import EvaluateConfig
 from glit.images import Pixels, decode
 from glit.scenes.captions import SceneCaption, object_sentence, relation_sentence, write_caption
 from glit.scenes.layout import SPLITS, Scene, SceneObject, draw_scene
 from glit.scenes.render import render
 from glit.scenes.vocabulary import COLOURS, PATTERNS, PLACES, SHAPES, SIZES
-from glit.scenes.write import write_scenes
 from glit.stages.recipe import load_table
 from glit.text.spans import Span
 from glit.training.run_file import dataset_hash
@@ -92,80 +92,21 @@ class SceneCollection:
 
 def without_twins(seed: int, num: int) -> list[Scene]:
     """The first hard scenes of a seed that are no twin of another."""
-    found: list[Scene] = []
-    for scene in _all(seed):
-        if scene.twin_of is None:
-            found.append(scene)
-        if len(found) == num:
-            return found
-    raise AssertionError("scenes do not end")
+    return list(islice((scene for scene in _all(seed) if scene.twin_of is None), num))
 
 
 def twins(seed: int, num: int) -> list[Scene]:
     """Pairs one after the other: the original, then its twin; 2 x ``num`` scenes."""
-    found: list[Scene] = []
-    for scene in _all(seed):
-        if scene.twin_of is not None:
-            found += [draw_scene(seed, scene.twin_of, level=LEVEL), scene]
-        if len(found) == 2 * num:
-            return found
-    raise AssertionError("scenes do not end")
+    pairs = (
+        (draw_scene(seed, scene.twin_of, level=LEVEL), scene)
+        for scene in _all(seed)
+        if scene.twin_of is not None
+    )
+    return list(chain.from_iterable(islice(pairs, num)))
 
 
 def _all(seed: int) -> Iterator[Scene]:
-    index = 0
-    while True:
-        yield draw_scene(seed, index, level=LEVEL)
-        index += 1
-
-
-class World(Protocol):
-    """What objectives are trained and measured on."""
-
-    recipe: str
-    """Its table ``train`` gives the settings that are not overridden."""
-    items: str
-    """The word for samples in messages: scenes or samples."""
-
-    @property
-    def start(self) -> str:
-        """The model that every run starts from."""
-        ...
-
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """Overrides for ``glit train``: ``train.key=value``."""
-        ...
-
-    def training_set(self, folder: Path, size: int, *, negatives: bool) -> str | Path:
-        """The training dataset; it is built in ``folder`` unless it exists.
-
-        Args:
-            folder: where built datasets are kept.
-            size: number of samples.
-            negatives: the dataset needs the column of false sentences.
-        """
-        ...
-
-    def searched(self) -> Collection:
-        """The gallery for retrieval."""
-        ...
-
-    def located(self) -> Collection:
-        """Samples on which localisation and joint mAP are measured; they have pairs."""
-        ...
-
-    def validated(self) -> Collection | None:
-        """Samples on which the learning rate is chosen; None if there is only one rate."""
-        ...
-
-    def evaluation(self) -> EvaluateConfig:
-        """How models are measured."""
-        ...
-
-    def told(self) -> dict[str, Any]:
-        """What the results depend on, as JSON values; runs of another are not mixed in."""
-        ...
+    return (draw_scene(seed, index, level=LEVEL) for index in count())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,37 +123,59 @@ class Scenes:
     """Scenes without twins on which learning rates are chosen."""
 
     recipe = "mini"
+    """Its table ``train`` gives the settings that are not overridden."""
     items = "scenes"
+    """The word for samples in messages."""
     start = "mini-clip"
+    """The model that every run starts from."""
     settings = ("train.warmup_steps=20", "train.num_workers=1")
+    """Overrides for ``glit train``."""
 
     def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
-        """Hard training scenes with their twins side by side."""
-        return training_set(folder, size, negatives=negatives)
+        """Hard training scenes with their twins side by side; built if they are not there.
+
+        Args:
+            folder: of scenes and datasets.
+            size: scenes.
+            negatives: with false sentences, in a dataset of its own.
+        """
+        dataset = folder / f"train-{size}{'-negatives' if negatives else ''}"
+        scenes = folder / f"scenes-{size}"
+        if not (dataset / "manifest.json").is_file():
+            settings = ["negatives.enabled=true"] if negatives else []
+            paint(scenes, num=size, seed=TRAIN_SEED, level=LEVEL, size=SIZE_PX)
+            captions = scenes / "captions.jsonl"
+            build_scenes(scenes, dataset, captions=captions, recipe="glit-mini", settings=settings)
+        return dataset
 
     def scenes(self) -> list[Scene]:
         """Those of the gallery."""
         return without_twins(GALLERY_SEED, self.gallery)
 
     def searched(self) -> SceneCollection:
+        """The gallery for retrieval."""
         return SceneCollection("gallery", self.scenes())
 
     def located(self) -> SceneCollection:
+        """Samples on which localisation and joint mAP are measured; they have pairs."""
         return SceneCollection("local", self.scenes()[: self.local])
 
     def validated(self) -> SceneCollection:
+        """Samples on which the learning rate is chosen."""
         return SceneCollection("validation", without_twins(VALIDATION_SEED, self.validation))
 
     def evaluation(self) -> EvaluateConfig:
+        """How models are measured."""
         return EvaluateConfig(image_fit="resize", num_workers=1)
 
     def told(self) -> dict[str, Any]:
+        """What the results depend on, as JSON values; runs of another are not mixed in."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Datasets:
-    """Finished datasets of glit.
+    """Finished datasets of glit, in the place of scenes.
 
     Raises:
         UserError: a setting is of another table than ``train`` and ``evaluate``.
@@ -287,29 +250,8 @@ class Datasets:
         return {"recipe": self.recipe, "overrides": sorted(self.overrides), **hashes}
 
 
-def training_set(folder: Path, num: int, *, negatives: bool = False) -> Path:
-    """A dataset of hard training scenes with their twins side by side; built if it is not there.
-
-    Args:
-        folder: of scenes and datasets.
-        num: scenes.
-        negatives: with false sentences, in a dataset of its own.
-    """
-    dataset = folder / f"train-{num}{'-negatives' if negatives else ''}"
-    scenes = folder / f"scenes-{num}"
-    if not (dataset / "manifest.json").is_file():
-        if not (scenes / "ground_truth.parquet").is_file():
-            write_scenes(scenes, num=num, seed=TRAIN_SEED, level=LEVEL, size=SIZE_PX)
-        build(
-            scenes / "images",
-            dataset,
-            recipe="glit-mini",
-            captions=scenes / "captions.jsonl",
-            settings=["negatives.enabled=true"] if negatives else [],
-            executor="local",
-            quiet=True,
-        )
-    return dataset
+World = Scenes | Datasets
+"""What objectives are trained and measured on."""
 
 
 KINDS = ("attribute", "position", "relation")

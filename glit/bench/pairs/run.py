@@ -11,8 +11,8 @@ from typing import Any
 
 from glit.bench.harness import Row, write_report
 from glit.bench.pairs.measure import Judged, calibrated, judged, measure
-from glit.bench.pairs.scenes import scenes_folder, write_few_remarks
 from glit.bench.pairs.support import check_captions, page_of_captions
+from glit.bench.scenes import build_scenes, scenes_folder, write_few_remarks
 from glit.bench.tables import Page, Table, with_half_range
 from glit.errors import InputError
 from glit.rules.calibration import Calibration
@@ -86,7 +86,9 @@ def run(request: Request, say: Say) -> Row:
             seed = SPLITS["test"][0] + 40 + 10 * repeat + number
             _, found = _scenes(request, level, seed, say)
             for name, rule, calibration, on in _variants(configs, fitted, elsewhere[level], level):
-                measured.append(_row(name, level, seed, on, measure(found, rule, calibration)))
+                figures = measure(found, rule, calibration)
+                told = {"rule": name, "level": level, "seed": seed, "fitted_on": on}
+                measured.append({**told, "figures": figures})
     measured += _other_crops(request, best, say)
     checked, support = check_captions(request.output, request.num_scenes, request.num_seeds, say)
     best_fitted = dataclasses.replace(fitted["recommended"], support=support)
@@ -100,17 +102,6 @@ def run(request: Request, say: Say) -> Row:
     text = json.dumps(best_fitted.as_dict(), indent=2, sort_keys=True)
     (request.output / "calibration.json").write_text(text + "\n", encoding="utf-8")
     return report
-
-
-def _row(rule: str, level: str, seed: int, fitted_on: str, figures: Row) -> Row:
-    """A rule on the scenes of one level and seed.
-
-    ``fitted_on`` names the levels whose validation scenes the calibration was fitted on; it is
-    empty without one.
-    """
-    return {
-        "rule": rule, "level": level, "seed": seed, "fitted_on": fitted_on, "figures": figures,
-    }  # fmt: skip
 
 
 def _variants(
@@ -154,8 +145,9 @@ def _other_crops(request: Request, best: PairConfig, say: Say) -> Iterator[Row]:
             seed = SPLITS["test"][0] + 42 + 10 * repeat
             _, found = _scenes(request, "hard", seed, say, words)
             for calibration, on in ((None, ""), (fitted, "hard")):
+                told = {"rule": f"recommended, crop {crop}", "level": "hard", "seed": seed}
                 figures = measure(found, best.make_rule(), calibration)
-                yield _row(f"recommended, crop {crop}", "hard", seed, on, figures)
+                yield {**told, "fitted_on": on, "figures": figures}
 
 
 def _fitted(config: PairConfig, samples: Any, scores: dict[str, Any], where: str) -> Calibration:
@@ -168,19 +160,16 @@ def _scenes(
     request: Request, level: str, seed: int, say: Say, words: Sequence[str] = ()
 ) -> tuple[dict[str, Any], list[Judged]]:
     """What gave the scores, and the judged samples of scenes, which are built if they are not."""
-    import glit
-
     painted = "hard" if level == FEW_REMARKS else level
-    folder = scenes_folder(request.output, painted, seed, request.num_scenes)
-    captions = folder
+    folder = captions = scenes_folder(request.output, painted, seed, request.num_scenes)
     if level == FEW_REMARKS:
         captions = folder / "few-remarks"
         write_few_remarks(folder / "ground_truth.parquet", captions, seed=seed)
     say(f"{level} scenes, seed {seed}{', ' if words else ''}{', '.join(words)}")
     name = "-".join(["dataset", *(word.partition("=")[2] for word in words)])
-    dataset = glit.build(
-        folder / "images", captions / name, recipe="mini", executor="local", quiet=True,
-        captions=captions / "captions.jsonl", settings=["score.phrases=true", *words],
+    dataset = build_scenes(
+        folder, captions / name, captions=captions / "captions.jsonl",
+        settings=["score.phrases=true", *words],
     )  # fmt: skip
     found = list(judged(dataset, captions / "ground_truth.parquet"))
     if not found:

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from glit.bench.harness import Row
-from glit.bench.pairs.scenes import scenes_folder
+from glit.bench.scenes import build_scenes, paint, scenes_folder
 from glit.bench.tables import Page, Table, with_half_range
-from glit.dataset.reader import Dataset
 from glit.dataset.row import Row as DatasetRow
 from glit.rules.evidence import LOGPROBS, SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
 from glit.rules.logistic import Logistic, fit
@@ -27,7 +26,6 @@ from glit.scenes.false_sentences import KINDS, write_false_captions
 from glit.scenes.layout import SPLITS, draw_scene
 from glit.scenes.told import objects_told, true_of
 from glit.scenes.vocabulary import LEVELS
-from glit.scenes.write import write_scenes
 
 SEEN = ("attribute", "object", "background")
 """Kinds of falsehood that the evidence can tell."""
@@ -56,14 +54,10 @@ def false_sentences(folder: Path, *, seed: int) -> list[Told]:
         folder: of scenes; the dataset is built into it if it is not there.
         seed: decides which sentences are made false.
     """
-    import glit
-
     truth = folder / "ground_truth.parquet"
     false = write_false_captions(truth, folder / "false", seed=seed)
-    dataset = glit.build(
-        folder / "images", folder / "false-dataset", recipe="mini", executor="local", quiet=True,
-        captions=folder / "false" / "captions.jsonl",
-    )  # fmt: skip
+    captions = folder / "false" / "captions.jsonl"
+    dataset = build_scenes(folder, folder / "false-dataset", captions=captions)
     kinds = {
         row["path"]: [each["kind"] for each in row["sentences"]]
         for row in pq.read_table(truth, columns=["path", "sentences"]).to_pylist()
@@ -85,13 +79,8 @@ def own_mistakes(folder: Path, *, num: int, seed: int, level: str) -> list[Told]
 
     A sentence is false when the scene has no object of that shape and colour at that place.
     """
-    import glit
-
-    if not (folder / "ground_truth.parquet").exists():
-        write_scenes(folder, num=num, seed=seed, level=level, size=_SMALL_PX)
-    dataset: Dataset = glit.build(
-        folder / "images", folder / "dataset", recipe="mini", executor="local", quiet=True
-    )
+    paint(folder, num=num, seed=seed, level=level, size=_SMALL_PX)
+    dataset = build_scenes(folder, folder / "dataset", captions=None)
     found: list[Told] = []
     for row in dataset.rows(images=False):
         scene = draw_scene(seed, int(Path(row.source_path).stem), level=level)

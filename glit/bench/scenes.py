@@ -1,14 +1,18 @@
-"""Scenes on disk for the measurements, with their own captions or with shorter ones."""
+"""Scenes and datasets of them for the measurements, made where they are not there."""
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.api import build
+from glit.dataset.reader import Dataset
 from glit.scenes.write import write_scenes
 
 SHARE = 0.25
@@ -16,12 +20,39 @@ SHARE = 0.25
 _LOCAL = ("object", "relation")
 
 
+def paint(folder: Path, **how: Any) -> Path:
+    """The folder, with scenes painted by :func:`write_scenes` if they are not there."""
+    if not (folder / "ground_truth.parquet").exists():
+        write_scenes(folder, **how)
+    return folder
+
+
 def scenes_folder(output: Path, level: str, seed: int, num: int) -> Path:
     """The folder of these scenes, painted if they are not there."""
-    folder = output / "scenes" / f"{level}-{seed}-{num}"
-    if not (folder / "ground_truth.parquet").exists():
-        write_scenes(folder, num=num, seed=seed, level=level)
-    return folder
+    return paint(output / "scenes" / f"{level}-{seed}-{num}", num=num, seed=seed, level=level)
+
+
+def build_scenes(
+    scenes: Path,
+    dataset: Path,
+    *,
+    captions: Path | None,
+    recipe: str = "mini",
+    settings: Sequence[str] = (),
+) -> Dataset:
+    """The dataset of scenes, built if it is not there.
+
+    Args:
+        scenes: their folder.
+        dataset: folder of the dataset.
+        captions: whose; None for those of the mini captioner.
+        recipe: of the build.
+        settings: ``table.key=value``.
+    """
+    return build(
+        scenes / "images", dataset, recipe=recipe, captions=captions, settings=settings,
+        executor="local", quiet=True,
+    )  # fmt: skip
 
 
 def write_few_remarks(ground_truth: Path, out: Path, *, seed: int) -> None:
