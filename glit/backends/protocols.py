@@ -179,15 +179,17 @@ class GrounderConfig(ModelConfig):
     """The detector: a name in manifests/weights.toml, a hub id, or a folder."""
     threshold: float = 0.3
     """Detections below this score are ignored."""
+    nms_iou: float = 0.5
+    """Of two boxes of a phrase that overlap with more than this IoU the surer one stays."""
     max_boxes: int = 5
     """Most boxes of a phrase."""
     batch_size: int = speed_only(8)
     """Images in one batch of OWL; phrases of one image in one batch of SAM 3."""
 
     def __post_init__(self) -> None:
-        require_value(
-            0 <= self.threshold <= 1, f"[ground] threshold: found {self.threshold}, want 0 to 1"
-        )
+        for name in ("threshold", "nms_iou"):
+            share = getattr(self, name)
+            require_value(0 <= share <= 1, f"[ground] {name}: found {share}, want 0 to 1")
         for name in ("max_boxes", "batch_size"):
             value = getattr(self, name)
             require_value(value >= 1, f"[ground] {name}: found {value}, want >= 1")

@@ -152,7 +152,7 @@ def evaluate_proposer(folder: Path, tests: list[Sample]) -> dict[str, float]:
 def evaluate_grounder(folder: Path, tests: list[Sample]) -> dict[str, float]:
     """Recall and precision of a phrase's boxes at IoU 0.5: of captions' own phrases, and of drawn
     ones, in which plurals and phrases that are true of nothing are many."""
-    config = GroundConfig(model=str(folder), device="cpu")
+    config = GroundConfig(model=str(folder), device="cpu", threshold=0.4, nms_iou=0.25)
     grounder = ZERO_SHOT.make(config, resolve(str(folder)))
     own = [
         [read_phrase(sentence.text[slice(*span)]) for sentence in sample.caption.sentences

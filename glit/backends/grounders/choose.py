@@ -8,8 +8,6 @@ from jaxtyping import Float
 from glit.backends.protocols import Found, GrounderConfig
 from glit.data.geometry import Boxes, clip_boxes, suppress_duplicates
 
-SAME_IOU = 0.5
-"""Overlap from which two boxes of one phrase are one box."""
 BOX_DECIMALS, SCORE_DECIMALS = 2, 4
 """Coarser than the differences between batch sizes."""
 
@@ -44,7 +42,7 @@ def best_of_each(
     result = []
     for column in rounded.T:
         (some,) = np.nonzero(real & (column >= config.threshold))
-        kept = some[suppress_duplicates(inside[some], column[some], max_iou=SAME_IOU)]
+        kept = some[suppress_duplicates(inside[some], column[some], max_iou=config.nms_iou)]
         kept = kept[: config.max_boxes]
         result.append(Found(boxes=inside[kept], scores=column[kept].astype(np.float32)))
     return result
