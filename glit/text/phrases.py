@@ -6,6 +6,7 @@ whole is as close to the cross. Words are tagged by TextBlob, whose lexicon come
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -18,20 +19,69 @@ _PLACES = {
     "left", "right", "top", "bottom", "front", "back", "middle", "center", "centre", "side",
 }  # fmt: skip
 _NEVER_LAST = {"DT", "PRP$", "CD", "RB", "POS"}
-NO_THINGS = {
-    "all", "amount", "angle", "anything", "appearance", "area", "atmosphere", "back",
-    "background", "bit", "bottom", "center", "centre", "color", "colour", "contrast", "corner",
-    "couple", "day", "daylight", "design", "detail", "details", "direction", "distance", "each",
-    "edge", "effect", "end", "environment", "everything", "feeling", "foreground", "frame",
-    "front", "group", "half", "image", "impression", "it", "kind", "left", "light", "lighting",
-    "line", "look", "lot", "middle", "moment", "mood", "moonlight", "night", "none", "nothing",
-    "number", "one", "ones", "other", "others", "pair", "part", "pattern", "perspective",
-    "photo", "photograph", "picture", "place", "portion", "position", "reflection", "rest",
-    "right", "row", "scene", "season", "section", "sense", "shade", "shadow", "shape", "shot",
-    "side", "size", "some", "something", "style", "sunlight", "surroundings", "time", "top",
-    "type", "variety", "view", "way",
+_COLOURS = {
+    "beige", "black", "blonde", "blue", "brown", "cream", "gold", "golden", "gray", "green", "grey",
+    "lavender", "orange", "pink", "purple", "red", "silver", "tan", "teal", "turquoise", "violet",
+    "white", "yellow",
+}  # fmt: skip
+_MATERIALS = {
+    "brick", "concrete", "fabric", "glass", "leather", "marble", "metal", "paper", "plastic",
+    "steel", "stone", "wood",
+}  # fmt: skip
+_ADJECTIVES = _COLOURS | _MATERIALS | {"light", "rectangle", "round", "square"}
+"""Nouns to the tagger, which also stand in a list of adjectives: "a small, square, black rug"."""
+_VERBS = {
+    "borders", "changes", "contains", "depicts", "displays", "extends", "faces",
+    "features", "hangs", "leads", "lies", "points", "reading", "reads", "rests", "runs", "shines",
+    "show", "shows", "sits", "spans", "stands", "stretches", "surrounds",
+}  # fmt: skip
+"""Plural nouns to the tagger, verbs after a noun in the singular: "the arm points up"."""
+_BE = {"are", "be", "being", "can", "do", "does", "had", "has", "have", "is", "was", "were"}
+_LETTERS = {
+    "'": "P", "\u2019": "P", ",": ",", "and": "&", "or": "&", "no": "D", "more": "A", "human": "N",
+    "medium": "A", "leaves": "S", "also": ".", "/": ".",
+}  # fmt: skip
+_TAGS = {
+    "DT": "D", "PRP$": "D", "CD": "A", "JJ": "A", "JJR": "A", "JJS": "A", "RB": "R", "RBR": "R",
+    "RBS": "R", "VBG": "G", "VBN": "V", "VBD": "V",
+}  # fmt: skip
+_DESCRIBED = re.compile(r"D[RAVK]*$")
+_AFTER_VERB = {"IN", "TO", "RB", "RP", "JJ", "DT", '"'}
+_AFTER_NOUN = {"IN", "VBZ", "VBP", "VBD", "MD", "WDT", "."}
+_QUOTE = re.compile(r'"[^"]*"|\u201c[^\u201d]*\u201d')
+_DETERMINERS = {"a", "an", "another", "each", "his", "her", "its", "one", "the", "their", "this"}
+_PLAIN = _PLACES | {"a", "an", "entire", "lower", "the", "this", "that", "upper", "whole"}
+NO_THINGS = _COLOURS - {"cream", "orange"} | {
+    "air", "all", "amount", "angle", "angles", "anything", "appearance", "art", "atmosphere",
+    "background", "bit", "bottom", "bottoms", "bunch", "camera", "center", "centers", "centre",
+    "close", "close-up", "closeup", "color", "colors", "colour", "colours", "construction",
+    "contrast", "corner", "corners", "couple", "coverage", "curve", "dark", "day", "daylight",
+    "daytime", "design", "designs", "detail", "details", "direction", "directions", "display",
+    "distance", "downtown", "each", "edge", "edges", "effect", "end", "ends", "environment",
+    "evening", "everything", "eye-level", "fact", "feeling", "foreground", "formation", "front",
+    "glow", "ground-level", "group", "groups", "half", "height", "image", "images", "impression",
+    "indication", "it", "kind", "lack", "layers", "left", "level", "lighting", "location", "look",
+    "lots", "lower", "material", "materials", "middle", "moisture", "moment", "mood", "moonlight",
+    "morning", "motion", "movement", "nature", "night", "nighttime", "none", "nothing", "number",
+    "one", "ones", "opposite", "order", "other", "others", "outdoor", "overhead", "pair", "part",
+    "parts", "pattern", "patterns", "perspective", "photo", "photograph", "picture", "place",
+    "point", "portion", "portions", "position", "quadrant", "quality", "rearview", "reflection",
+    "reflections", "rest", "result", "right", "row", "rows", "same", "scene", "season", "section",
+    "sections", "sense", "series", "shade", "shades", "shape", "shot", "side", "sides",
+    "silhouette", "silhouettes", "size", "sizes", "some", "something", "style", "sunlight",
+    "sunshine", "support", "surroundings", "texture", "textures", "thing", "things", "time", "top",
+    "tops", "towards", "type", "types", "underside", "upper", "variety", "view", "views", "way",
+    "ways", "width", "wind", "worm",
 }  # fmt: skip
 """Last words of noun phrases that name no thing a detector could find."""
+_BARE = {"area", "areas", "back", "base", "frame", "light", "lot", "surface"}
+"""These name one only with a word that says of what: "a grassy area"."""
+_OF = {
+    "body", "bunch", "collage", "ear", "foot", "layer", "length", "level", "line", "mass", "patch",
+    "piece", "pieces", "pile", "series", "set", "sets", "splotches", "sprig", "stack", "stacks",
+    "strand", "strands", "strip",
+}  # fmt: skip
+"""Before "of" these name none: "a pile of hay" is hay."""
 
 
 def head_phrases(sentences: Sequence[str]) -> list[str]:
@@ -113,11 +163,83 @@ def object_spans(sentence: str) -> list[tuple[int, int]]:
     ['a small dog', 'two red cushions']
     """
     require("phrases", needed_for="ground.enabled = true")
+    words = list(_tagged(sentence))
+    texts = [sentence[start:end].lower() for start, end, _ in words]
     return [
-        (start, end)
-        for start, end, _ in noun_spans(sentence)
-        if sentence[start:end].lower().split()[-1] not in NO_THINGS
+        (words[found.start()][0], words[found.end() - 1][1])
+        for found in _THING.finditer(_letters(sentence, words))
+        if _is_thing(texts, *found.span())
     ]
+
+
+_MODIFIER = "(?:R*[AVK]|(?<=[DAVK])G)"
+_HEAD = "(?:[NK][AVK]{0,3}|S(?=S))*[NKS]"
+_THING = re.compile(
+    f"(?:D(?:{_MODIFIER}+,){{2,}}|DR+|D?(?:{_MODIFIER}(?:(?:,?&|,)?{_MODIFIER})*)?){_HEAD}"
+    f"(?:P+{_MODIFIER}*{_HEAD})*"
+)
+"""A noun phrase in the letters of :func:`_letters`."""
+
+
+def _is_thing(texts: list[str], start: int, end: int) -> bool:
+    """Whether the noun phrase of these words names a thing."""
+    first, last = texts[start], texts[end - 1]
+    if first == "no" or last in NO_THINGS or (last in _OF and texts[end : end + 1] == ["of"]):
+        return False
+    if end - start == 1 and last in _COLOURS:
+        return False
+    if last in _BARE:
+        return first in _DETERMINERS and any(text not in _PLAIN for text in texts[start : end - 1])
+    made_of = texts[start - 1 : start] == ["of"] and "made" in texts[max(start - 3, 0) : start]
+    return not (made_of and last in _MATERIALS)
+
+
+def _letters(sentence: str, words: list[tuple[int, int, str]]) -> str:
+    """A letter for each word.
+
+    D determiner, A adjective or number, V participle, G word in -ing, R adverb, K colour, material
+    or form, N noun, S plural noun, P apostrophe and s, "," and "&", "." all else
+    and what is quoted.
+    """
+    quotes = [found.span() for found in _QUOTE.finditer(sentence)]
+    letters = ""
+    before = 0
+    for (start, end, tag), (_, _, following) in pairwise([*words, (0, 0, ".")]):
+        word = sentence[start:end].lower()
+        letter = _letter(word, tag, letters, following)
+        quoted = any(first <= start < last for first, last in quotes)
+        letters += "." if quoted or (letter == "P" and start > before) else letter
+        before = end
+    return letters
+
+
+def _letter(word: str, tag: str, letters: str, following: str) -> str:
+    before = letters[-1:]
+    if word in _LETTERS:
+        return _LETTERS[word]
+    if not word[0].isalnum():
+        return "."
+    if before == "P" and word == "s":
+        return "P"
+    if word in _ADJECTIVES:
+        return "K"
+    if word.isdigit():
+        return "A"
+    noun = "S" if word.endswith("s") else "N"
+    described = before != "" and before in "DAVK"
+    if tag in ("VB", "VBP", "VBZ"):
+        return noun if described and word not in _BE | _VERBS else "."
+    if tag == "VBG" and _DESCRIBED.search(letters) and following in _AFTER_NOUN:
+        return "N"
+    if tag.startswith("NN"):
+        if following in _AFTER_VERB:
+            late = word in _VERBS and before in ("N", "K", "S")
+            if late or (word.endswith("ing") and not described and before != "N"):
+                return "."
+        if before == "S" and tag == "NN":
+            return "."
+        return "S" if tag in ("NNS", "NNPS") else "N"
+    return _TAGS.get(tag, ".")
 
 
 def head_span(sentence: str) -> tuple[int, int]:
