@@ -21,6 +21,7 @@ from tools.mini.evaluate import (
     MINI,
     Sample,
     caption_scenes,
+    evaluate_grounder,
     evaluate_matcher,
     evaluate_proposer,
     evaluate_segmenter,
@@ -32,7 +33,7 @@ from tools.mini.whole_flow import flow_figures
 
 ROOT = Path(__file__).parent.parent
 NUM_SCENES = 100
-MODELS = ("matcher", "clip", "proposer", "segmenter", "captioner")
+MODELS = ("matcher", "clip", "proposer", "grounder", "segmenter", "captioner")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,13 @@ def test_proposer(tests: list[Sample]) -> None:
     figures = evaluate_proposer(MINI / "proposer", tests)
     assert figures["recall"] >= 0.93
     assert figures["precision"] >= 0.83
+
+
+def test_grounder() -> None:
+    """On hard scenes, where things differ by a pattern or a size alone."""
+    figures = evaluate_grounder(MINI / "grounder", samples(NUM_SCENES, level="hard"))
+    assert figures["phrase_recall"] >= 0.95 and figures["phrase_precision"] >= 0.95
+    assert figures["drawn_recall"] >= 0.95 and figures["drawn_precision"] >= 0.95
 
 
 def test_segmenter(tests: list[Sample]) -> None:

@@ -7,7 +7,7 @@ characters otherwise than Python.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
         "source": {"kind": row.caption.kind, "model": row.caption.model,
                    "trimmed": row.caption.trimmed},
         "parts": _parts(row),
+        **({"phrases": _phrases(row, place)} if "groundings" in row.extra else {}),
         "flags": [
             {"in_window": s.in_window, "truncated": s.truncated,
              "tokens": [s.token_start, s.token_end]}
@@ -81,6 +82,24 @@ def _parts(row: Row) -> list[list[Any]]:
     if at < len(text):
         parts.append([text[at:], -1])
     return parts
+
+
+def _phrases(row: Row, place: Mapping[int, int]) -> list[list[list[Any]]]:
+    """Every sentence in pieces: text, and the regions that its phrase was found in, or null."""
+    found: dict[int, list[int]] = {}
+    for each in row.extra["groundings"]:
+        if each["region"] in place:
+            found.setdefault(each["phrase"], []).append(place[each["region"]])
+    pieces: list[list[list[Any]]] = []
+    for number, sentence in enumerate(row.sentences):
+        at, own = sentence.char_start, []
+        for index, phrase in enumerate(row.extra["phrases"]):
+            if phrase["sentence"] == number and phrase["char_start"] >= at and index in found:
+                own.append([row.caption.text[at : phrase["char_start"]], None])
+                own.append([phrase["text"], found[index]])
+                at = phrase["char_end"]
+        pieces.append([*own, [row.caption.text[at : sentence.char_end], None]])
+    return pieces
 
 
 def _region(region: Region) -> dict[str, Any]:

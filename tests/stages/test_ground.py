@@ -250,7 +250,7 @@ def test_a_rule_that_wants_a_grounder_is_refused_without_one(scenes, tmp_path, b
 
 
 def test_what_is_no_grounder_is_refused_before_the_first_image(scenes, tmp_path):
-    with pytest.raises(WeightsError, match="wants a folder of a model of type .*found clip"):
+    with pytest.raises(WeightsError, match="model_type 'clip', but ground.backend"):
         built(scenes, tmp_path / "out", "ground.enabled=true", "ground.model=mini-matcher")
 
 

@@ -17,6 +17,7 @@ from glit.bench.tables import Page, Table, show
 from tools.mini.evaluate import (
     MINI,
     evaluate_captioner,
+    evaluate_grounder,
     evaluate_matcher,
     evaluate_proposer,
     evaluate_segmenter,
@@ -34,6 +35,10 @@ WANTED: tuple[tuple[str, str, str, float | None], ...] = (
     ("clip", "sentence_to_box", "sentence to true box (the same)", None),
     ("proposer", "recall", "recall at IoU 0.5", 0.95),
     ("proposer", "precision", "precision at IoU 0.5", 0.85),
+    ("grounder", "phrase_recall", "captions' phrases: recall at IoU 0.5", 0.97),
+    ("grounder", "phrase_precision", "captions' phrases: precision", 0.97),
+    ("grounder", "drawn_recall", "drawn phrases, plurals too: recall", 0.97),
+    ("grounder", "drawn_precision", "drawn phrases: precision", 0.97),
     ("segmenter", "point_iou", "mean IoU from a random point", 0.80),
     ("segmenter", "auto_recall", "automatic boxes: recall at IoU 0.5", 0.85),
     ("segmenter", "auto_precision", "automatic boxes: precision", None),
@@ -56,6 +61,7 @@ def measure(models: Path, num: int, *, with_flow: bool = True) -> dict[str, dict
         "matcher": evaluate_matcher(models / "matcher", tests),
         "clip": evaluate_matcher(models / "clip", tests),
         "proposer": evaluate_proposer(models / "proposer", tests),
+        "grounder": evaluate_grounder(models / "grounder", tests),
         "segmenter": evaluate_segmenter(
             models / "segmenter", tests[: max(1, num // 2)], num_automatic=max(1, num // 5)
         ),
@@ -85,7 +91,7 @@ def main() -> None:
     """Measure and print; ``--json`` for programs."""
     parser = argparse.ArgumentParser(description="measure the mini models on test scenes")
     parser.add_argument("--num", type=int, default=500, help="test scenes")
-    parser.add_argument("--models", type=Path, default=MINI, help="folder of the five models")
+    parser.add_argument("--models", type=Path, default=MINI, help="folder of the six models")
     parser.add_argument("--no-flow", action="store_true", help="leave the builds out")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from glit.backends.base import Backend
+from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.grounders.choose import best_of_each
 from glit.backends.model_files import model_type
@@ -222,18 +222,14 @@ _KINDS: dict[str, type[ZeroShotGrounder]] = {
 
 def _make(config: GrounderConfig, model: Resolved) -> ZeroShotGrounder:
     _check(config, model)
-    return _KINDS[model_type(model.path)](config, model)
+    kind = model_type(model.path)
+    if not kind:
+        raise WeightsError(f"model {model.name!r}: cannot be loaded, its folder has no config.json")
+    return _KINDS[kind](config, model)
 
 
 def _check(config: GrounderConfig, model: Resolved | None) -> None:
-    if model is None:
-        return
-    kind = model_type(model.path) if model.path.is_dir() else ""
-    if kind not in _KINDS:
-        raise WeightsError(
-            f"model {model.name!r}: ground.backend = 'zero-shot' wants a folder of a model of type "
-            f"{', '.join(sorted(_KINDS))}, found {kind or 'no config.json'}"
-        )
+    refuse_other_kind(model, _KINDS, loads="ground.backend = 'zero-shot' loads detectors")
 
 
 def _corners(boxes: Boxes) -> Boxes:

@@ -15,9 +15,11 @@ from glit.bench.pairs.support import check_captions, page_of_captions
 from glit.bench.scenes import build_scenes, scenes_folder, write_few_remarks
 from glit.bench.tables import Page, Table, with_half_range
 from glit.errors import InputError
+from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
 from glit.scenes.layout import SPLITS
 from glit.scenes.vocabulary import LEVELS
+from glit.stages.ground import GroundConfig
 from glit.stages.pair import PairConfig, identity_of_scores
 from glit.stages.recipe import load_recipe
 
@@ -38,6 +40,8 @@ HALVED_AND_DOUBLED = ("logit_scale", "phrase_weight", "detector_bonus")
 FEW_REMARKS = "hard, few remarks"
 MEASURED_LEVELS = (*LEVELS, FEW_REMARKS)
 """The last is only measured, never fitted on."""
+GROUNDED = "grounded-mini"
+"""The recipe with a grounder, measured beside the others."""
 CROPS = ("context", "blur")
 """Other ways of showing a region, compared on hard scenes."""
 
@@ -56,7 +60,7 @@ class Request:
 
 
 def run(request: Request, say: Say) -> Row:
-    """Build, fit, measure, and write ``pairs.json``, ``pairs.md`` and ``calibration.json``.
+    """Build, fit, measure, and write ``pairs.json``, ``pairs.md`` and two calibrations.
 
     Returns what ``pairs.json`` holds.
 
@@ -90,6 +94,7 @@ def run(request: Request, say: Say) -> Row:
                 told = {"rule": name, "level": level, "seed": seed, "fitted_on": on}
                 measured.append({**told, "figures": figures})
     measured += _other_crops(request, best, say)
+    measured += _grounded(request, say)
     checked, support = check_captions(request.output, request.num_scenes, request.num_seeds, say)
     best_fitted = dataclasses.replace(fitted["recommended"], support=support)
     report = {
@@ -99,9 +104,13 @@ def run(request: Request, say: Say) -> Row:
         "num_scenes": request.num_scenes,
     }
     write_report(request.output, "pairs", report, page(report))
-    text = json.dumps(best_fitted.as_dict(), indent=2, sort_keys=True)
-    (request.output / "calibration.json").write_text(text + "\n", encoding="utf-8")
+    _write(best_fitted, request.output / "calibration.json")
     return report
+
+
+def _write(calibration: Calibration, path: Path) -> None:
+    text = json.dumps(calibration.as_dict(), indent=2, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _variants(
@@ -127,10 +136,10 @@ def _variants(
     return found
 
 
-def _config(words: Sequence[str]) -> PairConfig:
+def _config(words: Sequence[str], base: str = "") -> PairConfig:
     bare = ["pair.calibration=", "pair.min_probability=0"]
     named = any(word.startswith("rule=") for word in words)
-    base = "mini" if named else RECIPE
+    base = base or ("mini" if named else RECIPE)
     changes = [*bare, *(f"pair.{word}" for word in words)]
     return load_recipe(base, overrides=changes).of(PairConfig)
 
@@ -150,6 +159,28 @@ def _other_crops(request: Request, best: PairConfig, say: Say) -> Iterator[Row]:
                 yield {**told, "fitted_on": on, "figures": figures}
 
 
+def _grounded(request: Request, say: Say) -> Iterator[Row]:
+    """Recipe ``grounded-mini`` on every level; writes ``calibration-grounded.json``."""
+    config = _config((), GROUNDED)
+    table = as_table(load_recipe(GROUNDED).of(GroundConfig))
+    keys = ("enabled", "model", "threshold", "nms_iou")
+    words = [f"ground.{key}={json.dumps(table[key])}" for key in keys]
+    fitting = [
+        _scenes(request, level, SPLITS["validation"][0] + 40 + number, say, words)
+        for number, level in enumerate(LEVELS)
+    ]
+    calibration = _fitted(config, [found for _, found in fitting], fitting[0][0], "scenes")
+    _write(calibration, request.output / "calibration-grounded.json")
+    for number, level in enumerate(MEASURED_LEVELS):
+        for repeat in range(request.num_seeds):
+            seed = SPLITS["test"][0] + 40 + 10 * repeat + number
+            _, found = _scenes(request, level, seed, say, words)
+            for fitted, on in ((None, ""), (calibration, "all levels")):
+                figures = measure(found, config.make_rule(), fitted)
+                told = {"rule": GROUNDED, "level": level, "seed": seed, "fitted_on": on}
+                yield {**told, "figures": figures}
+
+
 def _fitted(config: PairConfig, samples: Any, scores: dict[str, Any], where: str) -> Calibration:
     together = [sample for found in samples for sample in found]
     made = calibrated(together, config.make_rule(), table=config.rule_table(), scores=scores)
@@ -166,7 +197,7 @@ def _scenes(
         captions = folder / "few-remarks"
         write_few_remarks(folder / "ground_truth.parquet", captions, seed=seed)
     say(f"{level} scenes, seed {seed}{', ' if words else ''}{', '.join(words)}")
-    name = "-".join(["dataset", *(word.partition("=")[2] for word in words)])
+    name = "-".join(["dataset", *(word.partition("=")[2].strip('"') for word in words)])
     dataset = build_scenes(
         folder, captions / name, captions=captions / "captions.jsonl",
         settings=["score.phrases=true", *words],

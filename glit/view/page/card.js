@@ -64,6 +64,22 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   };
   const keyed = (key, action) => Object.assign(action, { key });
 
+  let seen = [];
+  const showPhrase = (regions) => {
+    for (const box of seen) box.remove();
+    seen = regions.map((r) => place(h('div', { class: 'box on phrase' }), sample, r));
+    stage.append(...seen);
+  };
+  /** A sentence without its first word, the phrases that a grounder found underlined. */
+  const phrased = (s, skip) => sample.phrases[s].map(([words, regions]) => {
+    const rest = marked(words.slice(Math.min(skip, words.length)), query);
+    skip = Math.max(0, skip - words.length);
+    return regions === null ? rest : h('u', {
+      class: 'phrase', title: `found in ${regions.map((r) => nameOf(sample, r)).join(', ')}`,
+      onmouseenter: () => showPhrase(regions), onmouseleave: () => showPhrase([]),
+    }, rest);
+  });
+
   for (const [words, s] of sample.parts) {
     if (s < 0) { caption.append(text(words)); continue; }
     const pair = pairOf.get(s);
@@ -76,7 +92,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
       onmouseenter: () => ofSentence(s), onmouseleave: dark,
       onfocus: () => ofSentence(s), onblur: dark, onclick: () => pin(action),
       onkeydown: (event) => sentenceKey(event, span, () => pin(action), () => { pinned = null; light([], null); }),
-    }, h('span', { class: 'first' }, apart.has(s) ? h('i', { class: 'apart', title: 'another choice in the other dataset' }, 'Δ') : null, h('b', { 'aria-hidden': 'true' }, String(s + 1)), marked(first, query)), marked(words.slice(first.length), query),
+    }, h('span', { class: 'first' }, apart.has(s) ? h('i', { class: 'apart', title: 'another choice in the other dataset' }, 'Δ') : null, h('b', { 'aria-hidden': 'true' }, String(s + 1)), marked(first, query)), sample.phrases ? phrased(s, first.length) : marked(words.slice(first.length), query),
     h('span', { class: 'hush' }, has ? ` (${nameOf(sample, pair.r)}, similarity ${cosine(pair.sim)})` : ' (no region)'));
     if (hues[s]) span.style.setProperty('--hue', hues[s]);
     spans.set(s, span);
