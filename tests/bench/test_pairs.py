@@ -94,3 +94,6 @@ def test_the_whole_measurement(tmp_path, run_glit):
     assert measured["recommended", "hard"]["right"] > measured["argmax", "hard"]["right"]
     assert all(0 <= each["best_right"] <= 1 for each in measured.values())
     assert read_calibration(out / "calibration.json").rule["rule"] == "centred"
+    assert measured["grounded-mini", "hard"]["average_precision"] > 0.9
+    grounded = read_calibration(out / "calibration-grounded.json")
+    assert "agreement" in grounded.pair.evidence and "grounder" in grounded.scores

@@ -254,6 +254,16 @@ def test_what_is_no_grounder_is_refused_before_the_first_image(scenes, tmp_path)
         built(scenes, tmp_path / "out", "ground.enabled=true", "ground.model=mini-matcher")
 
 
+def test_the_recipe_with_its_calibration(scenes, tmp_path):
+    run_build(
+        scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl",
+        recipe="grounded-mini",
+    )  # fmt: skip
+    pairs = [pair for row in Dataset(str(tmp_path / "out")) for pair in row.pairs]
+    assert all(pair.global_wins == (pair.probability < 0.5) for pair in pairs)
+    assert not list(verify(str(tmp_path / "out")))
+
+
 @pytest.mark.slow
 def test_a_detector_of_another_architecture_builds_too(scenes, tmp_path):
     model = dino(tmp_path / "dino", mm=True)

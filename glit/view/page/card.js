@@ -67,11 +67,11 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   let seen = [];
   const showPhrase = (regions) => {
     for (const box of seen) box.remove();
-    seen = regions.map((r) => place(h('div', { class: 'box on phrase' }), sample, r));
+    seen = regions.map((r) => place(h('div', { class: 'box phrase' }), sample, r));
     stage.append(...seen);
   };
   /** A sentence without its first word, the phrases that a grounder found underlined. */
-  const phrased = (s, skip) => sample.phrases[s].map(([words, regions]) => {
+  const phrased = (s, skip) => sample.phrases[s].flatMap(([words, regions]) => {
     const rest = marked(words.slice(Math.min(skip, words.length)), query);
     skip = Math.max(0, skip - words.length);
     return regions === null ? rest : h('u', {
