@@ -16,6 +16,7 @@ from pathlib import Path
 import duckdb
 
 from glit.dataset.reader import Dataset
+from glit.dataset.row_checks import is_grounded_schema
 from glit.dataset.sql_files import PROTOCOL, DatasetFiles
 from glit.errors import DatasetError, UserError, first_line
 
@@ -65,7 +66,7 @@ FURTHER_VIEWS: dict[str, str] = {
         FROM (SELECT sample_id, source_path, phrases, regions, unnest(groundings) AS g
               FROM samples)""",
 }
-"""Views of datasets that have a column of this name."""
+"""Views of datasets with a grounder, which have columns of these names."""
 
 NUMBER = "row_number_in_dataset"
 """The column of the row number, see :func:`numbered`."""
@@ -136,7 +137,8 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
         "support": "p.support" if "support" in of_pairs else "NULL::FLOAT",
     }
     with _damage(dataset):
-        further = {name: sql for name, sql in FURTHER_VIEWS.items() if name in columns}
+        grounded = is_grounded_schema(dataset.schema)
+        further = FURTHER_VIEWS if grounded else {}
         for name, sql in (VIEWS | further).items():
             connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
     for lock in LOCKS:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.data.records import Caption, Pair, Region, Scores, Sentence
+from glit.data.schema import GROUNDING, PHRASE
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
 
@@ -96,3 +97,15 @@ class Row:
             phrase_similarity=self.phrase_similarity,
             agreement=self.agreement,
         )
+
+
+def is_grounded(row: Row) -> bool:
+    """Whether a grounder was asked for the phrases of the dataset that a row is from.
+
+    Columns of these names and of another type are those of somebody's own stage.
+    """
+    phrases, groundings = (row.extra.get(name) for name in ("phrases", "groundings"))
+    if not (isinstance(phrases, list) and isinstance(groundings, list)):
+        return False
+    fields = ((phrases, PHRASE.names), (groundings, GROUNDING.names))
+    return all(isinstance(e, dict) and [*e] == names for some, names in fields for e in some)

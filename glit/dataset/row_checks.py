@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from glit.data.schema import LATER_FIELDS
+from glit.data.schema import GROUNDING, LATER_FIELDS, PHRASE
 
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000
@@ -25,6 +25,8 @@ _MOST_TOKENS = 1 << 20
 _SLACK = 1e-3
 """A box may reach over the image's edge by this part of its longer side."""
 _BOX = ("x0", "y0", "x1", "y1")
+_GROUNDED = {"phrases": pa.list_(PHRASE), "groundings": pa.list_(GROUNDING)}
+"""Columns that a grounder adds; those of another type are not its own."""
 _NULLABLE = LATER_FIELDS | {"image", "image_similarity", "phrase_similarity", "agreement"}
 
 
@@ -46,12 +48,13 @@ def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
         faults = [*_identity(table), *_sizes(table)]
         nested = {
             name: _Lists(table.column(name))
-            for name in ("sentences", "regions", "pairs")
-            if name in table.column_names
+            for name in ("sentences", "regions", "pairs", *_GROUNDED)
+            if name in table.column_names and _is_ours(name, table.schema.field(name).type)
         }
         faults += _spans(table, nested)
         faults += _boxes(table, nested)
         faults += _indices(nested)
+        faults += _numbers(nested)
         faults += _similarities(table, nested)
     yield from faults
 
@@ -144,10 +147,24 @@ def _sizes(table: pa.Table) -> Iterator[tuple[int, str]]:
             yield from _first(values < 1, f"its {name} is not positive")
 
 
+def _is_ours(name: str, kind: pa.DataType) -> bool:
+    return _GROUNDED.get(name, kind) == kind
+
+
+def is_grounded_schema(schema: pa.Schema) -> bool:
+    """Whether a dataset has the columns of a grounder."""
+    return all(n in schema.names and _is_ours(n, schema.field(n).type) for n in _GROUNDED)
+
+
 def _spans(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
-    if "sentences" not in nested:
-        return
-    found = nested["sentences"]
+    for name, each in (("sentences", "sentence"), ("phrases", "phrase")):
+        if name in nested:
+            yield from _spans_of(table, nested[name], each)
+    if "sentences" in nested:
+        yield from _infinite(nested["sentences"], ("mean_logprob", "min_logprob"))
+
+
+def _spans_of(table: pa.Table, found: _Lists, each: str) -> Iterator[tuple[int, str]]:
     start, end = found["token_start"], found["token_end"]
     yield from found.first(
         (start < 0) | (start > end) | (end > _MOST_TOKENS), "a token span is impossible"
@@ -157,8 +174,7 @@ def _spans(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, st
     if "caption" in table.column_names:
         length = _whole(_COMPUTE.utf8_length(table.column("caption"))).to_numpy()
         bad |= end > length[found.row]
-    yield from found.first(bad, "a sentence's character span leaves the caption")
-    yield from _infinite(found, ("mean_logprob", "min_logprob"))
+    yield from found.first(bad, f"a {each}'s character span leaves the caption")
 
 
 def _boxes(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
@@ -175,16 +191,32 @@ def _boxes(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, st
     yield from found.first(~np.isfinite(found["score"]), "a region's score is not finite")
 
 
+_POINTERS = {
+    "pairs": ("sentence", "region"),
+    "phrases": ("sentence",),
+    "groundings": ("phrase", "region"),
+}
+"""By column, its fields that are places in the column of that name's plural."""
+
+
 def _indices(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    for name, fields in _POINTERS.items():
+        for field in fields if name in nested else ():
+            index, column = nested[name][field], nested.get(f"{field}s")
+            bad = index < 0
+            if column is not None:
+                bad |= index >= column.counts[nested[name].row]
+            what = f"a {name[:-1]} names a {field} that the sample does not have"
+            yield from nested[name].first(bad, what)
+
+
+def _numbers(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    if "groundings" in nested:
+        found = nested["groundings"]
+        yield from found.first(~np.isfinite(found["score"]), "a grounding's score is not finite")
     if "pairs" not in nested:
         return
     pairs = nested["pairs"]
-    for field, column in (("sentence", "sentences"), ("region", "regions")):
-        index = pairs[field]
-        bad = index < 0
-        if column in nested:
-            bad |= index >= nested[column].counts[pairs.row]
-        yield from pairs.first(bad, f"a pair names a {field} that the sample does not have")
     yield from pairs.first(~np.isfinite(pairs["similarity"]), "a pair's similarity is not finite")
     yield from _infinite(pairs, ("probability", "support"))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.dataset.row import is_grounded
 from glit.runtime.prefetch import batched
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Grounded:
 
 def grounded_of(row: Row) -> list[Grounded] | None:
     """The phrases of a row that were found, in order; None where no grounder was asked."""
-    if "groundings" not in row.extra:
+    if not is_grounded(row):
         return None
     phrases = row.extra["phrases"]
     return [

@@ -14,7 +14,7 @@ from glit.data.records import Pair
 from glit.dataset.manifest import pairing_of
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
-from glit.dataset.row import Row
+from glit.dataset.row import Row, is_grounded
 from glit.errors import InputError
 from glit.stages import all_reasons
 from glit.version import __version__
@@ -108,6 +108,8 @@ def _not_shipped(
 
 def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dict[str, Any]:
     row = dataset[number]
+    both = ("phrases", "groundings") if is_grounded(row) else ()
+    grounded = {name: row.extra[name] for name in both}
     pair_of = {pair.sentence: pair for pair in row.pairs}
     caption = row.caption
     return {
@@ -119,7 +121,8 @@ def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dic
         "height": row.height,
         "bytes": len(row.encoded()),
         "duplicates": copies,
-        "extra": dict(row.extra),
+        "extra": {k: v for k, v in row.extra.items() if k not in grounded},
+        **grounded,
         "caption": {
             "text": caption.text, "kind": caption.kind, "model": caption.model,
             "revision": caption.revision, "prompt_sha256": caption.prompt_sha256,
@@ -201,8 +204,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for copy in found["duplicates"]:
         yield f"its {copy['kind']} duplicate {copy['path']} was left out"
     for name, value in found["extra"].items():
-        if name not in ("phrases", "groundings"):  # they stand with their sentences
-            yield f"{name}: {value}"
+        yield f"{name}: {value}"
     caption = found["caption"]
     made = " ".join(filter(None, (caption["kind"], caption["model"], caption["revision"][:12])))
     cut = ", cut at the token limit and ended at its last sentence" if caption["trimmed"] else ""
@@ -238,8 +240,8 @@ def _sentence_lines(number: int, sentence: dict[str, Any], found: dict[str, Any]
 
 def _phrase_lines(sentence: int, found: dict[str, Any]) -> Iterator[str]:
     """What the grounder found of a sentence's phrases."""
-    groundings = found["extra"].get("groundings") or ()
-    for number, phrase in enumerate(found["extra"].get("phrases") or ()):
+    groundings = found.get("groundings", ())
+    for number, phrase in enumerate(found.get("phrases", ())):
         if phrase["sentence"] == sentence:
             seen = [
                 f"region {each['region'] + 1} ({each['score']:.2f})"

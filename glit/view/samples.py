@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from glit.data.records import Pair, Region
-from glit.dataset.row import Row
+from glit.dataset.row import Row, is_grounded
 
 MOST_REGIONS = 100
 """Of an image; those in pairs come first, then those that some sentence is most similar to."""
@@ -40,7 +40,7 @@ def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
         "source": {"kind": row.caption.kind, "model": row.caption.model,
                    "trimmed": row.caption.trimmed},
         "parts": _parts(row),
-        **({"phrases": _phrases(row, place)} if "groundings" in row.extra else {}),
+        **({"phrases": _phrases(row, place)} if is_grounded(row) else {}),
         "flags": [
             {"in_window": s.in_window, "truncated": s.truncated,
              "tokens": [s.token_start, s.token_end]}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from building import Counting, data_bytes, run_build
+from changed import rewrite
 from tiny_grounders import dino
 
 import glit
@@ -16,7 +18,7 @@ from glit.data.records import Box, Caption, Region, Sample, Sentence
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
-from glit.errors import RecipeError, WeightsError
+from glit.errors import DatasetError, RecipeError, WeightsError
 from glit.stages.ground import GroundConfig, GroundStage
 from glit.view.explain import as_text, explain
 
@@ -146,6 +148,26 @@ def _spans(to, folder, row) -> set[tuple[int, int]]:
     found = json.loads((folder / "annotations.json").read_text())
     return {tuple(s) for a in found["annotations"] if a["image_id"] == 1
             for s in a["tokens_positive"]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "fault"),
+    [
+        ("groundings", {"region": 99}, "a grounding names a region that the sample does not have"),
+        ("groundings", {"phrase": -1}, "a grounding names a phrase that the sample does not have"),
+        ("groundings", {"score": float("nan")}, "a grounding's score is not finite"),
+        ("phrases", {"char_end": 10**6}, "a phrase's character span leaves the caption"),
+        ("phrases", {"token_start": -2}, "a token span is impossible"),
+        ("phrases", {"sentence": 99}, "a phrase names a sentence that the sample does not have"),
+    ],
+)
+def test_a_stranger_s_groundings_are_checked(grounded, tmp_path, column, change, fault):
+    shutil.copytree(grounded.path, tmp_path / "copy")
+    rewrite(tmp_path / "copy", lambda rows: rows[0][column][0].update(change))
+    assert any(fault in line for line in verify(str(tmp_path / "copy")))
+    for to in ("odvg", "mdetr"):
+        with pytest.raises(DatasetError, match=fault):
+            glit.export(tmp_path / "copy", to=to, output=tmp_path / to)
 
 
 class Told:
