@@ -222,7 +222,7 @@ def _provenance(manifest: dict[str, Any]) -> dict[str, Any]:
         "prov:wasGeneratedBy": {
             "@type": "prov:Activity",
             "prov:label": f"glit build, recipe {manifest['recipe']['name']}, fingerprint "
-            f"{manifest['fingerprints']['pack']}",
+            f"{manifest['fingerprints'].get('pack')}",
             "prov:wasAssociatedWith": [
                 {"@type": "prov:SoftwareAgent", "prov:label": f"glit {manifest['glit_version']}"},
                 *agents,

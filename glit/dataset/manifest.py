@@ -217,11 +217,14 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
     ):
         return "'retries'"
     for key in ("merged", "rules"):
-        several = manifest.get(key, [{"recipe": {}, "name": ""}])
-        if not isinstance(several, list) or not several or not all(
-            isinstance(each, dict) and isinstance(each.get("recipe"), dict)
-            and isinstance(each.get("name", ""), str) for each in several
-        ):  # fmt: skip
+        several = manifest.get(key, [{"recipe": {}}])
+        if not (isinstance(several, list) and several) or not all(
+            isinstance(each, dict)
+            and isinstance(each.get("recipe"), dict)
+            and isinstance(each["recipe"].get("pair", {}), dict)
+            and isinstance(each.get("calibration"), dict | None)
+            for each in several
+        ):
             return f"'{key}'"
     if not isinstance(manifest.get("selection", {}), dict):
         return "'selection'"

@@ -63,7 +63,7 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
         files = write_rows(
             folder,
             [(dataset, np.flatnonzero(own)) for dataset, own in zip(datasets, left, strict=True)],
-            pack=manifest["recipe"]["pack"],
+            pack=manifest["recipe"].get("pack", {}),
             report=progress.advance,
         )
         counts = Counts(

@@ -123,7 +123,10 @@ def _write_part(
     """Write the Parquet files of a part; its manifest."""
     manifest = json.loads(json.dumps(dataset.manifest))
     files = write_rows(
-        folder, [(dataset, numbers)], pack=manifest["recipe"]["pack"], report=progress.advance
+        folder,
+        [(dataset, numbers)],
+        pack=manifest["recipe"].get("pack", {}),
+        report=progress.advance,
     )
     counts = Counts(
         ingested=len(dataset),

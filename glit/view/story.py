@@ -74,7 +74,7 @@ def _rule(manifest: dict[str, Any]) -> str:
         rules = [_rule({**rest, **rule}) for rule in manifest["rules"]]
         return ", ".join(dict.fromkeys(rules))
     if manifest["schema_version"] > 1:
-        return str(manifest["recipe"]["pair"]["rule"])
+        return str(manifest["recipe"].get("pair", {}).get("rule"))
     return "lism" if manifest["recipe"].get("match", {}).get("global_competes") else "argmax"
 
 

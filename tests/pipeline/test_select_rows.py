@@ -20,6 +20,7 @@ import glit
 from glit.dataset.query import query
 from glit.errors import DatasetError, InputError, UserError
 from glit.pipeline import rewrite
+from glit.storage.folder_lock import folder_lock
 
 VERSION_1 = Path(__file__).parent.parent / "files" / "version-1" / "lism"
 
@@ -155,6 +156,12 @@ def test_a_folder_that_is_there_stays(built, tmp_path):
         glit.select(built, tmp_path)
 
 
+def test_two_at_once(built, tmp_path):
+    refused = pytest.raises(UserError, match="another glit is writing here")
+    with folder_lock(tmp_path / "new", beside=True), refused:
+        glit.select(built, tmp_path / "new")
+
+
 def test_large_and_small_row_groups_are_cut_as_the_packer_cuts(scenes, tmp_path, monkeypatch):
     """Three rows a group; and by bytes, as if 64 MB were little."""
     run_build(scenes / "images", tmp_path / "old", captions=scenes / "captions.jsonl", limit=11,
@@ -218,6 +225,7 @@ KILLED = """
 import os, signal, sys
 import glit
 from glit.pipeline import rewrite
+from glit.storage.folder_lock import folder_lock
 rewrite.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 from glit.pipeline import select_rows
 select_rows.finish = rewrite.finish
