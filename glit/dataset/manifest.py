@@ -216,6 +216,18 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
         isinstance(each, dict) and _all_of(each.get("settings", {}), dict) for each in retries
     ):
         return "'retries'"
+    if key := _damaged_origin(manifest):
+        return f"'{key}'"
+    tokenizer = manifest["tokenizer"]
+    if type(tokenizer.get("context")) is not int or not _all_of(
+        {key: tokenizer.get(key) for key in ("name", "sha256")}, str
+    ):
+        return "'tokenizer'"
+    return ""
+
+
+def _damaged_origin(manifest: dict[str, Any]) -> str:
+    """A key on the datasets that rows were taken from whose value does not have its shape."""
     for key in ("merged", "rules"):
         several = manifest.get(key, [{"recipe": {}}])
         if not (isinstance(several, list) and several) or not all(
@@ -225,15 +237,8 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
             and isinstance(each.get("calibration"), dict | None)
             for each in several
         ):
-            return f"'{key}'"
-    if not isinstance(manifest.get("selection", {}), dict):
-        return "'selection'"
-    tokenizer = manifest["tokenizer"]
-    if type(tokenizer.get("context")) is not int or not _all_of(
-        {key: tokenizer.get(key) for key in ("name", "sha256")}, str
-    ):
-        return "'tokenizer'"
-    return ""
+            return key
+    return "" if isinstance(manifest.get("selection", {}), dict) else "selection"
 
 
 def _all_of(values: Any, kind: type) -> bool:
