@@ -28,9 +28,12 @@ build = api.build
 clean = api.clean
 evaluate = api.evaluate
 export = api.export
+merge = api.merge
 open_dataset = api.open_dataset
 pair = api.pair
 retry = api.retry
+select = api.select
+split = api.split
 status = api.status
 train = api.train
 verify = api.verify
@@ -63,9 +66,12 @@ __all__ = [
     "evaluate",
     "export",
     "load_recipe",
+    "merge",
     "open_dataset",
     "pair",
     "retry",
+    "select",
+    "split",
     "status",
     "train",
     "verify",

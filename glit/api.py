@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
     from glit.pipeline.add import Added
+    from glit.pipeline.select_rows import Choice
     from glit.pipeline.timeline import Timeline
     from glit.pipeline.unfinished import UnfinishedBuild
     from glit.runtime.progress import StageProgress
@@ -367,6 +368,109 @@ def pair(
         opened, folder, recipe=recipe, settings=settings, processes=processes,
         report=shown.advance,
     )  # fmt: skip
+    return open_dataset(folder)
+
+
+def select(
+    dataset: PathLike,
+    output: PathLike,
+    *,
+    where: str = "",
+    sample: int | None = None,
+    by: str = "",
+    seed: int = 0,
+    progress: StageProgress | None = None,
+) -> Dataset:
+    """Write some rows of a finished dataset as a new one, without models or pixels.
+
+    Args:
+        dataset: the finished dataset.
+        output: a folder that does not exist yet.
+        where: take only samples that meet this condition in SQL, as ``glit export --where``.
+        sample: of these at most so many, chosen by a hash of the seed and the ``sample_id``.
+        by: a column or an expression in SQL; take equally many samples of each value.
+        seed: another one takes others.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason. Nothing is written.
+    """
+    from glit.pipeline.select_rows import Choice
+
+    choice = Choice(where=where, sample=sample, by=by, seed=seed)
+    return _select(dataset, output, choice, progress)[""]
+
+
+def split(
+    dataset: PathLike,
+    output: PathLike,
+    shares: Mapping[str, float],
+    *,
+    where: str = "",
+    sample: int | None = None,
+    by: str = "",
+    together: str = "",
+    seed: int = 0,
+    progress: StageProgress | None = None,
+) -> dict[str, Dataset]:
+    """Write the rows of a finished dataset as several, in folders of ``output``.
+
+    Args:
+        dataset: the finished dataset.
+        output: a folder that does not exist yet.
+        shares: of every part by its name: ``{"train": 0.98, "val": 0.02}``.
+        where: as for :func:`select`.
+        sample: as for :func:`select`.
+        by: as for :func:`select`.
+        together: a column or an expression in SQL; samples with the same value go to the same part.
+        seed: another one divides them otherwise.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason. Nothing is written.
+    """
+    from glit.errors import UserError
+    from glit.pipeline.select_rows import Choice
+
+    if not shares:
+        raise UserError("split: no parts; want shares, as {'train': 0.98, 'val': 0.02}")
+    choice = Choice(
+        where=where, sample=sample, by=by, split=dict(shares), together=together, seed=seed
+    )
+    return _select(dataset, output, choice, progress)
+
+
+def _select(
+    dataset: PathLike, output: PathLike, choice: Choice, progress: StageProgress | None
+) -> dict[str, Dataset]:
+    from glit.pipeline.select_rows import select_rows
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_folder
+
+    folder = local_folder(output)
+    parts = select_rows(open_dataset(dataset), folder, choice, progress or null_progress())
+    return {part: open_dataset(folder / part) for part in parts}
+
+
+def merge(
+    datasets: Sequence[PathLike], output: PathLike, *, progress: StageProgress | None = None
+) -> Dataset:
+    """Write the rows of several finished datasets as one; of a repeated image the first.
+
+    Args:
+        datasets: finished ones with the same columns and tokenizer.
+        output: a folder that does not exist yet.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason. Nothing is written.
+    """
+    from glit.pipeline.merge import merge as write
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_folder
+
+    folder = local_folder(output)
+    write([open_dataset(each) for each in datasets], folder, progress or null_progress())
     return open_dataset(folder)
 
 

@@ -52,6 +52,7 @@ def test_a_folder_that_may_only_be_read_is_one_line(scenes, built, tiny_clip, tm
         ["add", locked / "out", "--executor", "local"],
         ["clean", locked / "out"],
         ["pair", built, "-o", new, "--set", "pair.rule=sinkhorn"],
+        ["select", built, "-o", new],
         ["export", built, "--to", "coco", "-o", new],
         ["view", built, "-o", locked / "page.html"],
         ["train", built, "-o", new, "-r", "clip", *settings],

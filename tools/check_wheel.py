@@ -38,6 +38,7 @@ def main() -> None:
              "-o", here / "dataset", "-r", "mini", "--executor", "local",
              "--captions", here / "scenes" / "captions.jsonl", cwd=ROOT)  # fmt: skip
         _run(glit, "export", here / "dataset", "--to", "goal", "-o", here / "goal", cwd=here)
+        _run(glit, "select", here / "dataset", "-o", here / "selected", "--sample", "2", cwd=here)
         working, refused = _use(python, here)
         print(
             f"{wheel.name}: builds and installs without extras; {working} command lines work, "

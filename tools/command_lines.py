@@ -24,10 +24,11 @@ from glit.stages import all_steps
 from glit.training.objectives import OBJECTIVES
 
 SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
-ANNOTATIONS, EXPORTED = "{annotations}", "{exported}"
+ANNOTATIONS, EXPORTED, SELECTED = "{annotations}", "{exported}", "{selected}"
 """Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
 line may spoil, a path where nothing is yet, what the dataset exports as goal and the folder of
-that. ``--locked`` wants the lock of the recipe mini in the current folder."""
+that, and a part of the dataset. ``--locked`` wants the lock of the recipe mini in the current
+folder."""
 
 ENDLESS = {"--serve"}
 """Options with which a command does not end by itself; they have tests of their own."""
@@ -63,6 +64,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
             plain += ["--executor", "local"]  # what else is missing shows without Ray alone
     if words == ["stats"]:
         plain += ["--format", "captions"]
+    if words == ["merge"]:
+        plain += [SELECTED]
     if words == ["view"]:
         plain += ["-o", NEW]
     yield plain
@@ -78,6 +81,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
 
 def _companions(words: list[str], value: str) -> list[str]:
     """What a value does not make sense without."""
+    if words == ["select"] and value in ("width", "height"):
+        return ["--sample", "2"] if value == "width" else ["--split", "a=0.5,b=0.5"]
     if value == CLUSTER:
         return ["--executor", "ray"]
     if words == ["export"] and value == "mini-matcher":
@@ -105,7 +110,12 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("import", "split"): ["all"],
     ("pair", "overrides"): ["pair.rule=centred"],
     ("pair", "recipe"): ["lism"],
+    ("merge", "datasets"): [DATASET],
     ("query", "output"): [f"{NEW}.parquet"],
+    ("select", "by"): ["width"],
+    ("select", "sample"): ["5"],
+    ("select", "split"): ["train=0.5,val=0.5"],
+    ("select", "together"): ["height"],
     ("stats", "captions"): [CAPTIONS],
     ("stats", "kind"): ["captions"],
     ("train", "overrides"): ["train.epochs=1"],
@@ -207,5 +217,6 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         NEW: folder / "new" / str(number),
         ANNOTATIONS: folder / "goal" / "goal.json",
         EXPORTED: folder / "goal",
+        SELECTED: folder / "selected",
     }
     return [str(places.get(word, word)).replace(NEW, str(places[NEW])) for word in line]

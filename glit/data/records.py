@@ -223,5 +223,6 @@ REASONS: dict[str, str] = {
     "model_error": "a model failed on this sample",
     "worker_crash": "the sample crashed its worker process, repeatedly",
     "timeout": "the sample hung its worker process, repeatedly",
+    "not_selected": "glit select left it out",
 }
 """The reasons a sample can be dropped for; stages may declare more."""

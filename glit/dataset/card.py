@@ -83,6 +83,7 @@ tags:
             f"{counts['shipped']} images, each with a long caption, its sentences, candidate "
             "regions, and the best region of every sentence. Built by glit "
             f"{manifest['glit_version']} with the recipe `{recipe['name']}`{_added(manifest)}."
+            + "".join(f" {said}" for said in origins(manifest))
             + (f" {recipe['about']}" if pairs_from_files(recipe) else "")
         )
     }
@@ -159,6 +160,25 @@ def _added(manifest: dict[str, Any]) -> str:
     number = sum(each["shipped"] for each in additions)
     how_often = "once" if len(additions) == 1 else f"{len(additions)} times"
     return f"; images were added {how_often} since, {number} of those here"
+
+
+def origins(manifest: dict[str, Any]) -> list[str]:
+    """Sentences on the datasets that rows were taken from by glit select and glit merge."""
+    said = []
+    if "merged" in manifest:
+        names = [
+            f"{each.get('name')} (`{each['recipe'].get('name')}`)" for each in manifest["merged"]
+        ]
+        said.append(f"Merged from {', '.join(names)}; of a repeated image the first is here.")
+    if selection := manifest.get("selection"):
+        options = "; ".join(
+            f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in selection.items()
+            if key not in ("name", "manifest_sha256", "rows", "before")
+        )
+        name, rows = selection.get("name"), selection.get("rows")
+        said.append(f"Selected from the {rows} samples of {name} by glit select: `{options}`.")
+    return said
 
 
 def paragraph(text: str) -> str:

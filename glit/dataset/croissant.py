@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA, SCHEMA_VERSION, dataset_columns
-from glit.dataset.card import pairs_from_files
+from glit.dataset.card import origins, pairs_from_files
 from glit.dataset.manifest import pairing_of
 from glit.storage.store import to_json
 
@@ -222,7 +222,7 @@ def _provenance(manifest: dict[str, Any]) -> dict[str, Any]:
         "prov:wasGeneratedBy": {
             "@type": "prov:Activity",
             "prov:label": f"glit build, recipe {manifest['recipe']['name']}, fingerprint "
-            f"{manifest['fingerprints']['pack']}",
+            f"{manifest['fingerprints'].get('pack')}",
             "prov:wasAssociatedWith": [
                 {"@type": "prov:SoftwareAgent", "prov:label": f"glit {manifest['glit_version']}"},
                 *agents,
@@ -306,7 +306,7 @@ def _protocol(manifest: dict[str, Any]) -> list[str]:
     if manifest["schema_version"] == SCHEMA_VERSION:
         limits = f"probability >= {pairing.min_probability}, support >= {pairing.min_support}"
         said.append(f"Pairs: the rule {recipe['pair']['rule']}; {limits}.")
-    return said
+    return [*said, *origins(manifest)]
 
 
 def _model(manifest: dict[str, Any], role: str) -> str:

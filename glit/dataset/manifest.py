@@ -216,12 +216,29 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
         isinstance(each, dict) and _all_of(each.get("settings", {}), dict) for each in retries
     ):
         return "'retries'"
+    if key := _damaged_origin(manifest):
+        return f"'{key}'"
     tokenizer = manifest["tokenizer"]
     if type(tokenizer.get("context")) is not int or not _all_of(
         {key: tokenizer.get(key) for key in ("name", "sha256")}, str
     ):
         return "'tokenizer'"
     return ""
+
+
+def _damaged_origin(manifest: dict[str, Any]) -> str:
+    """A key on the datasets that rows were taken from whose value does not have its shape."""
+    for key in ("merged", "rules"):
+        several = manifest.get(key, [{"recipe": {}}])
+        if not (isinstance(several, list) and several) or not all(
+            isinstance(each, dict)
+            and isinstance(each.get("recipe"), dict)
+            and isinstance(each["recipe"].get("pair", {}), dict)
+            and isinstance(each.get("calibration"), dict | None)
+            for each in several
+        ):
+            return key
+    return "" if isinstance(manifest.get("selection", {}), dict) else "selection"
 
 
 def _all_of(values: Any, kind: type) -> bool:
@@ -260,6 +277,15 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
             f"manifest.json: pairs by the rule {name!r} with {options or 'no options'}, which this "
             f"glit does not have (it has {', '.join(RULES)})"
         ) from error
+
+
+def pairings_of(manifest: dict[str, Any]) -> list[Pairing]:
+    """:func:`pairing_of` for each of the rules that chose pairs: several after a merge.
+
+    Raises:
+        DatasetError: this glit does not have one.
+    """
+    return [pairing_of({**manifest, **rule}) for rule in manifest.get("rules", [{}])]
 
 
 def describe_data_file(path: Path, rows: int) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def _pictures(dataset: Dataset) -> Iterator[Pixels]:
     groups = range(0, len(dataset.places), len(dataset.places) // _GROUPS + 1)
     for number in groups:
         rows = dataset.row_group(number)
-        for index in range(min(len(rows), LOOKED_AT // len(groups))):
+        for row in range(min(len(rows), LOOKED_AT // len(groups))):
             try:
-                yield rows[index].pixels()
+                yield rows[row].pixels()
             except (DatasetError, ImageError):
                 continue

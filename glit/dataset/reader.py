@@ -167,6 +167,14 @@ class Dataset:
         sizes = [self._metadata[name].num_rows for name in self.files]
         return dict(zip(self.files, accumulate(sizes, initial=0), strict=False))
 
+    def image_bytes(self, row_group: int) -> int:
+        """The average size of an image in a row group, by the file's footer."""
+        place = self.places[row_group]
+        group = self._metadata[place.path].row_group(place.index)
+        columns = map(group.column, range(group.num_columns))
+        stored = [c.total_uncompressed_size for c in columns if c.path_in_schema == "image.bytes"]
+        return sum(stored) // max(place.num_rows, 1)
+
     def full(self, name: str) -> str:
         """Path or address of a file of the dataset."""
         return self._store.full(name)

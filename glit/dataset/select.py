@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from glit.dataset.query import NUMBER, check_select, connect, numbered, sql_fault
@@ -30,6 +33,7 @@ def select(
     *,
     where: str,
     most: int | None = None,
+    by: str = "",
     seed: int = 0,
 ) -> Selection:
     """Choose rows; equal seeds give equal rows.
@@ -39,26 +43,97 @@ def select(
         connection: of :func:`glit.dataset.query.connect`.
         where: a condition in SQL on the columns of ``samples``; empty takes all.
         most: how many at most, chosen at random; None takes all that match.
+        by: an expression in SQL; of each of its values equally many are chosen, as far as there
+            are, and what is left over is shared out.
         seed: another one gives others.
 
     Raises:
         UserError: DuckDB does not accept the condition, or nothing fulfils it.
     """
     rows = numbered(dataset)
+    order = f"md5(sample_id || '{seed}'), sample_id"
     condition = f"WHERE (\n{where}\n)" if where.strip() else ""
-    some = "" if most is None else f"ORDER BY md5(sample_id || '{seed}'), sample_id LIMIT {most}"
+    if by:
+        _check_expression("--by", by, dataset, connection)
+        order = f"row_number() OVER (PARTITION BY (\n{by}\n) ORDER BY {order}), {order}"
+    some = "" if most is None else f"ORDER BY {order} LIMIT {most}"
     chosen = f"SELECT {NUMBER} FROM {rows} {condition} {some}"
     count = f"SELECT count(*) FROM {rows} {condition}"
-    try:
+    with _faults_of("--by" if by and not condition else "--where", dataset):
         for sql in (chosen, count):
             check_select(sql)
         found = connection.execute(chosen).fetchall()
         matching = connection.execute(count).fetchall()[0][0]
-    except duckdb.Error as error:
-        raise UserError(f"--where: {sql_fault(error, dataset.schema.names)}") from error
     if not found:
         raise UserError(f"--where {where}: none of {len(dataset)} samples meets this condition")
     return Selection(numbers=tuple(sorted(number for (number,) in found)), matching=matching)
+
+
+def split_rows(
+    dataset: Dataset,
+    connection: duckdb.DuckDBPyConnection,
+    numbers: Sequence[int],
+    shares: Mapping[str, float],
+    *,
+    together: str = "sample_id",
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Divide rows into parts, by a hash; the numbers of each part's rows, ascending.
+
+    Args:
+        dataset: whose rows.
+        connection: of :func:`glit.dataset.query.connect`.
+        numbers: of the rows.
+        shares: of every part; they sum to one.
+        together: an expression in SQL; rows with the same value go to the same part.
+        seed: another one gives others.
+
+    Raises:
+        UserError: DuckDB does not accept the expression, or a part would be empty.
+    """
+    _check_expression("--together", together, dataset, connection)
+    connection.register("chosen", pa.table({NUMBER: np.asarray(numbers, np.int64)}))
+    # rank() is the place of a value's first row, so all rows of the value have the same
+    places = f"""
+        SELECT {NUMBER} AS number, rank() OVER (ORDER BY md5(key || '{seed}'), key) - 1 AS place
+        FROM (SELECT {NUMBER}, coalesce(CAST((\n{together}\n) AS VARCHAR), '') AS key
+              FROM {numbered(dataset)} SEMI JOIN chosen USING ({NUMBER}))
+        ORDER BY {NUMBER}"""
+    with _faults_of("--together", dataset):
+        found: dict[str, Any] = connection.execute(places).fetchnumpy()
+    ends = np.rint(np.cumsum([*shares.values()]) * len(numbers))[:-1]
+    part = np.searchsorted(ends, found["place"], side="right")
+    parts = {name: found["number"][part == index] for index, name in enumerate(shares)}
+    for name, own in parts.items():
+        if not len(own):
+            raise UserError(
+                f"--split {name}={shares[name]:g}: no sample of {len(numbers)} is left for "
+                f"{name!r}; give it a larger share"
+            )
+    return parts
+
+
+def _check_expression(
+    option: str, sql: str, dataset: Dataset, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Check an expression on the columns of ``samples``.
+
+    Raises:
+        UserError: DuckDB does not accept it.
+    """
+    statement = f"SELECT sample_id, (\n{sql}\n) FROM samples LIMIT 0"
+    with _faults_of(option, dataset):
+        check_select(statement)
+        connection.execute(statement)
+
+
+@contextlib.contextmanager
+def _faults_of(option: str, dataset: Dataset) -> Iterator[None]:
+    """Translate what DuckDB says of an option's SQL."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise UserError(f"{option}: {sql_fault(error, dataset.schema.names)}") from error
 
 
 def narrowed(dataset: Dataset, where: str) -> Dataset:

@@ -36,7 +36,7 @@ from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
     Counts,
     describe_file,
-    pairing_of,
+    pairings_of,
     read_manifest,
     sum_without_pair,
 )
@@ -78,7 +78,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     yield from _check_files(dataset, manifest, told)
     yield from _check_left_out(dataset, manifest)
     try:
-        pairing = pairing_of(manifest)
+        pairings = pairings_of(manifest)
     except DatasetError as error:
         yield str(error)
         return
@@ -87,7 +87,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
         for name in sorted(manifest["files"]):
             if name.startswith("data/") and dataset.exists(name):
                 with dataset.local_copy(name) as path:
-                    found = _check_data_file(name, path, manifest, pairing, repeats, told)
+                    found = _check_data_file(name, path, manifest, pairings, repeats, told)
                     yield from _as_far_as_it_goes(name, found)
         for name, path, first in repeats.found():
             yield f"{name}: {path}: the same sample as {first}"
@@ -188,7 +188,7 @@ def _check_data_file(
     name: str,
     path: Path,
     manifest: dict[str, Any],
-    pairing: Pairing,
+    pairings: list[Pairing],
     repeats: Repeats,
     told: StageProgress,
 ) -> Iterator[str]:
@@ -222,7 +222,7 @@ def _check_data_file(
         if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:
             yield f"{name}: row group {index} has {size} bytes, groups stay under 100 MB"
         table = file.read_row_group(index)
-        breaches = list(_check_table(name, table, manifest, pairing, repeats))
+        breaches = list(_check_table(name, table, manifest, pairings, repeats))
         yield from breaches or (f"{name}: row {row}: {fault}" for row, fault in row_faults(table))
         told.advance(file.metadata.row_group(index).num_rows)
 
@@ -231,14 +231,14 @@ def _check_table(
     name: str,
     table: pa.Table,
     manifest: dict[str, Any],
-    pairing: Pairing,
+    pairings: list[Pairing],
     repeats: Repeats,
 ) -> Iterator[str]:
     """Breaches of a row group's rows; of values that no rule can work with, their fault alone."""
     try:
         found = table.to_pylist()
         repeats.add(name, [(row["sample_id"], row["source_path"]) for row in found])
-        yield from _check_rows(name, found, manifest, pairing)
+        yield from _check_rows(name, found, manifest, pairings)
     except _IMPOSSIBLE as error:
         faults = [f"{name}: row {row}: {fault}" for row, fault in row_faults(table)]
         yield from faults or [f"{name}: its rows cannot be checked ({first_line(error)})"]
@@ -248,7 +248,7 @@ def _check_rows(
     name: str,
     found: list[dict[str, Any]],
     manifest: dict[str, Any],
-    pairing: Pairing,
+    pairings: list[Pairing],
 ) -> Iterator[str]:
     own_bytes = not manifest["recipe"].get("pack", {}).get("max_side")  # else encoded anew
     limit = _max_pixels(manifest)
@@ -262,7 +262,7 @@ def _check_rows(
             yield f"{where}: its image is not the one its sample_id names"
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
-        breaches = row_breaches(row, manifest["tokenizer"], pairing)
+        breaches = row_breaches(row, manifest["tokenizer"], pairings)
         yield from (f"{where}: {breach}" for breach in breaches)
 
 
@@ -289,13 +289,15 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
     return pixels.shape[1], pixels.shape[0]
 
 
-def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any], pairing: Pairing) -> Iterator[str]:
+def row_breaches(
+    row: dict[str, Any], tokenizer: dict[str, Any], pairings: list[Pairing]
+) -> Iterator[str]:
     """What is wrong with the text, the boxes and the pairs of one row.
 
     Args:
         row: of a data file, as plain values.
         tokenizer: the manifest's.
-        pairing: the one that the manifest names; pairs must be what it makes of the scores.
+        pairings: those that the manifest names; pairs must be what one makes of the scores.
     """
     sentences, regions = row["sentences"], row["regions"]
     if not (sentences and regions):
@@ -314,7 +316,7 @@ def row_breaches(row: dict[str, Any], tokenizer: dict[str, Any], pairing: Pairin
     of_scores = list(_score_breaches(row))
     yield from of_scores
     if boxes_are_good and not of_scores:
-        yield from _pair_breaches(row, pairing)
+        yield from _pair_breaches(row, pairings)
 
 
 def _sentence_breaches(
@@ -352,7 +354,14 @@ def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
             yield f"{name} holds values that are no cosines"
 
 
-def _pair_breaches(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
+def _pair_breaches(row: dict[str, Any], pairings: list[Pairing]) -> Iterator[str]:
+    """Where the pairs are those of none of the rules; what breaks the first rule is told."""
+    breaches = [list(_breaches_of(row, pairing)) for pairing in pairings]
+    if all(breaches):
+        yield from breaches[0]
+
+
+def _breaches_of(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
     """Where the pairs are not those that the rule makes of the scores, the best first."""
     number = len(row["sentences"])
     known = "image_similarity" in row

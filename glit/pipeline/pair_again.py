@@ -21,13 +21,12 @@ import pyarrow.parquet as pq
 
 from glit.data.rows import pair_row
 from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
-from glit.dataset.card import dataset_card
-from glit.dataset.croissant import CROISSANT, croissant
-from glit.dataset.manifest import MANIFEST, describe_data_file, sum_without_pair
+from glit.dataset.manifest import describe_data_file, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.pipeline.plan import find_calibration, fingerprint
+from glit.pipeline.rewrite import finish
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.toml_tables import naming_file
 from glit.rules.pairing import Pairing
@@ -37,7 +36,7 @@ from glit.stages.pack import Pack, PackConfig, writer_options
 from glit.stages.pair import PairConfig, PairStage, identity_of_scores
 from glit.stages.recipe import overridden_tables, read_tables
 from glit.storage.outputs import new_folder
-from glit.storage.store import Store, to_json
+from glit.storage.store import Store
 
 Report = Callable[[int], None]
 
@@ -85,10 +84,8 @@ def pair_again(
         kept = pairing.calibration
         manifest["calibration"] = None if kept is None else kept.as_dict()
         manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
-        card = dataset_card(manifest, dataset_caution(dataset))
-        (folder / "README.md").write_text(card, encoding="utf-8")
-        (folder / CROISSANT).write_bytes(croissant(manifest, name=output.name))
-        (folder / MANIFEST).write_bytes(to_json(manifest))
+        manifest.pop("rules", None)
+        finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
         return manifest
 
 

@@ -119,7 +119,7 @@ def publish(
         _put_in_place(dataset, folder, described, kept)
         data = {file.name: (kept | described)[file.name] for file in files}
         listed = {f"data/{name}": value for name, value in data.items()}
-        listed |= _write_left_out(dataset, ledger.drops, duplicates)
+        listed |= write_left_out(dataset, ledger.drops, duplicates)
         manifest = make_manifest(
             recipe=work.plan.recipe.as_dict(),
             fingerprints=dict(work.plan.fingerprints),
@@ -253,7 +253,7 @@ def _put_in_place(
         dataset.move(f"work/{folder}/{name}", f"data/{name}")
 
 
-def _write_left_out(
+def write_left_out(
     dataset: Store, drops: pa.Table, duplicates: list[Duplicate]
 ) -> dict[str, dict[str, Any]]:
     """Write drops and duplicates; what the manifest says of these files."""

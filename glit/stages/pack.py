@@ -28,8 +28,8 @@ from glit.stages.score import ScoreStage
 from glit.stages.split import SplitStage
 from glit.storage.store import Store
 
-_ROW_GROUP_BYTES = 64 << 20
-_ROW_OVERHEAD_BYTES = 4096  # text, boxes and similarities of a row, roughly
+ROW_GROUP_BYTES = 64 << 20
+ROW_OVERHEAD_BYTES = 4096  # text, boxes and similarities of a row, roughly
 _UNCOMPRESSED = {"image.bytes"}  # JPEG and PNG do not get smaller
 _PARTS = (CaptionStage, SplitStage, ProposeStage, ScoreStage, PairStage)
 
@@ -118,8 +118,7 @@ def cut_files(
         first_chunk: number of the series' first chunk among all.
     """
     stored = [
-        (each if config.image_store == "bytes" else each * 0) + _ROW_OVERHEAD_BYTES
-        for each in sizes
+        (each if config.image_store == "bytes" else each * 0) + ROW_OVERHEAD_BYTES for each in sizes
     ]
     counts = [len(each) for each in stored]
     total_rows = sum(counts)
@@ -183,8 +182,8 @@ def write_groups(
         for sample in samples:
             row = dataset_row(sample, images, config)
             rows.append(row)
-            held += len(row["image"]["bytes"] or b"") + _ROW_OVERHEAD_BYTES
-            if len(rows) >= config.row_group_rows or held >= _ROW_GROUP_BYTES:
+            held += len(row["image"]["bytes"] or b"") + ROW_OVERHEAD_BYTES
+            if len(rows) >= config.row_group_rows or held >= ROW_GROUP_BYTES:
                 written += _flush(writer, rows, schema)
                 held = 0
                 yield written

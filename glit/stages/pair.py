@@ -126,14 +126,18 @@ def identity_of_scores(
     """What a calibration must fit to: the models behind the scores, and how they saw regions.
 
     Args:
-        models: identities by role, as in the manifest.
+        models: identities by role, as in the manifest; after a merge of several, ``matcher-2``.
         score: the table ``[score]``.
     """
     crop = score.get("crop", "tight")
     return {
         **models.get("matcher", {}),
         **({} if crop == "tight" else {"crop": crop}),
-        **{role: dict(models[role]) for role in ("grounder", "opinion") if role in models},
+        **{
+            role: dict(model)
+            for role, model in models.items()
+            if role.partition("-")[0] in ("grounder", "opinion") or role.startswith("matcher-")
+        },
     }
 
 

@@ -193,8 +193,9 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["outcome"] == "dropped":
         tried = f", after {found['attempt']} more tries" if found["attempt"] else ""
         yield f"dropped by {found['stage']}: {found['reason']} ({found['meaning']}){tried}"
-        yield f"  {found['message']}"
-        yield "glit retry tries it again"
+        if found["reason"] != "not_selected":
+            yield f"  {found['message']}"
+            yield "glit retry tries it again"
         return
     if found["outcome"] == "duplicate":
         same = "the same bytes as" if found["kind"] == "exact" else "looks the same as"

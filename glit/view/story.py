@@ -68,9 +68,13 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rule(manifest: dict[str, Any]) -> str:
-    """The name of the rule; version 1 knew two, by a key of the matcher."""
+    """The names of the rules; version 1 knew two, by a key of the matcher."""
+    if "rules" in manifest:
+        rest = {key: value for key, value in manifest.items() if key != "rules"}
+        rules = [_rule({**rest, **rule}) for rule in manifest["rules"]]
+        return ", ".join(dict.fromkeys(rules))
     if manifest["schema_version"] > 1:
-        return str(manifest["recipe"]["pair"]["rule"])
+        return str(manifest["recipe"].get("pair", {}).get("rule"))
     return "lism" if manifest["recipe"].get("match", {}).get("global_competes") else "argmax"
 
 

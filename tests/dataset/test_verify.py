@@ -111,7 +111,7 @@ def test_a_manifest_without_what_it_must_say(built_copy, key):
 
 def test_a_good_row_has_no_breach(built):
     row = pq.read_table(first_file(built)).to_pylist()[0]
-    assert list(row_breaches(row, {"context": 248}, Pairing(rule=Argmax()))) == []
+    assert list(row_breaches(row, {"context": 248}, [Pairing(rule=Argmax())])) == []
 
 
 def test_pairs_are_checked_against_the_rule_that_the_manifest_names(built_copy):

@@ -14,6 +14,7 @@ from faulty_proxy import times
 from faulty_s3 import KEYS
 from fsspec.config import conf
 
+import glit
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
@@ -91,6 +92,15 @@ def test_a_dataset_there_is_read_and_queried_in_place(here, built_there, s3):
     s3.requests.clear()
     with pytest.raises(UserError, match="Permission Error"):
         query(built_there, f"SELECT * FROM read_parquet('{built_there}/work/listing.parquet')")
+
+
+def test_a_part_of_a_dataset_there_is_that_of_one_here(here, built_there, s3, tmp_path):
+    for name, dataset in (("here", here), ("there", built_there)):
+        for part in glit.split(dataset, tmp_path / name, {"a": 0.5, "b": 0.5}).values():
+            assert glit.verify(part.path) == []
+        glit.merge([dataset, tmp_path / name / "a"], tmp_path / f"{name}-merged")
+    assert data_bytes(tmp_path / "here" / "a") == data_bytes(tmp_path / "there" / "a")
+    assert data_bytes(tmp_path / "here-merged") == data_bytes(tmp_path / "there-merged")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from building import run_build
 
 import glit
 from glit.errors import InputError, RecipeError
-from glit.pipeline import pair_again as module
+from glit.pipeline import rewrite as module
 from glit.storage.store import Store
 
 CENTRED = ["pair.rule=centred", "pair.logit_scale=40", "pair.detector_bonus=4"]

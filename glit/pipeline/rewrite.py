@@ -1,0 +1,138 @@
+"""Write rows of finished datasets as a new one: its data files, card and manifest.
+
+Rows stay Arrow tables: no pixel is decoded, and one row group is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+
+from glit.dataset.card import dataset_card
+from glit.dataset.croissant import CROISSANT, croissant
+from glit.dataset.manifest import MANIFEST, describe_data_file
+from glit.dataset.reader import Dataset
+from glit.errors import DatasetError
+from glit.recipes.config import build_dataclass
+from glit.stages.pack import (
+    ROW_GROUP_BYTES,
+    ROW_OVERHEAD_BYTES,
+    PackConfig,
+    cut_files,
+    writer_options,
+)
+from glit.storage.store import to_json
+
+_COMPUTE: Any = pyarrow.compute  # its functions are made at run time
+
+
+def write_rows(
+    folder: Path,
+    sources: Sequence[tuple[Dataset, np.ndarray]],
+    *,
+    pack: dict[str, Any],
+    report: Callable[[int], None],
+) -> dict[str, dict[str, Any]]:
+    """Write data files; what the manifest says of them.
+
+    Args:
+        folder: of the new dataset.
+        sources: datasets of the same columns, and the numbers of the rows to take, ascending.
+        pack: the recipe's table ``[pack]``, which says how large files and row groups are.
+        report: called with so many more rows that are finished.
+
+    Raises:
+        DatasetError: a file of a dataset is damaged, or its files differ in their columns.
+    """
+    config = build_dataclass(PackConfig, pack, where="[pack]")
+    read = sources[0][0].schema
+    schema = pa.schema([(f.name, _as_packed(f.type)) for f in read], metadata=read.metadata)
+    groups = [group for dataset, numbers in sources for group in _groups(dataset, numbers)]
+    sizes = [np.full(len(rows), dataset.image_bytes(at)) for dataset, at, rows in groups]
+    (folder / "data").mkdir(parents=True)
+    described = {}
+    for file in cut_files(sizes, config):
+        name = f"data/{file.name}"
+        tables = (
+            _taken(*groups[piece.chunk], slice(piece.start, piece.stop), schema)
+            for piece in file.pieces
+        )
+        with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
+            for table in _row_groups(tables, config.row_group_rows):
+                writer.write_table(table, row_group_size=len(table))
+                report(len(table))
+        described[name] = describe_data_file(folder / name, file.num_rows)
+    return described
+
+
+def _as_packed(kind: pa.DataType) -> pa.DataType:
+    """A type as the packer has it; reading Parquet gives the elements of lists another name."""
+    if pa.types.is_list(kind):
+        return pa.list_(_as_packed(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _as_packed(field.type)) for field in kind])
+    return kind
+
+
+def _groups(dataset: Dataset, numbers: np.ndarray) -> Iterator[tuple[Dataset, int, np.ndarray]]:
+    """The row groups that hold some of the rows, and these rows' places in them."""
+    ends = np.cumsum([place.num_rows for place in dataset.places])
+    cuts = np.searchsorted(numbers, ends)
+    for index, rows in enumerate(np.split(numbers, cuts[:-1])):
+        if len(rows):
+            yield dataset, index, rows - (ends[index] - dataset.places[index].num_rows)
+
+
+def _taken(
+    dataset: Dataset, group: int, rows: np.ndarray, some: slice, schema: pa.Schema
+) -> pa.Table:
+    table = dataset.table(row_group=group)
+    if not table.schema.equals(schema):
+        raise DatasetError(
+            f"{dataset.path}/{dataset.places[group].path}: its columns are not those of the other "
+            "files; run 'glit verify' and build the dataset again"
+        )
+    own = rows[some]
+    return table if len(own) == len(table) else table.take(pa.array(own))
+
+
+def _row_groups(tables: Iterable[pa.Table], most_rows: int) -> Iterator[pa.Table]:
+    """The rows of tables in row groups as the packer cuts them: by rows, and by 64 MB."""
+    held: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        images = _COMPUTE.struct_field(table["image"], "bytes")
+        stored = _COMPUTE.fill_null(_COMPUTE.binary_length(images), 0).to_numpy()
+        total = np.concatenate([[0], np.cumsum(stored + ROW_OVERHEAD_BYTES)])
+        start = 0
+        while start < len(table):
+            full = int(np.searchsorted(total, total[start] + ROW_GROUP_BYTES - size))
+            stop = min(len(table), start + most_rows - rows, full)
+            held.append(table.slice(start, stop - start))
+            rows, size = rows + stop - start, size + int(total[stop] - total[start])
+            if rows == most_rows or size >= ROW_GROUP_BYTES:
+                yield pa.concat_tables(held).combine_chunks()
+                held, rows, size = [], 0, 0
+            start = stop
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
+
+
+def finish(folder: Path, manifest: dict[str, Any], *, name: str, caution: str) -> None:
+    """Write what is made from the manifest, and the manifest last.
+
+    Args:
+        folder: of the dataset, its Parquet files all written.
+        manifest: of it.
+        name: of the dataset.
+        caution: see :func:`glit.dataset.mini_models.dataset_caution`.
+    """
+    (folder / "README.md").write_text(dataset_card(manifest, caution), encoding="utf-8")
+    (folder / CROISSANT).write_bytes(croissant(manifest, name=name))
+    (folder / MANIFEST).write_bytes(to_json(manifest))

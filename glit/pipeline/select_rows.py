@@ -1,0 +1,165 @@
+"""``glit select``: some rows of a finished dataset as a new one, or as several parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.data.parquet import PINNED, write_parquet
+from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.dataset.manifest import MANIFEST, Counts, describe_file, sum_without_pair
+from glit.dataset.mini_models import dataset_caution
+from glit.dataset.query import connect
+from glit.dataset.reader import Dataset
+from glit.dataset.select import select, split_rows
+from glit.errors import UserError
+from glit.pipeline.rewrite import finish, write_rows
+from glit.runtime.progress import StageProgress
+from glit.storage.outputs import new_folder
+from glit.storage.store import Store
+
+_PART_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which rows to take: those of a condition, of these a sample, and this in parts."""
+
+    where: str = ""
+    sample: int | None = None
+    by: str = ""
+    split: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    together: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.sample is not None and self.sample < 1:
+            raise UserError(f"--sample {self.sample}: want 1 or more")
+        if self.by.strip() and self.sample is None:
+            raise UserError(f"--by {self.by}: balances a sample; add --sample N")
+        if self.together.strip() and not self.split:
+            raise UserError(f"--together {self.together}: is for --split; add --split NAME=SHARE,…")
+        for name, share in self.split.items():
+            if not _PART_NAME.fullmatch(name):
+                raise UserError(f"--split: {name!r} names no folder; want letters and digits")
+            if not 0 < share <= 1:
+                raise UserError(f"--split {name}={share:g}: want a share above 0, at most 1")
+        total = sum(self.split.values())
+        if self.split and not math.isclose(total, 1, abs_tol=1e-6):
+            raise UserError(f"--split: the shares sum to {total:g}, want 1")
+
+    def noted(self) -> dict[str, Any]:
+        """What the manifest keeps of it: the values that were given, and the seed."""
+        given = {key: value for key, value in dataclasses.asdict(self).items() if value}
+        return {"seed": self.seed, **given}
+
+
+def select_rows(
+    dataset: Dataset, output: Path, choice: Choice, progress: StageProgress
+) -> dict[str, dict[str, Any]]:
+    """Write the chosen rows; the manifest of every part by its name, "" for a dataset of one.
+
+    Args:
+        dataset: a finished one.
+        output: a folder that does not exist yet; it appears when everything is written.
+        choice: the rows.
+        progress: counts them.
+
+    Raises:
+        UserError: DuckDB does not accept the SQL, no row is chosen, or the folder exists.
+        DatasetError: a file of the dataset is damaged.
+    """
+    with new_folder(output) as folder:
+        with connect(dataset) as connection:
+            chosen = select(
+                dataset, connection, where=choice.where, most=choice.sample,
+                by=choice.by.strip(), seed=choice.seed,
+            ).numbers  # fmt: skip
+            parts = {"": np.asarray(chosen, np.int64)}
+            if choice.split:
+                together = choice.together.strip() or "sample_id"
+                parts = split_rows(
+                    dataset, connection, chosen, choice.split, together=together, seed=choice.seed
+                )
+        progress.begin("select", total=len(chosen), done=0, drops=False)
+        caution = dataset_caution(dataset)
+        manifests = {}
+        for part, numbers in parts.items():
+            below = folder / part
+            noted = {**source_of(dataset), **choice.noted(), **({"part": part} if part else {})}
+            manifest = manifests[part] = _write_part(below, dataset, numbers, noted, progress)
+            name = f"{output.name}-{part}" if part else output.name
+            finish(below, manifest, name=name, caution=caution)
+    return manifests
+
+
+def source_of(dataset: Dataset) -> dict[str, Any]:
+    """Which dataset rows were taken from: its folder's name, its manifest's hash, its rows."""
+    return {
+        "name": Path(dataset.path if "://" in dataset.path else Path(dataset.path).resolve()).name,
+        "manifest_sha256": hashlib.sha256(Store(dataset.path).read(MANIFEST)).hexdigest(),
+        "rows": len(dataset),
+    }
+
+
+def _write_part(
+    folder: Path,
+    dataset: Dataset,
+    numbers: np.ndarray,
+    noted: dict[str, Any],
+    progress: StageProgress,
+) -> dict[str, Any]:
+    """Write the Parquet files of a part; its manifest."""
+    manifest = json.loads(json.dumps(dataset.manifest))
+    files = write_rows(
+        folder,
+        [(dataset, numbers)],
+        pack=manifest["recipe"].get("pack", {}),
+        report=progress.advance,
+    )
+    counts = Counts(
+        ingested=len(dataset),
+        shipped=len(numbers),
+        dropped=(left := len(dataset) - len(numbers)),
+        duplicates=0,
+        drops={"select/not_selected": left} if left else {},
+        without_pair=sum_without_pair(files),
+    )
+    _write_drops(folder / "drops.parquet", dataset, numbers)
+    write_parquet(DUPLICATES_SCHEMA.empty_table(), folder / "duplicates.parquet")
+    files["drops.parquet"] = describe_file(folder / "drops.parquet", left)
+    files["duplicates.parquet"] = describe_file(folder / "duplicates.parquet", 0)
+    manifest.pop("additions", None)
+    before = {"before": manifest["selection"]} if "selection" in manifest else {}
+    manifest |= {
+        "counts": dataclasses.asdict(counts),
+        "files": files,
+        "selection": {**noted, **before},
+    }
+    return manifest
+
+
+def _write_drops(path: Path, dataset: Dataset, numbers: np.ndarray) -> None:
+    """List the rows that were not selected, a row group for each data file."""
+    left = np.ones(len(dataset), bool)
+    left[numbers] = False
+    with pq.ParquetWriter(path, DROPS_SCHEMA, **PINNED) as writer:
+        for name, first in dataset.first_rows().items():
+            table = dataset.table(["sample_id", "source_path"], file=name)
+            table = table.filter(pa.array(left[first : first + len(table)]))
+            said = {"stage": "select", "reason": "not_selected", "message": "", "attempt": 0}
+            for key, value in said.items():
+                table = table.append_column(key, pa.repeat(value, len(table)))
+            if len(table):
+                writer.write_table(table.cast(DROPS_SCHEMA))
