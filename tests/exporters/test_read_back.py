@@ -80,6 +80,23 @@ def read_mdetr(folder):
     return pairs, None
 
 
+def read_odvg(folder):
+    """As MM-Grounding-DINO's dataset class does: a JSON object a line."""
+    pairs = {}
+    for line in (folder / "annotations.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        assert size_of(folder / "images" / row["filename"]) == (row["width"], row["height"])
+        grounding = row["grounding"]
+        for region in grounding["regions"]:
+            [(start, end)] = region["tokens_positive"]
+            assert grounding["caption"][start:end] == region["phrase"]
+        pairs[row["filename"].split(".")[0]] = sorted(
+            (tuple(region["tokens_positive"][0]), tuple(region["bbox"]))
+            for region in grounding["regions"]
+        )
+    return pairs, None
+
+
 def read_grit(folder):
     from datasets import load_dataset
 
@@ -222,6 +239,7 @@ READERS = {
     "hf": read_hf,
     "lance": read_lance,
     "mdetr": read_mdetr,
+    "odvg": read_odvg,
     "webdataset": read_webdataset,
 }
 

@@ -156,15 +156,19 @@ def train(
 
 
 @contextlib.contextmanager
-@torch.no_grad()
 def averaged(parameters: list[Tensor], average: list[Tensor]) -> Iterator[None]:
     """Inside the block the parameters hold their running averages."""
-    kept = [p.clone() for p in parameters]
-    torch._foreach_copy_(parameters, average)
+    kept = [p.detach().clone() for p in parameters]
+    _copy(average, parameters)
     try:
         yield
     finally:
-        torch._foreach_copy_(parameters, kept)
+        _copy(kept, parameters)
+
+
+@torch.no_grad()
+def _copy(values: list[Tensor], parameters: list[Tensor]) -> None:
+    torch._foreach_copy_(parameters, values)
 
 
 def _resume(
