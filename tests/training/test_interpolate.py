@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 import torch
@@ -54,7 +53,7 @@ def test_from_the_start_to_the_end(run, tiny_clip, tmp_path, run_glit) -> None:
 def test_models_that_do_not_fit_together(run, tiny_clip, tmp_path) -> None:
     out = tmp_path / "out"
     corpus = [" ".join(WORDS)] * 3
-    shape = replace(TINY, vision_layers=3)
+    shape = {**TINY, "vision_config": {**TINY["vision_config"], "num_hidden_layers": 3}}
     write_random_clip(tmp_path / "deep", shape, seed=0, corpus=corpus, vocabulary=700)
     with pytest.raises(WeightsError, match="they have other tokenizers"):
         interpolate("mini-matcher", str(run), out, alpha=0.5)
