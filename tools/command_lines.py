@@ -81,7 +81,7 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
 
 def _companions(words: list[str], value: str) -> list[str]:
     """What a value does not make sense without."""
-    if words == ["select"] and value in ("width", "height"):
+    if words == ["select"] and value in ("width", "sample_id"):
         return ["--sample", "2"] if value == "width" else ["--split", "a=0.5,b=0.5"]
     if value == CLUSTER:
         return ["--executor", "ray"]
@@ -115,9 +115,10 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("select", "by"): ["width"],
     ("select", "sample"): ["5"],
     ("select", "split"): ["train=0.5,val=0.5"],
-    ("select", "together"): ["height"],
+    ("select", "together"): ["sample_id"],
     ("stats", "captions"): [CAPTIONS],
     ("stats", "kind"): ["captions"],
+    ("stats", "split"): ["all"],
     ("train", "overrides"): ["train.epochs=1"],
 }
 """Values of a command's own, by its name or the first word of it, and the parameter's."""
