@@ -247,7 +247,7 @@ function gallery(data, ask, onFirst = null) {
   load(true).then(toSamples);
   return h('section', { id: 'samples', 'aria-labelledby': 'samples-title' },
     h('h2', { id: 'samples-title' }, 'Samples'),
-    h('p', { class: 'lead' }, 'A sentence and its region share a number and a colour. Dotted grey sentences were '
+    h('p', { class: 'lead' }, 'The number on a box is that of its sentence, and both have one colour. Dotted grey sentences were '
       + 'given no region. The small matrix shows how similar every sentence is to every region, which is cut out above its column.'),
     tools, shelf, tally, where, cards, more);
 }
