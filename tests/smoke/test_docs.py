@@ -235,10 +235,10 @@ def test_what_holds_a_line_of_security_is_there():
         assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}: {name}"
 
 
-def test_the_readme_lists_every_command():
+def test_the_readme_names_every_command():
     group: Any = typer.main.get_command(app)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    missing = [name for name in group.commands if f"| `glit {name} " not in text]
+    missing = [name for name in group.commands if not re.search(rf"`(glit )?{name}\b", text)]
     assert not missing
 
 
