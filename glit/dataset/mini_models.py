@@ -33,7 +33,7 @@ def meaningless(models: Mapping[str, str], pictures: Iterable[Pixels]) -> str:
 
 
 def caution(manifest: Mapping[str, Any], pictures: Iterable[Pixels]) -> str:
-    """The sentence that a card or a page says of that; empty where nothing is to be said."""
+    """A warning for a card or a page that mini models ran on other images than scenes, or empty."""
     models = {
         role: model["name"]
         for role, model in sorted(manifest["models"].items())

@@ -6,6 +6,7 @@ scored by itself: "a small ring" and "the red ring" may be one thing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,11 +28,11 @@ from glit.runtime.prefetch import batched
 from glit.runtime.pretrained import load_whole
 
 Answer = tuple[Boxes, Float[np.ndarray, "N P"]]
-"""Boxes in pixels of the image, and the score of each for each phrase."""
+"""Boxes, xyxy pixels of the image, and the score (0 to 1) of each box for each of P phrases."""
 _REMEMBERED = 4096
 
 
-class ZeroShotGrounder:
+class ZeroShotGrounder(ABC):
     """A model of ``AutoModelForZeroShotObjectDetection``; one subclass a kind.
 
     Raises:
@@ -64,7 +65,11 @@ class ZeroShotGrounder:
         self._model: Any = loaded.to(self._device).eval()
 
     def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:
-        """Find the phrases of each image."""
+        """Find the phrases of each image; see :class:`glit.backends.protocols.Grounder`.
+
+        Raises:
+            FloatingPointError: the model answered NaN or infinity.
+        """
         distinct = [list(dict.fromkeys(each)) for each in phrases]
         with self._torch.inference_mode():
             answers = list(self._answers(images, distinct))
@@ -76,9 +81,9 @@ class ZeroShotGrounder:
             result.append([by_phrase[phrase] for phrase in own])
         return result
 
+    @abstractmethod
     def _answers(self, images: Sequence[Pixels], phrases: Sequence[list[str]]) -> Iterator[Answer]:
-        """One answer an image."""
-        raise NotImplementedError
+        """For each image its boxes and scores, for its own phrases."""
 
     def _moved(self, inputs: Any) -> dict[str, Any]:
         return {
@@ -154,7 +159,7 @@ class DinoGrounder(ZeroShotGrounder):
             yield np.concatenate([boxes for boxes, _ in asked] or [np.zeros((0, 4))]), scores
 
     def _prompts(self, phrases: list[str]) -> Iterator[list[list[int]]]:
-        """Token ids of the phrases of each prompt."""
+        """Group the phrases by prompt, so that each prompt fits the window: their token ids."""
         window = self._model.config.max_text_len - 2
         ids = self._processor.tokenizer(
             [phrase.lower().strip(" .") for phrase in phrases],
