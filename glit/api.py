@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from glit.backends.weights import Resolved
+    from glit.curate.select_rows import Choice
     from glit.dataset.reader import Dataset
     from glit.evaluation.report import Result
     from glit.evaluation.statistics import Statistics
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
     from glit.pipeline.add import Added
-    from glit.pipeline.select_rows import Choice
     from glit.pipeline.timeline import Timeline
     from glit.pipeline.unfinished import UnfinishedBuild
     from glit.runtime.progress import StageProgress
@@ -358,7 +358,7 @@ def pair(
     Raises:
         GlitError: with a one-line reason.
     """
-    from glit.pipeline.pair_again import pair_again
+    from glit.curate.pair_again import pair_again
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
@@ -395,7 +395,7 @@ def select(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.pipeline.select_rows import Choice
+    from glit.curate.select_rows import Choice
 
     choice = Choice(where=where, sample=sample, by=by, seed=seed)
     return _select(dataset, output, choice, progress)[""]
@@ -429,8 +429,8 @@ def split(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
+    from glit.curate.select_rows import Choice
     from glit.errors import UserError
-    from glit.pipeline.select_rows import Choice
 
     if not shares:
         raise UserError("split: no parts; want shares, as {'train': 0.98, 'val': 0.02}")
@@ -443,7 +443,7 @@ def split(
 def _select(
     dataset: PathLike, output: PathLike, choice: Choice, progress: StageProgress | None
 ) -> dict[str, Dataset]:
-    from glit.pipeline.select_rows import select_rows
+    from glit.curate.select_rows import select_rows
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
@@ -465,7 +465,7 @@ def merge(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.pipeline.merge import merge as write
+    from glit.curate.merge import merge as write
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
@@ -492,10 +492,10 @@ def calibrate(
     Raises:
         GlitError: there are no verdicts, or too few of a kind.
     """
+    from glit.curate.pair_again import pair_config
     from glit.errors import InputError
     from glit.label.calibrate import calibrate as fit
     from glit.label.verdicts import read_verdicts
-    from glit.pipeline.pair_again import pair_config
 
     opened = open_dataset(dataset)
     if not verdicts.is_file():

@@ -28,7 +28,7 @@ PAIRS_THAT_WAIT = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from glit.pipeline.pair_again import end_with_parent
+from glit.curate.pair_again import end_with_parent
 context = get_context("spawn")
 with ProcessPoolExecutor(2, mp_context=context, initializer=end_with_parent) as pool:
     pool.submit(pow, 2, 2).result()

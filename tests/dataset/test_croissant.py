@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from building import run_build
 
+from glit.curate.pair_again import pair_again
 from glit.dataset.croissant import YOURS, croissant
 from glit.dataset.reader import Dataset
-from glit.pipeline.pair_again import pair_again
 
 pytestmark = [  # of mlcroissant's own use of rdflib and pandas
     pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.reset_index"),

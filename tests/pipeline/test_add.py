@@ -21,6 +21,7 @@ from adding import (
 )
 from building import Counting, counts, data_bytes, edit_state, quiet, run_build
 
+from glit.curate.pair_again import pair_again
 from glit.dataset.manifest import read_manifest
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
@@ -28,7 +29,6 @@ from glit.errors import InputError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
 from glit.pipeline.clean import clean
-from glit.pipeline.pair_again import pair_again
 from glit.pipeline.retry import retry
 from glit.storage.store import Store
 

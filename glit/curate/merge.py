@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from glit.curate.rewrite import finish, write_rows
+from glit.curate.select_rows import source_of
 from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import Counts, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.pipeline.publish import write_left_out
-from glit.pipeline.rewrite import finish, write_rows
-from glit.pipeline.select_rows import source_of
 from glit.runtime.progress import StageProgress
 from glit.stages.dedup import find_duplicates
 from glit.storage.outputs import new_folder

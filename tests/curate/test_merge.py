@@ -12,9 +12,9 @@ import pytest
 from building import run_build
 
 import glit
+from glit.curate import rewrite
 from glit.dataset.croissant import CROISSANT
 from glit.errors import DatasetError, InputError, RecipeError
-from glit.pipeline import rewrite
 from glit.rules.calibration import Calibration
 from glit.rules.logistic import Logistic
 from glit.stages.pair import identity_of_scores

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.curate.rewrite import finish
 from glit.data.rows import pair_row
 from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
 from glit.dataset.manifest import describe_data_file, sum_without_pair
@@ -26,7 +27,6 @@ from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.pipeline.plan import find_calibration, fingerprint
-from glit.pipeline.rewrite import finish
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.toml_tables import naming_file
 from glit.rules.pairing import Pairing

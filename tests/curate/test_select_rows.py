@@ -17,9 +17,9 @@ import pytest
 from building import data_bytes, run_build
 
 import glit
+from glit.curate import rewrite
 from glit.dataset.query import query
 from glit.errors import DatasetError, InputError, UserError
-from glit.pipeline import rewrite
 from glit.storage.folder_lock import folder_lock
 
 VERSION_1 = Path(__file__).parent.parent / "files" / "version-1" / "lism"
@@ -224,10 +224,10 @@ def test_ctrl_c_leaves_nothing(built, tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 import glit
-from glit.pipeline import rewrite
+from glit.curate import rewrite
 from glit.storage.folder_lock import folder_lock
 rewrite.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-from glit.pipeline import select_rows
+from glit.curate import select_rows
 select_rows.finish = rewrite.finish
 glit.split(sys.argv[1], sys.argv[2], {"a": 0.5, "b": 0.5})
 """

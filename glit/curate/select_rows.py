@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.curate.rewrite import finish, write_rows
 from glit.data.parquet import PINNED, write_parquet
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
 from glit.dataset.manifest import MANIFEST, Counts, describe_file, sum_without_pair
@@ -24,7 +25,6 @@ from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.select import select, split_rows
 from glit.errors import UserError
-from glit.pipeline.rewrite import finish, write_rows
 from glit.runtime.progress import StageProgress
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store

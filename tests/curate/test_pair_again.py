@@ -9,8 +9,8 @@ import pytest
 from building import run_build
 
 import glit
+from glit.curate import rewrite as module
 from glit.errors import InputError, RecipeError
-from glit.pipeline import rewrite as module
 from glit.storage.store import Store
 
 CENTRED = ["pair.rule=centred", "pair.logit_scale=40", "pair.detector_bonus=4"]

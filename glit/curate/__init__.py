@@ -1,0 +1,1 @@
+"""New datasets out of finished ones: rows selected, datasets merged, pairs made again."""
