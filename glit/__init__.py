@@ -30,7 +30,9 @@ evaluate = api.evaluate
 export = api.export
 merge = api.merge
 open_dataset = api.open_dataset
+overlap = api.overlap
 pair = api.pair
+references = api.references
 retry = api.retry
 select = api.select
 split = api.split
@@ -68,7 +70,9 @@ __all__ = [
     "load_recipe",
     "merge",
     "open_dataset",
+    "overlap",
     "pair",
+    "references",
     "retry",
     "select",
     "split",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from glit.backends.weights import Resolved
+    from glit.curate.references import Overlap, Written
     from glit.curate.select_rows import Choice
     from glit.dataset.reader import Dataset
     from glit.evaluation.report import Result
@@ -472,6 +473,47 @@ def merge(
     folder = local_folder(output)
     write([open_dataset(each) for each in datasets], folder, progress or null_progress())
     return open_dataset(folder)
+
+
+def references(
+    images: PathLike, output: PathLike, *, progress: StageProgress | None = None
+) -> Written:
+    """Write hashes and thumbnails of images that datasets must not hold, as a Parquet file.
+
+    Args:
+        images: what :func:`build` takes.
+        output: the file to write.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason.
+    """
+    from glit.curate.references import write_references
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_file
+
+    return write_references(os.fspath(images), local_file(output), progress or null_progress())
+
+
+def overlap(
+    dataset: PathLike, references: PathLike, *, progress: StageProgress | None = None
+) -> list[Overlap]:
+    """The samples of a finished dataset that a file of :func:`references` holds, or that resemble
+    one of its images.
+
+    Args:
+        dataset: the finished dataset.
+        references: the file.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason.
+    """
+    from glit.curate.references import find_overlaps
+    from glit.runtime.progress import null_progress
+
+    told = progress or null_progress()
+    return list(find_overlaps(open_dataset(dataset), os.fspath(references), told))
 
 
 def calibrate(

@@ -38,6 +38,9 @@ def main() -> None:
              "-o", here / "dataset", "-r", "mini", "--executor", "local",
              "--captions", here / "scenes" / "captions.jsonl", cwd=ROOT)  # fmt: skip
         _run(glit, "export", here / "dataset", "--to", "goal", "-o", here / "goal", cwd=here)
+        _run(glit, "scenes", "-o", here / "others", "-n", "2", "--seed", "7", cwd=here)
+        _run(glit, "references", here / "others" / "images", "-o", here / "references.parquet",
+             cwd=here)  # fmt: skip
         _run(glit, "select", here / "dataset", "-o", here / "selected", "--sample", "2", cwd=here)
         working, refused = _use(python, here)
         print(

@@ -25,10 +25,11 @@ from glit.training.objectives import OBJECTIVES
 
 SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
 ANNOTATIONS, EXPORTED, SELECTED = "{annotations}", "{exported}", "{selected}"
+REFERENCES = "{references}"
 """Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
 line may spoil, a path where nothing is yet, what the dataset exports as goal and the folder of
-that, and a part of the dataset. ``--locked`` wants the lock of the recipe mini in the current
-folder."""
+that, a part of the dataset, and a list of other images. ``--locked`` wants the lock of the recipe
+mini in the current folder."""
 
 ENDLESS = {"--serve"}
 """Options with which a command does not end by itself; they have tests of their own."""
@@ -111,6 +112,8 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("pair", "overrides"): ["pair.rule=centred"],
     ("pair", "recipe"): ["lism"],
     ("merge", "datasets"): [DATASET],
+    ("overlap", "references"): [REFERENCES],
+    ("references", "output"): [f"{NEW}.parquet"],
     ("query", "output"): [f"{NEW}.parquet"],
     ("select", "by"): ["width"],
     ("select", "sample"): ["5"],
@@ -219,5 +222,6 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         ANNOTATIONS: folder / "goal" / "goal.json",
         EXPORTED: folder / "goal",
         SELECTED: folder / "selected",
+        REFERENCES: folder / "references.parquet",
     }
     return [str(places.get(word, word)).replace(NEW, str(places[NEW])) for word in line]

@@ -8,13 +8,13 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption, SetOption
+from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
 from glit.errors import UserError
 from glit.exporters import EXPORTERS
 from glit.runtime.terminal import Console, visible
@@ -215,117 +215,6 @@ def export_command(
             progress.loading(embeddings)
         export(opened, to=to, output=folder, embeddings=embeddings, report=progress.advance)
     print(f"{len(opened)} images: {folder}")
-
-
-def pair_command(
-    dataset: DatasetArgument,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="The recipe whose table pair is used. Default: the dataset's own.",
-        ),
-    ] = None,
-    overrides: SetOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
-    from glit.runtime.cores import usable_cores
-    from glit.runtime.progress import StageProgress
-
-    folder = local_folder(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        paired = api.pair(
-            dataset, folder, recipe=recipe, settings=overrides or (),
-            processes=usable_cores(), progress=progress,
-        )  # fmt: skip
-    print(f"{len(paired)} images: {folder}")
-
-
-def select_command(
-    dataset: DatasetArgument,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    where: Annotated[
-        str, typer.Option("--where", help="Take only samples that meet this SQL condition.")
-    ] = "",
-    sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Take at most so many, by a hash.")
-    ] = None,
-    by: Annotated[
-        str,
-        typer.Option("--by", help="Take equally many of each value of this column or SQL."),
-    ] = "",
-    split: Annotated[
-        str | None,
-        typer.Option("--split", help="Write parts into folders: train=0.98,val=0.02."),
-    ] = None,
-    together: Annotated[
-        str,
-        typer.Option("--together", help="Samples with the same value of this SQL share a part."),
-    ] = "",
-    seed: Annotated[int, typer.Option("--seed", help="Another seed takes others.")] = 0,
-    quiet: QuietOption = False,
-) -> None:
-    """Write some samples as a new dataset, or divide them into parts. Needs no model."""
-    from glit.runtime.progress import StageProgress
-
-    folder, shares = local_folder(output), None if split is None else _shares(split)
-    if shares is None and together:
-        raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
-    rest: Any = {"where": where, "sample": sample, "by": by, "seed": seed}
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        if shares is None:
-            parts = {"": api.select(dataset, folder, **rest, progress=progress)}
-        else:
-            parts = api.split(
-                dataset, folder, shares, together=together, **rest, progress=progress
-            )  # fmt: skip
-    for name, part in parts.items():
-        print(f"{len(part)} images: {folder / name}")
-    ingest = next(iter(parts.values())).manifest["recipe"].get("ingest", {})
-    if shares and not together and ingest.get("near_duplicates", -1) < 0:
-        print(
-            f"{dataset} was built without ingest.near_duplicates: images that look the same may be "
-            "in different parts"
-        )
-
-
-def _shares(text: str) -> dict[str, float]:
-    """The parts of ``train=0.98,val=0.02``.
-
-    Raises:
-        UserError: it does not name shares, or names one twice.
-    """
-    found: dict[str, float] = {}
-    for word in text.split(","):
-        name, _, share = word.strip().partition("=")
-        try:
-            if name in found:
-                raise ValueError
-            found[name] = float(share)
-        except ValueError as error:
-            raise UserError(
-                f"--split {text}: found {word!r}; want NAME=SHARE for each part, as "
-                "train=0.98,val=0.02"
-            ) from error
-    return found
-
-
-def merge_command(
-    datasets: Annotated[list[str], typer.Argument(help="Folders or addresses of datasets.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    quiet: QuietOption = False,
-) -> None:
-    """Write the samples of several datasets as one. A repeated image is taken once."""
-    from glit.runtime.progress import StageProgress
-
-    folder = local_folder(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        merged = api.merge(datasets, folder, progress=progress)
-    repeated = merged.manifest["counts"]["duplicates"]
-    print(f"{len(merged)} images ({repeated} repeated): {folder}")
 
 
 def clean_command(dataset: DatasetArgument) -> None:

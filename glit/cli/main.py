@@ -6,7 +6,19 @@ import sys
 
 import typer
 
-from glit.cli import bench, build, doctor, evaluate, inspect, look, pairs, sample, scenes, train
+from glit.cli import (
+    bench,
+    build,
+    curate,
+    doctor,
+    evaluate,
+    inspect,
+    look,
+    pairs,
+    sample,
+    scenes,
+    train,
+)
 from glit.errors import GlitError, MissingExtraError
 from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
@@ -32,9 +44,11 @@ app.command("stats")(inspect.stats_command)
 app.command("query")(inspect.query_command)
 app.command("export")(inspect.export_command)
 app.command("import")(build.import_command)
-app.command("pair")(inspect.pair_command)
-app.command("select")(inspect.select_command)
-app.command("merge")(inspect.merge_command)
+app.command("pair")(curate.pair_command)
+app.command("select")(curate.select_command)
+app.command("merge")(curate.merge_command)
+app.command("references")(curate.references_command)
+app.command("overlap")(curate.overlap_command)
 app.command("clean")(inspect.clean_command)
 app.add_typer(pairs.pairs_app, name="pairs")
 app.add_typer(bench.bench_app, name="bench")

@@ -9,6 +9,7 @@ from glit.data.records import REASONS
 from glit.recipes.config import is_enabled
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
+from glit.stages.exclude import ExcludeStage
 from glit.stages.flow import Flow, make_flow
 from glit.stages.ground import GroundStage
 from glit.stages.ingest import Ingest
@@ -22,6 +23,7 @@ from glit.stages.split import SplitStage
 
 FLOW: tuple[type[Step], ...] = (
     Ingest,
+    ExcludeStage,
     QualityStage,
     CaptionStage,
     SplitStage,

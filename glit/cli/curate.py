@@ -1,0 +1,170 @@
+"""``glit pair``, ``select``, ``merge``, ``references`` and ``overlap``: datasets made of others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from glit import api
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
+from glit.errors import UserError
+from glit.runtime.terminal import Console, visible
+from glit.storage.outputs import local_file, local_folder
+
+
+def pair_command(
+    dataset: DatasetArgument,
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "-r",
+            "--recipe",
+            help="The recipe whose table pair is used. Default: the dataset's own.",
+        ),
+    ] = None,
+    overrides: SetOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
+    from glit.runtime.cores import usable_cores
+    from glit.runtime.progress import StageProgress
+
+    folder = local_folder(output)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        paired = api.pair(
+            dataset, folder, recipe=recipe, settings=overrides or (),
+            processes=usable_cores(), progress=progress,
+        )  # fmt: skip
+    print(f"{len(paired)} images: {folder}")
+
+
+def select_command(
+    dataset: DatasetArgument,
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    where: Annotated[
+        str, typer.Option("--where", help="Take only samples that meet this SQL condition.")
+    ] = "",
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Take at most so many, by a hash.")
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option("--by", help="Take equally many of each value of this column or SQL."),
+    ] = "",
+    split: Annotated[
+        str | None,
+        typer.Option("--split", help="Write parts into folders: train=0.98,val=0.02."),
+    ] = None,
+    together: Annotated[
+        str,
+        typer.Option("--together", help="Samples with the same value of this SQL share a part."),
+    ] = "",
+    seed: Annotated[int, typer.Option("--seed", help="Another seed takes others.")] = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Write some samples as a new dataset, or divide them into parts. Needs no model."""
+    from glit.runtime.progress import StageProgress
+
+    folder, shares = local_folder(output), None if split is None else _shares(split)
+    if shares is None and together:
+        raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
+    rest: Any = {"where": where, "sample": sample, "by": by, "seed": seed}
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        if shares is None:
+            parts = {"": api.select(dataset, folder, **rest, progress=progress)}
+        else:
+            parts = api.split(
+                dataset, folder, shares, together=together, **rest, progress=progress
+            )  # fmt: skip
+    for name, part in parts.items():
+        print(f"{len(part)} images: {folder / name}")
+    ingest = next(iter(parts.values())).manifest["recipe"].get("ingest", {})
+    if shares and not together and ingest.get("near_duplicates", -1) < 0:
+        print(
+            f"{dataset} was built without ingest.near_duplicates: images that look the same may be "
+            "in different parts"
+        )
+
+
+def _shares(text: str) -> dict[str, float]:
+    """The parts of ``train=0.98,val=0.02``.
+
+    Raises:
+        UserError: it does not name shares, or names one twice.
+    """
+    found: dict[str, float] = {}
+    for word in text.split(","):
+        name, _, share = word.strip().partition("=")
+        try:
+            if name in found:
+                raise ValueError
+            found[name] = float(share)
+        except ValueError as error:
+            raise UserError(
+                f"--split {text}: found {word!r}; want NAME=SHARE for each part, as "
+                "train=0.98,val=0.02"
+            ) from error
+    return found
+
+
+def merge_command(
+    datasets: Annotated[list[str], typer.Argument(help="Folders or addresses of datasets.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    quiet: QuietOption = False,
+) -> None:
+    """Write the samples of several datasets as one. A repeated image is taken once."""
+    from glit.runtime.progress import StageProgress
+
+    folder = local_folder(output)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        merged = api.merge(datasets, folder, progress=progress)
+    repeated = merged.manifest["counts"]["duplicates"]
+    print(f"{len(merged)} images ({repeated} repeated): {folder}")
+
+
+def references_command(
+    images: Annotated[str, typer.Argument(help="Images as glit build takes them.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The .parquet file to write.")],
+    quiet: QuietOption = False,
+) -> None:
+    """Write hashes and thumbnails of images that datasets must not hold. Lists unusable files."""
+    from glit.runtime.progress import StageProgress
+
+    path = local_file(output)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        written = api.references(images, path, progress=progress)
+    for name, reason in written.unusable.items():
+        print(visible(f"left out: {name}: {reason}"), file=sys.stderr)
+    print(f"{written.num_images} images: {path}")
+
+
+def overlap_command(
+    dataset: DatasetArgument,
+    references: Annotated[str, typer.Argument(help="A file that glit references wrote.")],
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """List images of a dataset that are in a list or resemble one; exit code 1 if any are."""
+    from glit.runtime.progress import StageProgress
+
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
+        found = api.overlap(dataset, references, progress=progress)
+    if as_json:
+        print(json.dumps([asdict(each) for each in found]))
+    elif found:
+        table = Table("image", "in the list", "", "correlation")
+        for each in found:
+            other = each.found
+            names = visible(each.source_path), visible(other.name)
+            table.add_row(*names, other.kind, f"{other.correlation:.3f}")
+        Console(highlight=False).print(table)
+    if not as_json:
+        print(f"{len(found)} of the dataset's images are in {references}")
+    if found:
+        raise typer.Exit(1)
