@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 add = api.add
 build = api.build
 clean = api.clean
+diff = api.diff
 evaluate = api.evaluate
 export = api.export
 merge = api.merge
@@ -65,6 +66,7 @@ __all__ = [
     "add",
     "build",
     "clean",
+    "diff",
     "evaluate",
     "export",
     "load_recipe",

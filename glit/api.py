@@ -516,6 +516,21 @@ def overlap(
     return list(find_overlaps(open_dataset(dataset), os.fspath(references), told))
 
 
+def diff(a: PathLike, b: PathLike) -> dict[str, Any]:
+    """What differs between two finished datasets: images, settings, and regions of sentences.
+
+    Args:
+        a: the first dataset.
+        b: the second dataset.
+
+    Raises:
+        GlitError: with a one-line reason.
+    """
+    from glit.view.compare import difference
+
+    return difference(open_dataset(a), open_dataset(b))
+
+
 def calibrate(
     dataset: PathLike,
     verdicts: Path,

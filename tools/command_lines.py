@@ -156,6 +156,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "num_images": ["1"],
         "num_scenes": ["2"],
         "num_seeds": ["1"],
+        "other": [DATASET],
         "objective": list(OBJECTIVES),
         "objectives": ["clip"],
         "output": [NEW],

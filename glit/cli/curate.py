@@ -1,4 +1,5 @@
-"""``glit pair``, ``select``, ``merge``, ``references`` and ``overlap``: datasets made of others."""
+"""``glit pair``, ``select``, ``merge``, ``references``, ``overlap`` and
+``diff``: datasets made of others, and compared."""
 
 from __future__ import annotations
 
@@ -168,3 +169,37 @@ def overlap_command(
         print(f"{len(found)} of the dataset's images are in {references}")
     if found:
         raise typer.Exit(1)
+
+
+def diff_command(
+    dataset: DatasetArgument,
+    other: Annotated[str, typer.Argument(help="Another dataset's folder or address.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what differs between two datasets; exit code 1 if anything does. glit view shows it."""
+    found = api.diff(dataset, other)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for key, (first, second) in found["settings"].items():
+            print(visible(f"{key}: {first} | {second}"))
+        images = found["images"]
+        print(
+            f"{images['both']} images in both, {images['only_a']} in the first alone, "
+            f"{images['only_b']} in the second alone"
+        )
+        kinds = {kind: number for kind, number in found["sentences"].items() if number}
+        told = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in kinds.items())
+        print(f"sentences of {found['compared']} images: {told or 'none'}")
+    if not found["same"]:
+        raise typer.Exit(1)
+
+
+_KINDS = {
+    "same": "with the same region",
+    "other": "with another",
+    "only_a": "with one in the first alone",
+    "only_b": "with one in the second alone",
+    "neither": "without a region in both",
+    "reworded": "not in both",
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,46 @@ def compare_data(
             for _, number_a, number_b, found in compared[:most]
         ],
     }
+
+
+def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
+    """What differs between two datasets, as JSON.
+
+    ``images``: how many only A has, only B, and both. ``settings``: values of A and B by
+    ``table.key`` of their recipes, where they differ; None where one has no such key.
+    ``sentences``: how many of the images in both are of each of :data:`KINDS`, among ``compared``
+    images. ``same``: whether nothing differs.
+
+    Args:
+        a: the first dataset.
+        b: the second.
+        seed: of the choice of images whose sentences are compared, where both have very many.
+    """
+    try:
+        both = _in_both(a, b, seed)
+    except InputError:
+        both = _Both(common=0, compared=[])
+    kinds: Counter[str] = Counter()
+    for number_a, number_b in both.compared:
+        kinds.update(compare_rows(a[number_a], b[number_b]).kinds)
+    images = {"only_a": len(a) - both.common, "only_b": len(b) - both.common, "both": both.common}
+    first, second = (_keys(each.manifest["recipe"]) for each in (a, b))
+    names = [key for key in {**first, **second} if first.get(key) != second.get(key)]
+    settings = {key: [first.get(key), second.get(key)] for key in names}
+    moved = sum(kinds[kind] for kind in KINDS if kind not in ("same", "neither"))
+    return {
+        "images": images,
+        "compared": len(both.compared),
+        "sentences": {kind: kinds[kind] for kind in KINDS},
+        "settings": settings,
+        "same": not (images["only_a"] or images["only_b"] or moved or settings),
+    }
+
+
+def _keys(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """``table.key`` and value of a recipe's tables."""
+    tables = {name: table for name, table in recipe.items() if isinstance(table, Mapping)}
+    return {f"{name}.{key}": value for name, own in tables.items() for key, value in own.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
