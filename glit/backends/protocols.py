@@ -218,7 +218,7 @@ class MatcherConfig(ModelConfig):
     """Options of matchers."""
 
     model: str = "mini-matcher"
-    """The CLIP model: a name in manifests/weights.toml, a hub id, or a folder."""
+    """The model: a name in manifests/weights.toml, a hub id, or a folder."""
     batch_size: int = speed_only(128)
     """Crops or sentences in one encoder batch."""
 

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
+from glit.backends.matchers.clip import squeezes
 from glit.backends.protocols import Matcher, MatcherConfig
 from glit.backends.region_files import SUFFIX, RegionOfFile, read_region_file
 from glit.data import rows
@@ -52,7 +53,8 @@ class ScoreConfig(MatcherConfig):
     """The model that compares regions with sentences."""
 
     backend: str = added("clip")
-    """``clip``: a CLIPModel of any size. ``file``: no model; ``NAME.json`` of
+    """``clip``: CLIP of any size, OpenCLIP's, Long-CLIP, MetaCLIP 2, SigLIP or SigLIP 2; the
+    checkpoint says which. ``file``: no model; ``NAME.json`` of
     ``propose.backend = "file"`` names the sentences of each region."""
     phrases: bool = added(False)
     """Also compare the head phrase of every sentence with the regions (see ``pair.phrase_weight``).
@@ -99,7 +101,8 @@ class ScoreStage(Stage):
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
         matcher = plan.models.get("matcher")
-        return {"model": matcher.identity() if matcher else {}}
+        squeezed = {"squeezed": True} if squeezes(matcher) else {}
+        return {"model": matcher.identity() if matcher else {}, **squeezed}
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:
