@@ -65,7 +65,8 @@ class ClipMatcher:
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"
             ) from error
         self.model: Any = loaded.to(self._device).eval()
-        use_onednn(self.model)
+        for part in self._linear_parts():
+            use_onednn(part)
         self.tokenizer = self._open_tokenizer(model.path)
         self.spec = _crop_spec(
             model.path, getattr(self.model.config.vision_config, "image_size", 0)
@@ -81,6 +82,10 @@ class ClipMatcher:
             return load_open_clip(folder).to(self.dtype)
         kind = MetaClip2Model if model_type(folder) == "metaclip_2" else CLIPModel
         return load_whole(kind, folder, local_files_only=True, dtype=self.dtype, weights_only=True)
+
+    def _linear_parts(self) -> list[Any]:
+        """Modules whose linear layers another library may multiply by."""
+        return [self.model]
 
     def _open_tokenizer(self, folder: Path) -> TextTokenizer:
         return TextTokenizer(folder)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from glit.clip.siglip import SiglipTokenizer
 
 
+_FEWEST_CROPS = 8
+"""A batch of fewer is filled up."""
+
+
 class SiglipMatcher(ClipMatcher):
     """A ``SiglipModel``: a crop is squeezed into the square, a text is padded to the window."""
 
@@ -36,8 +40,9 @@ class SiglipMatcher(ClipMatcher):
     def embed_inputs(self, pixels: Any) -> Tensor:
         """Embeddings [N, D] of normalised pixels [N, 3, S, S], on the device."""
         count = len(pixels)
-        if count == 1:  # one would be multiplied as a vector, which rounds otherwise
-            pixels = pixels.expand(2, *pixels.shape[1:])
+        if count < _FEWEST_CROPS:  # which would be multiplied otherwise, and round otherwise
+            more = pixels[:1].expand(_FEWEST_CROPS - count, *pixels.shape[1:])
+            pixels = self._torch.cat([pixels, more])
         with self._torch.inference_mode():
             return self._normalised(self._pooled(pixels))[:count]
 
@@ -79,6 +84,10 @@ class NaflexMatcher(SiglipMatcher):
         from glit.clip.folder import load_model
 
         return load_model(Siglip2Model, folder).to(self.dtype)
+
+    def _linear_parts(self) -> list[Any]:
+        # not the patch embedding, which transformers asks for its weight
+        return [self.model.text_model, self.model.vision_model.encoder]
 
     def _cut(self, image: Pixels, boxes: Boxes) -> Tensor:
         """[N, most, 3 p p + 2]: the normalised patches of each crop, row by row, then zeros; with
