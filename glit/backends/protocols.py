@@ -237,6 +237,13 @@ class Matcher(Protocol):
         """For each image [R, D]: an L2-normalised float32 embedding for each of its R boxes."""
         ...
 
+    def embed_dense(
+        self, images: Sequence[Pixels], boxes: Sequence[Boxes], *, scale: float
+    ) -> list[Float[np.ndarray, "_ _"]]:
+        """For each image [R + 1, D]: of each box and of the whole image, by one pass over it, whose
+        side is so many times the model's own."""
+        ...
+
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:
         """[S, D]: an L2-normalised float32 embedding for each sentence, cut to the context."""
         ...

@@ -145,6 +145,7 @@ def identity_of_scores(
     return {
         **models.get("matcher", {}),
         **({} if crop == "tight" else {"crop": crop}),
+        **({} if (scale := score.get("dense_scale", 1.0)) == 1 else {"dense_scale": scale}),
         **{
             role: dict(model)
             for role, model in models.items()

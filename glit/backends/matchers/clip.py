@@ -23,7 +23,7 @@ from glit.backends.protocols import MatcherConfig
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import Resolved
 from glit.data.geometry import Boxes
-from glit.errors import WeightsError
+from glit.errors import RecipeError, WeightsError
 from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.runtime.pretrained import load_whole
@@ -106,6 +106,31 @@ class ClipMatcher:
         parts = [self.embed_inputs(batch) for batch in batches]
         joined = self._torch.cat(parts).cpu().numpy()  # waited for once, with all at work
         return np.split(joined, np.cumsum(counts)[:-1])
+
+    def embed_dense(
+        self, images: Sequence[Pixels], boxes: Sequence[Boxes], *, scale: float
+    ) -> list[Float[np.ndarray, "_ _"]]:
+        """Regions and, last, the whole image, by one pass over each image (:mod:`.dense`)."""
+        from glit.backends.matchers.dense import encode, fitted, pooled
+
+        torch, found = self._torch, []
+        patch = int(self.model.config.vision_config.patch_size)
+        side = max(1, round(self.spec.side * scale / patch)) * patch
+        at_once = max(1, int(self._batch_size / max(scale, 1) ** 2))
+        for start in range(0, len(images), at_once):
+            some = images[start : start + at_once]
+            with torch.inference_mode():
+                pixels = fitted(some, self.spec, side=side).to(self._device, self.dtype)
+                if len(some) == 1:
+                    pixels = pixels.expand(2, -1, -1, -1)
+                tokens, wholes = encode(self.model, pixels)
+                for image, own, whole, placed in zip(
+                    some, tokens, wholes, boxes[start:], strict=False
+                ):
+                    regions = pooled(self.model, own, image, placed, patch=patch)
+                    joined = self._normalised(torch.cat([regions, whole[None]]))
+                    found.append(joined.cpu().numpy())
+        return found
 
     def embed_inputs(self, pixels: Any) -> Tensor:
         """Embeddings [N, D] of normalised pixels [N, 3, S, S], on the device."""
@@ -223,6 +248,12 @@ def _check(config: MatcherConfig, model: Resolved | None) -> None:
         check_files(model.path, model.name)
     else:
         refuse_other_kind(model, KINDS, loads="score.backend = 'clip' loads CLIP and its kin")
+    dense = getattr(config, "crop", "") == "dense"
+    if dense and model is not None and model_type(model.path).startswith("siglip"):
+        raise RecipeError(
+            f"score.crop = 'dense': {model.name!r} is a SigLIP, which pools patches by a head of "
+            "its own; give a CLIP, best a run of glit train --objective glit"
+        )
 
 
 CLIP = Backend(make=open_matcher, gpu_bytes=6 << 30, extras=("models",), check=_check)
