@@ -15,7 +15,7 @@ from glit.backends.base import ModelConfig
 from glit.data.geometry import Boxes
 from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
-from glit.recipes.config import require_value, speed_only
+from glit.recipes.config import added, require_value, speed_only
 
 ReadText = Callable[[str], str | None]
 """A small text file among the images, by its path; None when there is none."""
@@ -114,6 +114,9 @@ class ProposerConfig(ModelConfig):
     """Largest share of the image a region (with SAM: its mask) may cover."""
     max_regions: int = 30
     """Most regions per image; grid regions are always kept."""
+    keep_masks: bool = added(False)
+    """Keep the masks of regions as run lengths, in a column ``masks``; for SAM, SA-1B's files and
+    files of your own."""
     allow_pickle: bool = False
     """Allow checkpoints that are pickles (ultralytics, segment-anything); pickles can run code."""
     exact_masks: bool = False
