@@ -21,6 +21,7 @@ from glit.dataset.row import masks_of
 from glit.dataset.row_checks import row_faults
 from glit.errors import RecipeError
 from glit.scenes import write_scenes
+from glit.view.samples import MASK_CELLS, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # pycocotools
 
@@ -142,7 +143,10 @@ def strange(counts):
         (lambda row: compress_rle([0, 1 << 31, 5]), "run lengths"),
         (lambda row: "~", "run lengths in a string that is cut off"),
         (lambda row: compress_rle([row["width"] * row["height"]]), "a mask without a pixel"),
-        (lambda row: compress_rle([0, 1, row["width"] * row["height"] - 1]), "a mask that marks another place"),
+        (
+            lambda row: compress_rle([0, 1, row["width"] * row["height"] - 1]),
+            "a mask that marks another place",
+        ),
         (lambda row: "0" * (1 << 23), "a mask of 8388608 characters"),
     ],
 )
@@ -164,3 +168,14 @@ def test_a_mask_at_another_size() -> None:
     assert checked_mask(counts, (0, 2, 2, 4), height=4, width=6) == compress_rle(counts)
     table = pa.table({"masks": pa.array([[{"region": 0, "counts": "x"}]], type=pa.list_(MASK))})
     assert not list(row_faults(table))  # nothing to check it against
+
+
+def test_the_page_tints_them(kept) -> None:
+    row = next(iter(kept.rows(images=False)))
+    shown = sample(row, number=0, image="")["regions"]
+    for number, counts in masks_of(row).items():
+        path, box = shown[number]["mask"], row.regions[number].box
+        cells = sum(int(each.split("h")[1].split("v")[0]) for each in path.split("M")[1:])
+        share = decoded(row, counts).sum() / box.area_px
+        assert cells / MASK_CELLS**2 == pytest.approx(share, abs=0.08)
+    assert sum("mask" in each for each in shown) == len(masks_of(row)) > 0
