@@ -247,7 +247,7 @@ def _check(config: MatcherConfig, model: Resolved | None) -> None:
     if model is not None and is_open_clip(model.path):
         check_files(model.path, model.name)
     else:
-        refuse_other_kind(model, KINDS, loads="score.backend = 'clip' loads CLIP and its kin")
+        refuse_other_kind(model, KINDS, loads="score.backend = 'clip' loads a CLIPModel or its kin")
     dense = getattr(config, "crop", "") == "dense"
     if dense and model is not None and model_type(model.path).startswith("siglip"):
         raise RecipeError(
