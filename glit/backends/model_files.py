@@ -17,6 +17,8 @@ from glit.errors import WeightsError
 PICKLE = "pytorch_model.bin"
 """The pickle that hub folders carry."""
 CONFIG = "config.json"
+OPEN_CLIP_CONFIG = "open_clip_config.json"
+"""In place of it, in a folder of OpenCLIP's."""
 _SHAPING_SUFFIXES = {".json", ".txt", ".jinja", ".model"}
 _TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -49,7 +51,7 @@ def check_complete(
         return
     if not path.is_dir():
         raise WeightsError(f"model {name!r}: {path} does not exist; give another folder or name")
-    if not (path / CONFIG).is_file():
+    if not any((path / config).is_file() for config in (CONFIG, OPEN_CLIP_CONFIG)):
         raise WeightsError(f"model {name!r}: {path} has no {CONFIG}; is the download complete?")
     for index in path.glob("*.safetensors.index.json"):
         shards = _shards(index, name)

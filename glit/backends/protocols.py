@@ -15,7 +15,7 @@ from glit.backends.base import ModelConfig
 from glit.data.geometry import Boxes
 from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
-from glit.recipes.config import require_value, speed_only
+from glit.recipes.config import added, require_value, speed_only
 
 ReadText = Callable[[str], str | None]
 """A small text file among the images, by its path; None when there is none."""
@@ -114,6 +114,9 @@ class ProposerConfig(ModelConfig):
     """Largest share of the image a region (with SAM: its mask) may cover."""
     max_regions: int = 30
     """Most regions per image; grid regions are always kept."""
+    keep_masks: bool = added(False)
+    """Keep the masks of regions as run lengths, in a column ``masks``; for SAM, SA-1B's files and
+    files of your own."""
     allow_pickle: bool = False
     """Allow checkpoints that are pickles (ultralytics, segment-anything); pickles can run code."""
     exact_masks: bool = False
@@ -218,7 +221,7 @@ class MatcherConfig(ModelConfig):
     """Options of matchers."""
 
     model: str = "mini-matcher"
-    """The CLIP model: a name in manifests/weights.toml, a hub id, or a folder."""
+    """The model: a name in manifests/weights.toml, a hub id, or a folder."""
     batch_size: int = speed_only(128)
     """Crops or sentences in one encoder batch."""
 
@@ -235,6 +238,13 @@ class Matcher(Protocol):
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
     ) -> list[Float[np.ndarray, "_ _"]]:
         """For each image [R, D]: an L2-normalised float32 embedding for each of its R boxes."""
+        ...
+
+    def embed_dense(
+        self, images: Sequence[Pixels], boxes: Sequence[Boxes], *, scale: float
+    ) -> list[Float[np.ndarray, "_ _"]]:
+        """For each image [R + 1, D]: of each box and of the whole image, by one pass over it, whose
+        side is so many times the model's own."""
         ...
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:

@@ -2,7 +2,8 @@
 
 ``NAME.json`` beside ``NAME.jpg`` holds ``{"regions": [{"box": [x0, y0, x1, y1], "label": "cup",
 "score": 1.0, "source": "hand", "sentences": ["The cup is white."]}]}``. Boxes are in pixels of the
-upright image with exclusive ends; everything but the box may be left out.
+upright image with exclusive ends; everything but the box may be left out. ``"mask"`` is COCO's
+``{"size": [height, width], "counts": ...}``, of the image's size.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import MatcherConfig, ProposerConfig
 from glit.backends.weights import Resolved
 from glit.data.records import Box, Region
+from glit.data.rle import checked_mask
 from glit.recipes.config import require_value
 
 SUFFIX = ".json"
@@ -78,8 +80,15 @@ def _region(entry: Any, *, width: int, height: int) -> RegionOfFile:
         score=float(score),
         label=str(entry.get("label", "")),
         source=str(entry.get("source", "file")),
+        mask=_mask(entry["mask"], (x0, y0, x1, y1), width, height) if "mask" in entry else "",
     )
     return RegionOfFile(region=region, sentences=tuple(sentences))
+
+
+def _mask(found: Any, box: tuple[float, float, float, float], width: int, height: int) -> str:
+    if list(found["size"]) != [height, width]:
+        raise ValueError(f"mask of size {found['size']}, the image has {[height, width]}")
+    return checked_mask(found["counts"], box, height=height, width=width)
 
 
 def _check_matcher(config: MatcherConfig, model: Resolved | None) -> None:
@@ -92,6 +101,11 @@ def _check_matcher(config: MatcherConfig, model: Resolved | None) -> None:
         )
 
 
-_FILE = {"reads": "file", "beside": SUFFIX, "needs_model": False, "process_bytes": PLAIN_BYTES}
-PROPOSER = Backend(make=RegionFileReader, **_FILE)
+_FILE: dict[str, Any] = {
+    "reads": "file",
+    "beside": SUFFIX,
+    "needs_model": False,
+    "process_bytes": PLAIN_BYTES,
+}
+PROPOSER = Backend(make=RegionFileReader, keeps_masks=True, **_FILE)
 MATCHER = Backend(make=lambda *_: None, check=_check_matcher, **_FILE)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
@@ -52,6 +52,16 @@ class Preprocessing:
     fit: ImageFit = "centre-crop"
     """How the image becomes the model's square."""
 
+    mode: Literal["bicubic", "bilinear"] = "bicubic"
+    """Interpolation that the model's processor resizes with; training and evaluation resize
+    bicubically."""
+
+
+def says_preprocessing(folder: Path) -> bool:
+    """Whether a model's folder says how its images are prepared."""
+    names = ("preprocessor_config.json", "processor_config.json")
+    return any((folder / name).is_file() for name in names) or is_open_clip(folder)
+
 
 def read_preprocessing(folder: Path) -> Preprocessing:
     """A model folder's preprocessing; CLIP's published values for what is missing.
@@ -78,6 +88,7 @@ def read_preprocessing(folder: Path) -> Preprocessing:
         mean=_three(values.get("image_mean") or (HALVES if siglip else CLIP_MEAN)),
         std=_three(values.get("image_std") or (HALVES if siglip else CLIP_STD)),
         fit=fit,
+        mode="bilinear" if values.get("resample") == 2 else "bicubic",
     )
 
 

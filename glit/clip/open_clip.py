@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from glit.backends.model_files import OPEN_CLIP_CONFIG as CONFIG
 from glit.backends.model_files import has_tokenizer
 from glit.backends.tokenizer import TextTokenizer
 from glit.errors import WeightsError
@@ -24,7 +25,7 @@ from glit.errors import WeightsError
 if TYPE_CHECKING:
     from transformers import CLIPConfig, CLIPModel
 
-CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
+WEIGHTS = "open_clip_model.safetensors"
 
 _TAKEN = {
     "model_cfg": {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text"},

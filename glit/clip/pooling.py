@@ -47,6 +47,24 @@ def patch_mask(
     return mask_BKnn.flatten(-2) & inside_BK[..., None]
 
 
+def coverage(boxes_R4: Float[Tensor, "r 4"], *, patch_size: int, grid: int) -> Float[Tensor, "r p"]:
+    """The share of each box that lies in each patch; a row sums to 1.
+
+    Finer than :func:`patch_mask` for boxes that are hardly larger than a patch. ``boxes_R4`` as
+    there; every box has a part inside the square.
+
+    >>> coverage(torch.tensor([[0.0, 0.0, 20.0, 8.0]]), patch_size=16, grid=2).tolist()
+    [[0.800000011920929, 0.20000000298023224, 0.0, 0.0]]
+    """
+    low_n = torch.arange(grid, device=boxes_R4.device) * patch_size
+    inside_R2n = torch.minimum(boxes_R4[:, 2:, None], low_n + patch_size) - torch.maximum(
+        boxes_R4[:, :2, None], low_n
+    )
+    columns_Rn, rows_Rn = inside_R2n.clamp_min(0).unbind(dim=1)
+    area_RP = (rows_Rn[:, :, None] * columns_Rn[:, None]).flatten(1)
+    return area_RP / area_RP.sum(dim=1, keepdim=True)
+
+
 def span_mask(
     spans_BK2: Int[Tensor, "b k 2"],
     *,

@@ -108,7 +108,9 @@ def pair_config(
             if changes.get("rule", own["rule"]) != own["rule"]:
                 own = {}  # another rule's options, and a calibration of it
             values = {**own, **changes}
-        return build_dataclass(PairConfig, values, where="[pair]")
+        config = build_dataclass(PairConfig, values, where="[pair]")
+        scale = manifest.get("logit_scale")
+        return config.with_scale(scale if isinstance(scale, float) else None)
 
 
 def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:

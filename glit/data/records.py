@@ -63,6 +63,9 @@ class Region:
     source: str
     """The proposer: ``yolos``, ``yolo``, ``sam``, ``quadrant``, ``centre``, ...; ``phrase`` for a
     box that a grounder added."""
+    mask: str = ""
+    """Its mask at the image's size, as COCO's compressed run lengths; empty where none is kept. In
+    a dataset masks are a column of their own."""
 
     @property
     def is_grid(self) -> bool:

@@ -14,6 +14,10 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 Runs = Int[np.ndarray, " R"]
+MOST_TEXT = 1 << 22
+"""Characters of a mask; one of a million runs has fewer."""
+SAME_PLACE = 0.5
+"""Least IoU of a mask's tight box with its region's box."""
 _LONGEST = 7
 """Characters of one number; seven hold every count of 32 bits."""
 
@@ -35,6 +39,32 @@ def decode_rle(counts: Sequence[int], *, height: int, width: int) -> np.ndarray:
     """The mask of run lengths made by :func:`encode_rle`: bool ``[height, width]``."""
     values = np.arange(len(counts)) % 2 == 1
     return np.repeat(values, counts).reshape(width, height).T
+
+
+def compress_rle(runs: Sequence[int]) -> str:
+    """Run lengths as COCO's string, a sixth as long as the numbers.
+
+    >>> compress_rle([2, 2, 5, 3])
+    '2251'
+    """
+    numbers = [runs[i] - (runs[i - 2] if i > 2 else 0) for i in range(len(runs))]
+    found = bytearray()
+    for number in numbers:
+        more = True
+        while more:
+            bits, number = number & 31, number >> 5
+            more = number != (-1 if bits & 16 else 0)
+            found.append(bits + 32 * more + ord("0"))
+    return found.decode("ascii")
+
+
+def mask_text(mask: Bool[np.ndarray, "h w"], *, height: int, width: int) -> str:
+    """A mask as COCO's string, at another size if it has another: each pixel's nearest."""
+    if mask.shape != (height, width):
+        rows = ((np.arange(height) + 0.5) * mask.shape[0] / height).astype(int)
+        columns = ((np.arange(width) + 0.5) * mask.shape[1] / width).astype(int)
+        mask = mask[rows[:, None], columns]
+    return compress_rle(encode_rle(mask))
 
 
 def read_rle(counts: str | Sequence[int], *, height: int, width: int) -> Runs:
@@ -93,3 +123,30 @@ def rle_box(runs: Runs, *, height: int) -> tuple[int, int, int, int]:
     else:
         y0, y1 = (first % height).min(), (last % height).max()
     return int(first[0] // height), int(y0), int(last[-1] // height) + 1, int(y1) + 1
+
+
+def checked_mask(
+    counts: str | Sequence[int],
+    box: tuple[float, float, float, float],
+    *,
+    height: int,
+    width: int,
+) -> str:
+    """The run lengths of a region's mask, as COCO's string.
+
+    Raises:
+        ValueError: they are damaged, of another size, empty, or mark another place than the box.
+    """
+    if isinstance(counts, str) and len(counts) > MOST_TEXT:
+        raise ValueError(f"a mask of {len(counts)} characters, want at most {MOST_TEXT}")
+    runs = read_rle(counts, height=height, width=width)
+    if not rle_area(runs):
+        raise ValueError("a mask without a pixel")
+    low_x, low_y, high_x, high_y = rle_box(runs, height=height)
+    x0, y0, x1, y1 = box
+    across = max(0.0, min(high_x, x1) - max(low_x, x0))
+    shared = across * max(0.0, min(high_y, y1) - max(low_y, y0))
+    both = (high_x - low_x) * (high_y - low_y) + (x1 - x0) * (y1 - y0) - shared
+    if shared < SAME_PLACE * both:
+        raise ValueError("a mask that marks another place than its region's box")
+    return counts if isinstance(counts, str) else compress_rle(runs.tolist())

@@ -78,6 +78,7 @@ PHRASE = pa.struct(
     ]
 )
 GROUNDING = pa.struct([("phrase", pa.int32()), ("region", pa.int32()), ("score", pa.float32())])
+MASK = pa.struct([("region", pa.int32()), ("counts", pa.string())])
 NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
 _LATER = {"mean_logprob", "min_logprob", "probability", "support"}
 _VERSION_1 = {

@@ -81,6 +81,7 @@ def make_manifest(
     additions: Sequence[SeriesCounts] = (),
     retries: Sequence[dict[str, Any]] = (),
     columns: Columns = (),
+    logit_scale: float | None = None,
 ) -> dict[str, Any]:
     """Make the manifest from a build; it contains no timestamp and no path of the machine."""
     return {
@@ -90,6 +91,7 @@ def make_manifest(
         "recipe": recipe,
         "fingerprints": fingerprints,
         "models": models,
+        **({} if logit_scale is None else {"logit_scale": logit_scale}),
         "precision": precision,
         "tokenizer": tokenizer,
         "calibration": calibration,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.data.records import Caption, Pair, Region, Scores, Sentence
-from glit.data.schema import GROUNDING, PHRASE
+from glit.data.schema import GROUNDING, MASK, PHRASE
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
 
@@ -97,6 +97,15 @@ class Row:
             phrase_similarity=self.phrase_similarity,
             agreement=self.agreement,
         )
+
+
+def masks_of(row: Row) -> dict[int, str]:
+    """By region the mask that is kept of it: COCO's compressed run lengths, at the image's size."""
+    masks = row.extra.get("masks")
+    ours = isinstance(masks, list) and all(
+        isinstance(each, dict) and [*each] == MASK.names for each in masks
+    )
+    return {each["region"]: each["counts"] for each in masks or ()} if ours else {}
 
 
 def is_grounded(row: Row) -> bool:

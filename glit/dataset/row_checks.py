@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from glit.data.schema import GROUNDING, LATER_FIELDS, PHRASE
+from glit.data.rle import checked_mask
+from glit.data.schema import GROUNDING, LATER_FIELDS, MASK, PHRASE
 
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000
@@ -27,6 +28,7 @@ _SLACK = 1e-3
 _BOX = ("x0", "y0", "x1", "y1")
 _GROUNDED = {"phrases": pa.list_(PHRASE), "groundings": pa.list_(GROUNDING)}
 """Columns that a grounder adds; those of another type are not its own."""
+_MASKS = {"masks": pa.list_(MASK)}
 _NULLABLE = LATER_FIELDS | {"image", "image_similarity", "phrase_similarity", "agreement"}
 
 
@@ -48,12 +50,13 @@ def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
         faults = [*_identity(table), *_sizes(table)]
         nested = {
             name: _Lists(table.column(name))
-            for name in ("sentences", "regions", "pairs", *_GROUNDED)
+            for name in ("sentences", "regions", "pairs", *_GROUNDED, *_MASKS)
             if name in table.column_names and _is_ours(name, table.schema.field(name).type)
         }
         faults += _spans(table, nested)
         faults += _boxes(table, nested)
         faults += _indices(nested)
+        faults += [] if faults else _masks(table, nested)
         faults += _numbers(nested)
         faults += _similarities(table, nested)
     yield from faults
@@ -148,7 +151,7 @@ def _sizes(table: pa.Table) -> Iterator[tuple[int, str]]:
 
 
 def _is_ours(name: str, kind: pa.DataType) -> bool:
-    return _GROUNDED.get(name, kind) == kind
+    return (_GROUNDED | _MASKS).get(name, kind) == kind
 
 
 def is_grounded_schema(schema: pa.Schema) -> bool:
@@ -191,10 +194,30 @@ def _boxes(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, st
     yield from found.first(~np.isfinite(found["score"]), "a region's score is not finite")
 
 
+def _masks(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    """One mask at a time; of a row that is known to have its regions inside the image."""
+    if not (
+        {"masks", "regions"} <= nested.keys() and {"width", "height"} <= set(table.schema.names)
+    ):
+        return
+    masks, regions = nested["masks"], nested["regions"]
+    first = np.concatenate([[0], np.cumsum(regions.counts)])
+    boxes = np.stack([regions[name] for name in _BOX], axis=1)
+    width, height = (table.column(name).to_pylist() for name in ("width", "height"))
+    for row, region, counts in zip(masks.row, masks["region"], masks["counts"], strict=True):
+        box = tuple(boxes[first[row] + region].tolist())
+        try:
+            checked_mask(counts, box, height=height[row], width=width[row])
+        except ValueError as error:
+            yield int(row), f"region {region} has {error}"
+            return
+
+
 _POINTERS = {
     "pairs": ("sentence", "region"),
     "phrases": ("sentence",),
     "groundings": ("phrase", "region"),
+    "masks": ("region",),
 }
 """By column, its fields that are places in the column of that name's plural."""
 

@@ -4,9 +4,10 @@
     instances.json    every region: ``bbox`` [x, y, width, height] in pixels, ``category_id``
     captions.json     every caption
 
-A region's category is its label. What COCO has no field for stands beside ``bbox``: ``score``,
-``source``, and ``sentences``: those that have this region as their pair, best pair first, with
-their span in the caption.
+A region's category is its label; one whose mask was kept (``propose.keep_masks``) has COCO's
+compressed run lengths as ``segmentation``. What COCO has no field for stands beside ``bbox``:
+``score``, ``source``, and ``sentences``: those that have this region as their pair, best pair
+first, with their span in the caption.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glit.data.rle import read_rle, rle_area
+from glit.dataset.row import masks_of
 from glit.exporters.json_file import JsonFile
 from glit.exporters.parts import local_of, write_picture, xywh
 
@@ -48,14 +51,16 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
             caption = {"id": image_id, "image_id": image_id, "caption": row.caption.text}
             captions.add("annotations", caption)
             sentences = _sentences(row)
+            masks = masks_of(row)
             for at, region in enumerate(row.regions):
                 number += 1
                 label = region.label or NO_LABEL
                 category = categories.setdefault(label, len(categories) + 1)
                 place = {"id": number, "image_id": image_id, "category_id": category}
-                instances.add(
-                    "annotations", place | _box(region) | {"sentences": sentences.get(at, [])}
-                )
+                found = _box(region) | {"sentences": sentences.get(at, [])}
+                if at in masks:
+                    found |= _segmentation(masks[at], row)
+                instances.add("annotations", place | found)
             report(1)
         for label, category in categories.items():
             instances.add("categories", {"id": category, "name": label, "supercategory": ""})
@@ -69,6 +74,11 @@ def _box(region: Region) -> dict[str, Any]:
         "score": region.score,
         "source": region.source,
     }
+
+
+def _segmentation(counts: str, row: Row) -> dict[str, Any]:
+    area = rle_area(read_rle(counts, height=row.height, width=row.width))
+    return {"segmentation": {"size": [row.height, row.width], "counts": counts}, "area": area}
 
 
 def _sentences(row: Row) -> dict[int, list[dict[str, Any]]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.backends.captioners.user_captions import BroughtCaptions
+from glit.backends.matchers.clip import own_scale
 from glit.backends.model_files import has_tokenizer, model_type
 from glit.backends.weights import Resolved, resolve
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
@@ -60,6 +61,8 @@ def make_plan(
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
     models = find_models(recipe, lock=lock)
+    pair = recipe.pair.with_scale(own_scale(models.get("matcher")))
+    recipe = dataclasses.replace(recipe, tables={**recipe.tables, "pair": pair})
     configs = {step.name: _settled(step, recipe, models, device) for step in enabled.steps}
     _check_tokenizer(models["tokenizer"])
     plan = Plan(

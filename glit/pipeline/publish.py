@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.backends.captioners.user_captions import NO_ROW, BroughtCaptions
+from glit.backends.matchers.clip import own_scale
 from glit.backends.tokenizer import tokenizer_hash
 from glit.data.parquet import write_parquet
 from glit.data.schema import DUPLICATES_SCHEMA
@@ -124,6 +125,7 @@ def publish(
             recipe=work.plan.recipe.as_dict(),
             fingerprints=dict(work.plan.fingerprints),
             models={role: model.described() for role, model in work.plan.models.items()},
+            logit_scale=own_scale(work.plan.models.get("matcher")),
             precision=_precisions(work.plan),
             tokenizer=tokenizer,
             counts=dataclasses.replace(counts, without_pair=sum_without_pair(data)),

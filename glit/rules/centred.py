@@ -25,6 +25,6 @@ class Centred(Weighed):
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         logits = self.logits(scores)
-        whole = self.logit_scale * scores.image_similarity.astype(np.float64)
+        whole = self.scale * scores.image_similarity.astype(np.float64)
         value = logits - np.column_stack([logits, whole]).mean(axis=1, keepdims=True)
         return Values(value=self.with_bonus(value, scores, regions), null=no_null(value))

@@ -15,6 +15,8 @@ from glit.errors import RecipeError
 from glit.recipes.config import added
 
 Matrix = Float[np.ndarray, "S R"]
+OPENAI_SCALE = 100.0
+"""The learned scale of OpenAI's CLIPs on cosines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,8 +66,9 @@ def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
 class Weighed:
     """A rule over logits: cosines times CLIP's own scale, mixed with those of head phrases."""
 
-    logit_scale: float = 100.0
-    """The matcher's learned scale on cosines: 100 for OpenAI's CLIPs, 40 for the mini matcher."""
+    logit_scale: float | None = None
+    """The factor on cosines. Without, it is the matcher's own: 100 for OpenAI's CLIPs, about 117
+    for SigLIP, 40 for the mini matcher."""
     phrase_weight: float = 0.0
     """Share of the sentence's head phrase in its logits, 0 to 1; above 0 needs ``score.phrases =
     true``."""
@@ -76,8 +79,8 @@ class Weighed:
     proportion to its score; above 0 needs ``ground.enabled = true``."""
 
     def __post_init__(self) -> None:
-        if not (self.logit_scale > 0 and math.isfinite(self.logit_scale)):
-            raise RecipeError(f"[pair] logit_scale: found {self.logit_scale}, want above 0")
+        if not (self.scale > 0 and math.isfinite(self.scale)):
+            raise RecipeError(f"[pair] logit_scale: found {self.scale}, want above 0")
         if not math.isfinite(self.detector_bonus):
             raise RecipeError(f"[pair] detector_bonus: found {self.detector_bonus}")
         if not (self.grounding_weight >= 0 and math.isfinite(self.grounding_weight)):
@@ -85,8 +88,13 @@ class Weighed:
         if not 0 <= self.phrase_weight <= 1:
             raise RecipeError(f"[pair] phrase_weight: found {self.phrase_weight}, want 0 to 1")
 
+    @property
+    def scale(self) -> float:
+        """``logit_scale``; that of OpenAI's CLIPs where neither recipe nor matcher said any."""
+        return OPENAI_SCALE if self.logit_scale is None else self.logit_scale
+
     def logits(self, scores: Scores) -> Matrix:
-        """logit_scale ((1 - w) cos(sentence, region) + w cos(head phrase, region)).
+        """scale ((1 - w) cos(sentence, region) + w cos(head phrase, region)).
 
         w is ``phrase_weight``.
 
@@ -94,7 +102,7 @@ class Weighed:
             RecipeError: phrases are wanted and were not scored.
         """
         if not self.phrase_weight:
-            return self.logit_scale * scores.similarity.astype(np.float64)
+            return self.scale * scores.similarity.astype(np.float64)
         if scores.phrase_similarity is None:
             raise RecipeError(
                 "pair.phrase_weight: the scores hold no head phrases; build with "
@@ -103,7 +111,7 @@ class Weighed:
         both = (scores.similarity, scores.phrase_similarity)
         plain, phrases = (each.astype(np.float64) for each in both)
         mixed = (1 - self.phrase_weight) * plain + self.phrase_weight * phrases
-        return self.logit_scale * mixed
+        return self.scale * mixed
 
     def with_bonus(self, value: Matrix, scores: Scores, regions: Sequence[Region]) -> Matrix:
         """Add ``detector_bonus`` to the values of a model's regions, and what the grounder says.

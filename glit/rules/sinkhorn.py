@@ -39,7 +39,7 @@ class Sinkhorn(Weighed):
         )
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        whole = self.logit_scale * scores.image_similarity.astype(np.float64)
+        whole = self.scale * scores.image_similarity.astype(np.float64)
         logits = self.sharpness * np.column_stack([self.logits(scores), whole])
         logits = np.vstack([logits, logits.mean(axis=0)])
         plan = np.exp(_scaled(logits, self.iterations))[:-1]

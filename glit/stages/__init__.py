@@ -48,7 +48,8 @@ def flow(tables: Mapping[str, Any]) -> Flow:
     Raises:
         RecipeError: they do not fit together.
     """
-    return make_flow([step for step in FLOW if is_enabled(tables[step.name])])
+    enabled = [step for step in FLOW if is_enabled(tables[step.name])]
+    return make_flow([step.chosen(tables[step.name]) for step in enabled])
 
 
 def all_reasons() -> dict[str, str]:

@@ -57,6 +57,11 @@ class Step(ABC):
     """The role of its backend's model, which reports name."""
 
     @classmethod
+    def chosen(cls, config: Any) -> type[Step]:
+        """The step as a configuration wants it: itself, or a subclass with further columns."""
+        return cls
+
+    @classmethod
     def backend(cls, config: Any) -> Backend | None:
         """The backend that a configuration asks for."""
         return None

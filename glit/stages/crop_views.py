@@ -1,6 +1,7 @@
 """How a region is shown to the matcher: alone, with some context, or in a blurred image.
 
 ``context``  the box grown by a quarter of its sides, all around
+``dense``    not at all: the patches under the region of one pass over the whole image
 ``blur``     the whole image, blurred outside the region (Subramanian et al. 2022, ReCLIP, section
              3.1; Yang et al. 2023, FGVP, "blur reverse mask")
 """
@@ -15,7 +16,7 @@ from PIL import Image, ImageFilter
 from glit.data.geometry import Boxes
 from glit.images import Pixels
 
-CropView = Literal["tight", "context", "blur"]
+CropView = Literal["tight", "context", "blur", "dense"]
 
 CONTEXT_SHARE = 0.25
 """Of the box's width and height, added on every side and cut at the image's edge."""

@@ -19,7 +19,7 @@ from glit.rules import RULES
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import LOGPROBS
 from glit.rules.pairing import Pairing
-from glit.rules.protocol import Rule
+from glit.rules.protocol import OPENAI_SCALE, Rule, Weighed
 from glit.stages.base import Outcome, Stage
 from glit.stages.caption import CaptionConfig
 from glit.stages.image_source import ImageSource
@@ -57,6 +57,16 @@ class PairConfig:
                 f"[pair] {name}: wants pair.calibration, which gives the probabilities",
             )
 
+    def with_scale(self, scale: float | None) -> PairConfig:
+        """With the matcher's own scale, where the rule wants one and none was given."""
+        rule = self.make_rule()
+        wanted = scale or OPENAI_SCALE
+        if not isinstance(rule, Weighed) or rule.logit_scale is not None:
+            return self
+        if self.options is None and wanted == OPENAI_SCALE:
+            return self  # as it always was
+        return dataclasses.replace(self, options=dataclasses.replace(rule, logit_scale=wanted))
+
     def make_rule(self) -> Rule:
         """The rule with its options."""
         return self.options or RULES[self.rule]()
@@ -72,7 +82,9 @@ class PairConfig:
 
     def rule_table(self) -> dict[str, Any]:
         """The rule and all its options, by which a calibration knows it."""
-        return {"rule": self.rule, **identity(self.make_rule())}
+        rule = self.make_rule()
+        scale = {"logit_scale": rule.scale} if isinstance(rule, Weighed) else {}
+        return {"rule": self.rule, **identity(rule), **scale}
 
     def check_scored(self, *, phrases: bool, grounded: bool) -> None:
         """Refuse head phrases where they were not scored, and a grounder where none was asked.
@@ -133,6 +145,7 @@ def identity_of_scores(
     return {
         **models.get("matcher", {}),
         **({} if crop == "tight" else {"crop": crop}),
+        **({} if (scale := score.get("dense_scale", 1.0)) == 1 else {"dense_scale": scale}),
         **{
             role: dict(model)
             for role, model in models.items()

@@ -50,7 +50,7 @@ class Plan:
     """
 
     recipe: Recipe
-    """As the user wrote it."""
+    """As the user wrote it; a rule's logit scale is the matcher's own where none was given."""
     flow: Flow
     """Its enabled steps."""
     configs: Mapping[str, Any]

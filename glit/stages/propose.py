@@ -17,7 +17,7 @@ from glit.backends.protocols import Detector, ProposerConfig, RegionLayout, Regi
 from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
-from glit.data.schema import REGION
+from glit.data.schema import MASK, REGION
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches, read_beside
@@ -56,6 +56,12 @@ class ProposeConfig(ProposerConfig):
         require_value(
             0 <= self.max_iou <= 1, f"[propose] max_iou: found {self.max_iou}, want 0 to 1"
         )
+        backend = _backends().get(self.backend)
+        require_value(
+            not self.keep_masks or backend is None or backend.keeps_masks,
+            f"[propose] keep_masks: backend = {self.backend!r} has no masks; take sam, sa1b, file, "
+            "or leave it out",
+        )
 
 
 class ProposeStage(Stage):
@@ -75,6 +81,16 @@ class ProposeStage(Stage):
         self._config = config
         self._measures_area = self.backend(config).measures_area
         self._grid: RegionLayout | None = Grid() if config.backend.endswith(_AND_GRID) else None
+
+    @classmethod
+    def chosen(cls, config: ProposeConfig) -> type[ProposeStage]:
+        return KeepMasks if config.keep_masks else cls
+
+    @classmethod
+    def row(cls, sample: Sample) -> dict[str, Any]:
+        regions = sample.regions or ()
+        masks = [{"region": i, "counts": r.mask} for i, r in enumerate(regions) if r.mask]
+        return {"regions": [rows.region_row(region) for region in regions], "masks": masks}
 
     @classmethod
     def backend(cls, config: ProposeConfig) -> Backend:
@@ -106,6 +122,20 @@ class ProposeStage(Stage):
                 else "nothing was detected",
             )
         return dataclasses.replace(sample, regions=tuple(kept))
+
+
+class KeepMasks(ProposeStage):
+    """With a column ``masks``, where they are kept."""
+
+    dataset_columns = (("masks", pa.list_(MASK)),)
+    columns = (*ProposeStage.columns, *dataset_columns)
+    as_rows = None
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        regions = tuple(rows.region(each) for each in row["regions"])
+        extra = {**sample.extra, "masks": row["masks"]}
+        return dataclasses.replace(sample, regions=regions, extra=extra)
 
 
 class DetectRegions(ProposeStage):

@@ -17,13 +17,14 @@ from jaxtyping import Float
 
 from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
+from glit.backends.matchers.clip import squeezes
 from glit.backends.protocols import Matcher, MatcherConfig
 from glit.backends.region_files import SUFFIX, RegionOfFile, read_region_file
 from glit.data import rows
 from glit.data.geometry import Boxes, iou
 from glit.data.records import Drop, Sample, Scores
 from glit.images import Pixels
-from glit.recipes.config import Choice, added
+from glit.recipes.config import Choice, added, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights
 from glit.stages.image_source import (
@@ -42,6 +43,7 @@ AGREEMENT_DECIMALS = 4
 SIMILARITY_DECIMALS = 5
 """Cosines are kept to this many decimals, well above the noise by which batching moves them."""
 
+_MOST_SCALE = 8
 _FILLED = {"cuda": 4}
 """Encoder batches that the crops of a group of images fill, by device; one elsewhere. The last of a
 group is a small one, for which a GPU takes longer than its share."""
@@ -52,19 +54,31 @@ class ScoreConfig(MatcherConfig):
     """The model that compares regions with sentences."""
 
     backend: str = added("clip")
-    """``clip``: a CLIPModel of any size. ``file``: no model; ``NAME.json`` of
+    """``clip``: CLIP of any size, OpenCLIP's, Long-CLIP, MetaCLIP 2, SigLIP or SigLIP 2; the
+    checkpoint says which. ``file``: no model; ``NAME.json`` of
     ``propose.backend = "file"`` names the sentences of each region."""
     phrases: bool = added(False)
     """Also compare the head phrase of every sentence with the regions (see ``pair.phrase_weight``).
     This helps with sentences about two objects."""
     crop: CropView = added("tight")
     """The view of a region: ``tight`` is its box; ``context`` adds a quarter on every side;
-    ``blur`` is the whole image, blurred outside the box."""
+    ``blur`` is the whole image, blurred outside the box; ``dense`` takes the mean of the patches
+    under the box of one pass over the image, for models that were trained to it."""
+    dense_scale: float = added(1.0)
+    """With ``crop = "dense"``: the side at which the image is read, as a multiple of the model's
+    own."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
         key="backend", options=lambda: {name: b.options for name, b in MATCHERS.items()}
     )
+
+    def __post_init__(self) -> None:
+        MatcherConfig.__post_init__(self)
+        require_value(
+            0 < self.dense_scale <= _MOST_SCALE,
+            f"[score] dense_scale: found {self.dense_scale}, want above 0, at most {_MOST_SCALE}",
+        )
 
 
 class ScoreStage(Stage):
@@ -99,7 +113,8 @@ class ScoreStage(Stage):
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
         matcher = plan.models.get("matcher")
-        return {"model": matcher.identity() if matcher else {}}
+        squeezed = {"squeezed": True} if squeezes(matcher) else {}
+        return {"model": matcher.identity() if matcher else {}, **squeezed}
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:
@@ -145,7 +160,7 @@ class ScoreStage(Stage):
         crops = held = 0
         for sample, image in zip(samples, images.each(samples), strict=True):
             group.append((sample, image))
-            crops += len(sample.regions or ()) + 1
+            crops += 1 if config.crop == "dense" else len(sample.regions or ()) + 1
             held += num_bytes(sample)
             if crops >= wanted or held >= MOST_BYTES:
                 yield group
@@ -155,6 +170,8 @@ class ScoreStage(Stage):
 
     def _embed(self, items: Sequence[tuple[Sample, Pixels | Drop]]) -> list[np.ndarray]:
         """Per image [R + 1, D]: its regions', then its own embedding."""
+        if self._config.crop == "dense":
+            return self._embed_dense(items)
         images: list[Pixels] = []
         boxes: list[Boxes] = []
         for sample, image in items:
@@ -173,6 +190,12 @@ class ScoreStage(Stage):
         joined = np.concatenate(self._matcher.embed_regions(images, boxes))
         counts = [len(sample.regions or ()) + 1 for sample, _ in items]
         return np.split(joined, np.cumsum(counts)[:-1])
+
+    def _embed_dense(self, items: Sequence[tuple[Sample, Pixels | Drop]]) -> list[np.ndarray]:
+        """As :meth:`_embed`, of one pass over each image."""
+        images = [image for _, image in items if not isinstance(image, Drop)]
+        boxes = [_region_boxes(sample) for sample, _ in items]
+        return self._matcher.embed_dense(images, boxes, scale=self._config.dense_scale)
 
     def _finished(self, sample: Sample, sentences: np.ndarray, regions: np.ndarray) -> Outcome:
         cosines = np.round(sentences.astype(np.float32) @ regions.T, SIMILARITY_DECIMALS)

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from glit.data.records import Pair, Region
-from glit.dataset.row import Row, is_grounded
+from glit.data.rle import decode_rle, read_rle
+from glit.dataset.row import Row, is_grounded, masks_of
 
 MOST_REGIONS = 100
 """Of an image; those in pairs come first, then those that some sentence is most similar to."""
+MASK_CELLS = 48
+"""Cells a side in which the page draws a mask inside its box."""
 
 
 def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
@@ -29,7 +32,7 @@ def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
     """
     shown = _shown(row)
     place = {region: index for index, region in enumerate(shown)}
-    whole = row.image_similarity
+    whole, masks = row.image_similarity, masks_of(row)
     return {
         "n": number,
         "id": row.sample_id,
@@ -46,7 +49,7 @@ def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
              "tokens": [s.token_start, s.token_end]}
             for s in row.sentences
         ],
-        "regions": [_region(row.regions[index]) for index in shown],
+        "regions": [_region(row, index, masks.get(index)) for index in shown],
         "numbers": shown,
         "hidden": len(row.regions) - len(shown),
         "pairs": [_pair(pair, place) for pair in row.pairs],
@@ -102,13 +105,30 @@ def _phrases(row: Row, place: Mapping[int, int]) -> list[list[list[Any]]]:
     return pieces
 
 
-def _region(region: Region) -> dict[str, Any]:
+def _region(row: Row, index: int, mask: str | None) -> dict[str, Any]:
+    region = row.regions[index]
     return {
+        **({"mask": _inside(row, region, mask)} if mask else {}),
         "box": [round(value, 2) for value in region.box.xyxy],
         "score": _number(region.score),
         "label": region.label,
         "source": region.source,
     }
+
+
+def _inside(row: Row, region: Region, counts: str) -> str:
+    """A mask inside its box as an SVG path: rows of a grid of :data:`MASK_CELLS` cells a side."""
+    runs = read_rle(counts, height=row.height, width=row.width)
+    mask = decode_rle(runs.tolist(), height=row.height, width=row.width)
+    cells = (np.arange(MASK_CELLS) + 0.5) / MASK_CELLS
+    x0, y0, x1, y1 = region.box.xyxy
+    at_y = np.clip(y0 + cells * (y1 - y0), 0, row.height - 1).astype(int)
+    at_x = np.clip(x0 + cells * (x1 - x0), 0, row.width - 1).astype(int)
+    path = []
+    for y, line in enumerate(np.pad(mask[at_y[:, None], at_x], ((0, 0), (1, 1))).astype(np.int8)):
+        edges = np.flatnonzero(np.diff(line))
+        path += [f"M{a} {y}h{b - a}v1H{a}z" for a, b in edges.reshape(-1, 2).tolist()]
+    return "".join(path)
 
 
 def _pair(pair: Pair, place: dict[int, int]) -> dict[str, Any]:

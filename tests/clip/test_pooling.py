@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.clip.pooling import masked_mean, patch_mask, span_mask
+from glit.clip.pooling import coverage, masked_mean, patch_mask, span_mask
 
 
 def algorithm_1(box, patch_size: int, grid: int) -> list[int]:
@@ -91,3 +91,19 @@ def test_gradients_of_the_mean() -> None:
     tokens = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
     mask = torch.rand(2, 2, 4) > 0.5
     assert torch.autograd.gradcheck(lambda t: masked_mean(t, mask), (tokens,))
+
+
+@given(st.lists(st.floats(0, 60), min_size=2, max_size=2), st.floats(0.5, 64), st.floats(0.5, 64))
+def test_coverage_is_the_mean_of_a_picture_over_the_box(corner, width, height):
+    """Of a picture that is constant in every patch."""
+    x0, y0 = corner
+    box = torch.tensor([[x0, y0, min(x0 + width, 64), min(y0 + height, 64)]])
+    share = coverage(box, patch_size=16, grid=4)
+    assert share.sum().item() == pytest.approx(1, abs=1e-5)
+    middle = torch.arange(4) * 16 + 8.0
+    mean_x = (share.reshape(4, 4) * middle).sum().item()
+    edges = [max(min(v, box[0, 2].item()), x0) for v in (0, 16, 32, 48, 64)]
+    wanted = sum((b - a) * m for a, b, m in zip(edges, edges[1:], middle.tolist(), strict=False))
+    assert mean_x == pytest.approx(wanted / (box[0, 2].item() - x0), abs=1e-2)
+    touched = patch_mask(box[None], patch_size=16, grid=4)[0]
+    assert not bool((share > 1e-3)[~touched].any())

@@ -1,10 +1,15 @@
-"""CLIP by transformers: embeddings of region crops and of sentences."""
+"""CLIP and its kin by transformers: embeddings of region crops and of sentences.
+
+Which kind a checkpoint is says its configuration: CLIP of any size and text window (Long-CLIP's
+too), OpenCLIP's folders, MetaCLIP 2, SigLIP and SigLIP 2.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +18,12 @@ from jaxtyping import Float
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.matchers.crops import CropSpec, cut_crops
+from glit.backends.model_files import model_type, weight_files
 from glit.backends.protocols import MatcherConfig
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import Resolved
 from glit.data.geometry import Boxes
-from glit.errors import WeightsError
+from glit.errors import RecipeError, WeightsError
 from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.runtime.pretrained import load_whole
@@ -26,9 +32,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+KINDS = ("clip", "metaclip_2", "siglip", "siglip2")
+"""``model_type`` of the checkpoints that are loaded, beside OpenCLIP's folders."""
 _LENGTH_STEP = 8
 """Sentences are padded to a multiple of this many tokens."""
-_FEWEST_SENTENCES = 8
+FEWEST_SENTENCES = 8
 """A batch of fewer is filled up."""
 
 
@@ -43,7 +51,6 @@ class ClipMatcher:
         config = CLIP.settled(config)
         require("models", needed_for="the matcher")
         import torch
-        from transformers import CLIPModel
 
         from glit.backends.onednn import use_onednn
 
@@ -52,18 +59,40 @@ class ClipMatcher:
         self._device = pick_device(config.device)
         self.dtype = torch_dtype(config.precision)
         try:
-            loaded = load_whole(
-                CLIPModel, model.path, local_files_only=True, dtype=self.dtype, weights_only=True
-            )
+            loaded = self._load(model.path)
         except (OSError, ValueError) as error:
             raise WeightsError(
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"
             ) from error
-        self.model = loaded.to(self._device).eval()
-        use_onednn(self.model)
-        self.tokenizer = TextTokenizer(model.path)
-        self.spec = _crop_spec(str(model.path), self.model.config.vision_config.image_size)
+        self.model: Any = loaded.to(self._device).eval()
+        for part in self._linear_parts():
+            use_onednn(part)
+        self.tokenizer = self._open_tokenizer(model.path)
+        self.spec = _crop_spec(
+            model.path, getattr(self.model.config.vision_config, "image_size", 0)
+        )
         self.context = int(self.model.config.text_config.max_position_embeddings)
+
+    def _load(self, folder: Path) -> Any:
+        from transformers import CLIPModel, MetaClip2Model
+
+        from glit.clip.open_clip import is_open_clip, load_open_clip
+
+        if is_open_clip(folder):
+            return load_open_clip(folder).to(self.dtype)
+        kind = MetaClip2Model if model_type(folder) == "metaclip_2" else CLIPModel
+        return load_whole(kind, folder, local_files_only=True, dtype=self.dtype, weights_only=True)
+
+    def _linear_parts(self) -> list[Any]:
+        """Modules whose linear layers another library may multiply by."""
+        return [self.model]
+
+    def _open_tokenizer(self, folder: Path) -> TextTokenizer:
+        return TextTokenizer(folder)
+
+    def _cut(self, image: Pixels, boxes: Boxes) -> Tensor:
+        """Crops of an image as the encoder's input, on the device."""
+        return cut_crops(image, boxes, self.spec, device=self._device)
 
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
@@ -71,15 +100,37 @@ class ClipMatcher:
         """Embed the regions of each image; crops of several images share batches."""
         counts = [len(each) for each in boxes]
         crops = self._torch.cat(
-            [
-                cut_crops(image, each, self.spec, device=self._device)
-                for image, each in zip(images, boxes, strict=True)
-            ]
+            [self._cut(image, each) for image, each in zip(images, boxes, strict=True)]
         )
         batches = self._torch.tensor_split(crops, self._num_batches(len(crops)))
         parts = [self.embed_inputs(batch) for batch in batches]
         joined = self._torch.cat(parts).cpu().numpy()  # waited for once, with all at work
         return np.split(joined, np.cumsum(counts)[:-1])
+
+    def embed_dense(
+        self, images: Sequence[Pixels], boxes: Sequence[Boxes], *, scale: float
+    ) -> list[Float[np.ndarray, "_ _"]]:
+        """Regions and, last, the whole image, by one pass over each image (:mod:`.dense`)."""
+        from glit.backends.matchers.dense import encode, fitted, pooled
+
+        torch, found = self._torch, []
+        patch = int(self.model.config.vision_config.patch_size)
+        side = max(1, round(self.spec.side * scale / patch)) * patch
+        at_once = max(1, int(self._batch_size / max(scale, 1) ** 2))
+        for start in range(0, len(images), at_once):
+            some = images[start : start + at_once]
+            with torch.inference_mode():
+                pixels = fitted(some, self.spec, side=side).to(self._device, self.dtype)
+                if len(some) == 1:
+                    pixels = pixels.expand(2, -1, -1, -1)
+                tokens, wholes = encode(self.model, pixels)
+                for image, own, whole, placed in zip(
+                    some, tokens, wholes, boxes[start:], strict=False
+                ):
+                    regions = pooled(self.model, own, image, placed, patch=patch)
+                    joined = self._normalised(torch.cat([regions, whole[None]]))
+                    found.append(joined.cpu().numpy())
+        return found
 
     def embed_inputs(self, pixels: Any) -> Tensor:
         """Embeddings [N, D] of normalised pixels [N, 3, S, S], on the device."""
@@ -112,7 +163,7 @@ class ClipMatcher:
         from glit.backends.gpu.copies import upload
 
         torch = self._torch
-        shape = max(len(ids), _FEWEST_SENTENCES), self._padded(max(map(len, ids)))
+        shape = max(len(ids), FEWEST_SENTENCES), self._padded(max(map(len, ids)))
         tokens = torch.full(shape, self.tokenizer.end_id, dtype=torch.long)
         for row, each in enumerate(ids):
             tokens[row, : len(each)] = torch.tensor(each)
@@ -140,18 +191,69 @@ class ClipMatcher:
         return self._torch.nn.functional.normalize(projected.float(), dim=-1)
 
 
-def _crop_spec(path: str, side: int) -> CropSpec:
-    from transformers import CLIPImageProcessor
+def _crop_spec(folder: Path, side: int) -> CropSpec:
+    """Raises WeightsError: nothing says how the model's images are prepared."""
+    from glit.clip.folder import read_preprocessing, says_preprocessing
 
-    try:
-        processor: Any = CLIPImageProcessor.from_pretrained(path, local_files_only=True)
-    except OSError as error:
-        raise WeightsError(f"{path}: it holds no preprocessor_config.json ({error})") from error
-    return CropSpec(side=side, mean=tuple(processor.image_mean), std=tuple(processor.image_std))
+    if not says_preprocessing(folder):
+        raise WeightsError(f"{folder}: it holds no preprocessor_config.json")
+    found = read_preprocessing(folder)
+    return CropSpec(
+        side=side, mean=found.mean, std=found.std, squeezed=found.fit == "resize", mode=found.mode
+    )
+
+
+def open_matcher(config: MatcherConfig, model: Resolved) -> ClipMatcher:
+    """The matcher of a checkpoint's kind."""
+    from glit.backends.matchers.siglip import NaflexMatcher, SiglipMatcher
+
+    kinds = {"siglip": SiglipMatcher, "siglip2": NaflexMatcher}
+    return kinds.get(model_type(model.path), ClipMatcher)(config, model)
+
+
+def own_scale(model: Resolved | None) -> float | None:
+    """The learned scale on cosines of a matcher's checkpoint, to three digits; None where there is
+    no matcher, and for pickles, which are OpenAI's.
+
+    SigLIP's bias is not asked for: every rule compares logits of one model, where it cancels.
+    """
+    from safetensors import safe_open
+
+    for file in [] if model is None else weight_files(model.path):
+        if file.suffix == ".safetensors":
+            with safe_open(file, framework="pt") as stored:
+                if "logit_scale" in stored.keys():  # noqa: SIM118
+                    found = stored.get_tensor("logit_scale").float().exp().max()
+                    return float(f"{found.item():.3g}")
+    return None
+
+
+def squeezes(model: Resolved | None) -> bool:
+    """Whether a checkpoint's images are squeezed into its square, as SigLIP's and those of most
+    runs of glit train are."""
+    from glit.clip.folder import read_preprocessing, says_preprocessing
+
+    folder = None if model is None else model.path
+    return (
+        folder is not None
+        and says_preprocessing(folder)
+        and read_preprocessing(folder).fit == "resize"
+    )
 
 
 def _check(config: MatcherConfig, model: Resolved | None) -> None:
-    refuse_other_kind(model, {"clip"}, loads="score.backend = 'clip' loads a CLIPModel")
+    from glit.clip.open_clip import check_files, is_open_clip
+
+    if model is not None and is_open_clip(model.path):
+        check_files(model.path, model.name)
+    else:
+        refuse_other_kind(model, KINDS, loads="score.backend = 'clip' loads a CLIPModel or its kin")
+    dense = getattr(config, "crop", "") == "dense"
+    if dense and model is not None and model_type(model.path).startswith("siglip"):
+        raise RecipeError(
+            f"score.crop = 'dense': {model.name!r} is a SigLIP, which pools patches by a head of "
+            "its own; give a CLIP, best a run of glit train --objective glit"
+        )
 
 
-CLIP = Backend(make=ClipMatcher, gpu_bytes=6 << 30, extras=("models",), check=_check)
+CLIP = Backend(make=open_matcher, gpu_bytes=6 << 30, extras=("models",), check=_check)

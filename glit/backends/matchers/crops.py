@@ -1,7 +1,8 @@
-"""Crops of one image as CLIP's input, within one grey level of CLIP's own image processor.
+"""Crops of one image as an encoder's input, within one grey level of its own image processor.
 
 CLIP's image processor resizes the shorter side to S with antialiased bicubic interpolation and
-cuts the middle S x S. Here all crops are taken from one tensor of the image, on the device.
+cuts the middle S x S; SigLIP's squeezes the crop into S x S. Here all crops are taken from one
+tensor of the image, on the device.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class CropSpec:
     """Per channel, on a scale of 0 to 1."""
     std: tuple[float, float, float]
     """Per channel, on a scale of 0 to 1."""
+    squeezed: bool = False
+    """Whether a crop is squeezed into the square; else its middle is cut out."""
+    mode: str = "bicubic"
+    """Interpolation, as torch calls it."""
 
 
 def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> Any:
@@ -64,7 +69,7 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     with torch.inference_mode():
         for crop, box in zip(found, whole_pixel_boxes(image, boxes), strict=True):
             source = here if min(_size(box)) > MAX_SHRINKING * spec.side else whole
-            crop.copy_(_resized(source, box, spec.side)[0])
+            crop.copy_(_resized(source, box, spec)[0])
         # for all crops at once: on a GPU what is small costs its launch
         if whole.device.type != "cpu":
             found.round_().clamp_(0, 255)
@@ -89,26 +94,33 @@ def _size(box: tuple[int, int, int, int]) -> tuple[int, int]:
     return box[2] - box[0], box[3] - box[1]
 
 
-def _resized(whole: Any, box: tuple[int, int, int, int], side: int) -> Any:
-    """The resized crop's middle square, grey levels [1, 3, side, side]; of floating point they are
-    not rounded yet."""
-    import torch
-    from torch.nn import functional
-
-    left, top, right, bottom = box = _middle(box)
+def _resized(whole: Any, box: tuple[int, int, int, int], spec: CropSpec) -> Any:
+    """The squeezed crop, or the resized crop's middle square, grey levels [1, 3, side, side]; of
+    floating point they are not rounded yet."""
+    side = spec.side
+    if spec.squeezed:
+        return resized(whole, box, (side, side), mode=spec.mode)
+    box = _middle(box)
     width, height = _size(box)
     if width <= height:
         size = (int(side * height / width), side)
     else:
         size = (side, int(side * width / height))
+    y, x = (size[0] - side) // 2, (size[1] - side) // 2
+    return resized(whole, box, size, mode=spec.mode)[:, :, y : y + side, x : x + side]
+
+
+def resized(whole: Any, box: tuple[int, int, int, int], size: tuple[int, int], *, mode: str) -> Any:
+    """A box of an image [1, 3, H, W] resized to height and width, antialiased."""
+    from torch.nn import functional
+
+    left, top, right, bottom = box
     crop = whole[:, :, top:bottom, left:right]
     if crop.device.type == "cpu":  # whose kernel of uint8 is fastest on channels last
+        import torch
+
         crop = crop.contiguous(memory_format=torch.channels_last)
-    resized = functional.interpolate(
-        crop, size=size, mode="bicubic", antialias=True, align_corners=False
-    )
-    y, x = (size[0] - side) // 2, (size[1] - side) // 2
-    return resized[:, :, y : y + side, x : x + side]
+    return functional.interpolate(crop, size=size, mode=mode, antialias=True, align_corners=False)
 
 
 def _middle(box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:

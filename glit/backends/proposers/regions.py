@@ -17,6 +17,7 @@ def make_regions(
     width: int,
     height: int,
     source: str,
+    masks: list[str] | None = None,
 ) -> list[Region]:
     """Detections as regions: clipped to the image, best score first, without empty boxes.
 
@@ -30,6 +31,7 @@ def make_regions(
         width: of the image, pixels.
         height: of the image, pixels.
         source: ``Region.source``, the name of the proposer.
+        masks: for each ``Region.mask``, where they are kept.
     """
     regions = []
     for index in np.lexsort((np.arange(len(scores)), -scores)):
@@ -43,6 +45,7 @@ def make_regions(
                     score=round(float(scores[index]), 4),
                     label=labels[index],
                     source=source,
+                    mask=masks[index] if masks else "",
                 )
             )
     return regions

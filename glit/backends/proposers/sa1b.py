@@ -20,7 +20,7 @@ from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
 from glit.data.records import Region
-from glit.data.rle import read_rle, rle_area, rle_box
+from glit.data.rle import Runs, decode_rle, mask_text, read_rle, rle_area, rle_box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,13 @@ class Mask:
     share: float
     """Foreground pixels of the mask divided by all its pixels."""
     predicted_iou: float
+    runs: Runs
+    """Its run lengths."""
+
+    def text(self, *, width: int, height: int) -> str:
+        """The mask at a size, as COCO's compressed run lengths."""
+        mask = decode_rle(self.runs.tolist(), height=self.height, width=self.width)
+        return mask_text(mask, height=height, width=width)
 
 
 class Sa1bReader:
@@ -73,6 +80,9 @@ class Sa1bReader:
             width=width,
             height=height,
             source="sam",
+            masks=[mask.text(width=width, height=height) for mask in masks]
+            if self._config.keep_masks
+            else None,
         )
 
 
@@ -119,6 +129,7 @@ def _mask(annotation: dict[str, Any]) -> Mask | None:
         height=height,
         share=area / (width * height),
         predicted_iou=predicted_iou,
+        runs=runs,
     )
 
 
@@ -137,6 +148,7 @@ SA1B = Backend(
     reads="file",
     beside=".json",
     measures_area=True,
+    keeps_masks=True,
     needs_model=False,
     process_bytes=PLAIN_BYTES,
 )

@@ -46,6 +46,7 @@ from glit.backends.sam.encoder import (
 )
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
 from glit.backends.sam.model import MaskThresholds
+from glit.data.rle import encode_rle
 from glit.images import Pixels
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class MaskBoxes:
     stability_score: Float[np.ndarray, " K"]
     area_px: Int[np.ndarray, " K"]
     """Pixels of the mask."""
+    runs: Sequence[list[int]] = ()
+    """The masks as run lengths, where they are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,7 @@ class AutomaticMasks:
         exact: the published modules, image by image, in float32.
         dtype: of the matrix products where not ``exact``.
         compiled: run the image encoder through ``torch.compile``.
+        keep_masks: give the masks as run lengths too.
     """
 
     def __init__(
@@ -108,6 +112,7 @@ class AutomaticMasks:
         exact: bool = False,
         dtype: torch.dtype = torch.float32,
         compiled: bool = False,
+        keep_masks: bool = False,
     ) -> None:
         from segment_anything.utils.amg import build_point_grid
         from segment_anything.utils.transforms import ResizeLongestSide
@@ -117,6 +122,7 @@ class AutomaticMasks:
         self._exact = exact or not decoder_agrees(model)
         self._dtype = dtype
         self._device = model.device
+        self._keep = keep_masks
         self._resize = ResizeLongestSide(model.image_encoder.img_size)
         self._point_grid = build_point_grid(thresholds.points_per_side)
         with torch.inference_mode():
@@ -145,7 +151,10 @@ class AutomaticMasks:
                 generated = generate([self._prepare(images[index]) for index in batch])
                 for index, image_masks in zip(batch, generated, strict=True):
                     masks[index] = image_masks
-            return [self._non_maximum_suppression(each) for each in masks]
+            return [
+                self._non_maximum_suppression(each, image)
+                for each, image in zip(masks, images, strict=True)
+            ]
 
     def _input_size(self, image: Pixels) -> tuple[int, int]:
         """Height and width of an image in the encoder's input, before padding."""
@@ -264,6 +273,7 @@ class AutomaticMasks:
             predicted_iou_K=predicted_iou_K,
             stability_score_K=measured.above_K3[:, 1] / measured.above_K3[:, 2],
             area_px_K=measured.above_K3[:, 0],
+            logits_Khw=logits_Khw if self._keep else None,
         )
 
     def _filter_batch(
@@ -279,7 +289,7 @@ class AutomaticMasks:
         stable_K = self._is_stable(stability_score_K)
         # elsewhere to ask is to wait: unstable masks go at the end, all at once
         if self._device.type == "cpu" and not bool(stable_K.all()):  # else nothing need be copied
-            logits = logits[stable_K]
+            logits, logits_Khw = logits[stable_K], logits_Khw[stable_K]
             predicted_iou_K = predicted_iou_K[stable_K]
             stability_score_K = stability_score_K[stable_K]
         if not len(logits):
@@ -289,6 +299,7 @@ class AutomaticMasks:
             predicted_iou_K=predicted_iou_K,
             stability_score_K=stability_score_K,
             area_px_K=area_px(logits, threshold),
+            logits_Khw=logits_Khw if self._keep else None,
         )
 
     def _is_stable(self, stability_score_K: Tensor) -> Tensor:
@@ -303,7 +314,16 @@ class AutomaticMasks:
             "original_size": image.original_size,
         }
 
-    def _non_maximum_suppression(self, masks: Masks) -> MaskBoxes:
+    def _runs(self, masks: Masks, image: Pixels) -> list[list[int]]:
+        """Run lengths of the masks that are kept, one upscaled at a time."""
+        if masks.logits_Khw is None:
+            return []
+        sizes = {"input_size": self._input_size(image), "original_size": image.shape[:2]}
+        factor = self.model.image_encoder.img_size // masks.logits_Khw.shape[-1]
+        full = (upscale(one[None], factor=factor, **sizes)[0] for one in masks.logits_Khw)
+        return [encode_rle((each > self.model.mask_threshold).numpy()) for each in full]
+
+    def _non_maximum_suppression(self, masks: Masks, image: Pixels) -> MaskBoxes:
         """On the CPU, of the stable masks alone."""
         from torchvision.ops.boxes import batched_nms
 
@@ -322,4 +342,5 @@ class AutomaticMasks:
             predicted_iou=masks.predicted_iou_K.numpy(),
             stability_score=masks.stability_score_K.numpy(),
             area_px=masks.area_px_K.numpy(),
+            runs=self._runs(masks, image),
         )

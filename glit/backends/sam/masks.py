@@ -23,6 +23,8 @@ class Masks:
     stability_score_K: Tensor
     area_px_K: Tensor
     """int32."""
+    logits_Khw: Tensor | None = None
+    """The decoder's, where masks are kept."""
 
     def __getitem__(self, some: Tensor) -> Masks:
         return Masks(
@@ -30,6 +32,7 @@ class Masks:
             predicted_iou_K=self.predicted_iou_K[some],
             stability_score_K=self.stability_score_K[some],
             area_px_K=self.area_px_K[some],
+            logits_Khw=None if self.logits_Khw is None else self.logits_Khw[some],
         )
 
     def cpu(self) -> Masks:
@@ -43,6 +46,7 @@ class Masks:
             predicted_iou_K=scores[:, 0],
             stability_score_K=scores[:, 1],
             area_px_K=copied[:, 4],
+            logits_Khw=None if self.logits_Khw is None else self.logits_Khw.cpu(),
         )
 
 
@@ -59,11 +63,13 @@ def no_masks(device: torch.device) -> Masks:
 
 def concatenate(parts: Sequence[Masks]) -> Masks:
     """The masks of several batches of points."""
+    logits = [part.logits_Khw for part in parts if part.logits_Khw is not None]
     return Masks(
         boxes_K4=torch.cat([part.boxes_K4 for part in parts]),
         predicted_iou_K=torch.cat([part.predicted_iou_K for part in parts]),
         stability_score_K=torch.cat([part.stability_score_K for part in parts]),
         area_px_K=torch.cat([part.area_px_K for part in parts]),
+        logits_Khw=torch.cat(logits) if logits else None,
     )
 
 

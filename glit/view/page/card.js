@@ -186,6 +186,8 @@ function place(box, sample, r) {
   box.style.top = `${(y0 / sample.h) * 100}%`;
   box.style.width = `${((x1 - x0) / sample.w) * 100}%`;
   box.style.height = `${((y1 - y0) / sample.h) * 100}%`;
+  const { mask } = sample.regions[r];
+  if (mask) box.prepend(svg('svg', { class: 'mask', viewBox: '0 0 48 48', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, svg('path', { d: mask })));
   return box;
 }
 

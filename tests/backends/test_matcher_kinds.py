@@ -1,0 +1,177 @@
+"""Matchers of every kind of checkpoint: transformers' own embeddings, whatever shares a batch."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tiny_siglip import write_siglip
+from tokenizers.processors import TemplateProcessing
+from torch.nn.functional import normalize
+from transformers import (
+    AutoModel,
+    AutoProcessor,
+    CLIPImageProcessor,
+    CLIPModel,
+    MetaClip2Config,
+    MetaClip2Model,
+    Siglip2Config,
+    Siglip2ImageProcessor,
+    Siglip2Model,
+    Siglip2Processor,
+    Siglip2Tokenizer,
+    XLMRobertaTokenizer,
+)
+
+from glit.backends.matchers import MATCHERS
+from glit.backends.matchers.clip import open_matcher, own_scale, squeezes
+from glit.backends.matchers.crops import whole_pixel_boxes
+from glit.backends.weights import resolve
+from glit.bench.random_clip import TINY, write_random_clip
+from glit.errors import WeightsError
+from glit.stages.score import ScoreConfig
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzé.,"
+TEXTS = ["a red house", "A Green House, here.", "un écureuil " * 3, "red", "b " * 200]
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+         "num_attention_heads": 2}  # fmt: skip
+OPEN_CLIP = Path(__file__).parent.parent / "files" / "open-clip"
+
+
+def write_naflex(folder: Path) -> Path:
+    vocab = {t: i for i, t in enumerate(["<pad>", "<eos>", "<bos>", "<unk>", "▁", *LETTERS])}
+    tokenizer = Siglip2Tokenizer(vocab=vocab, merges=[], model_input_names=["input_ids"])
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A <eos>", special_tokens=[("<eos>", 1)]
+    )
+    config = Siglip2Config(
+        text_config={**SIZES, "vocab_size": len(vocab), "max_position_embeddings": 64},
+        vision_config={**SIZES, "num_patches": 16, "patch_size": 8},
+    )
+    Siglip2Model(config).save_pretrained(folder)
+    images = Siglip2ImageProcessor(patch_size=8, max_num_patches=20)
+    Siglip2Processor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def write_metaclip(folder: Path) -> Path:
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -1.0)]
+    tokenizer = XLMRobertaTokenizer(vocab=[*pieces, *((c, -2.0) for c in LETTERS), ("<mask>", 0.0)])
+    ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+    config = MetaClip2Config(
+        text_config={**SIZES, **ids, "vocab_size": len(tokenizer), "projection_dim": 16},
+        vision_config={**SIZES, "image_size": 32, "patch_size": 8, "projection_dim": 16},
+        projection_dim=16,
+    )
+    MetaClip2Model(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    CLIPImageProcessor(
+        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
+    ).save_pretrained(folder)
+    return folder
+
+
+def write_long(folder: Path) -> Path:
+    """As Long-CLIP has it: CLIP with 248 positions."""
+    shape = {**TINY, "text_config": {**TINY["text_config"], "max_position_embeddings": 248}}
+    return write_random_clip(folder, shape, seed=0, corpus=TEXTS)
+
+
+KINDS = {"siglip": write_siglip, "naflex": write_naflex, "metaclip": write_metaclip,
+         "long": write_long}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request, tmp_path_factory) -> Path:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return KINDS[request.param](tmp_path_factory.mktemp(request.param))
+
+
+def matcher_of(folder: Path, batch_size: int = 16):
+    return open_matcher(ScoreConfig(batch_size=batch_size, device="cpu"), resolve(str(folder)))
+
+
+def pictures() -> tuple[list[np.ndarray], list[np.ndarray]]:
+    draw = np.random.default_rng(0)
+    coarse = [draw.integers(0, 255, size, np.uint8) for size in ((6, 9, 3), (12, 5, 3))]
+    images = [
+        np.array(Image.fromarray(c).resize((c.shape[1] * 12, c.shape[0] * 12), 3)) for c in coarse
+    ]
+    boxes = np.array([[0, 0, 60, 70], [3.4, 5.5, 40, 25], [10, 2, 19, 60], [0, 0, 60, 4.0]])
+    return images, [boxes, boxes]
+
+
+@torch.no_grad()
+def test_embeddings_are_those_of_transformers(folder) -> None:
+    matcher, model = matcher_of(folder), AutoModel.from_pretrained(folder).eval()
+    assert isinstance(model, type(matcher.model))
+    processor = AutoProcessor.from_pretrained(folder)
+    tokenizer = getattr(processor, "tokenizer", processor)
+    padding = "max_length" if "iglip" in type(model).__name__ else True
+    texts = tokenizer(
+        TEXTS, padding=padding, truncation=True, max_length=matcher.context, return_tensors="pt"
+    )
+    wanted = normalize(model.get_text_features(**texts).pooler_output).numpy()
+    np.testing.assert_allclose(matcher.embed_sentences(TEXTS), wanted, atol=2e-6)
+    images, boxes = pictures()
+    theirs = getattr(processor, "image_processor", None) or CLIPImageProcessor.from_pretrained(
+        folder
+    )
+    for image, own, found in zip(images, boxes, matcher.embed_regions(images, boxes), strict=True):
+        crops = [Image.fromarray(image).crop(box) for box in whole_pixel_boxes(image, own)]
+        for crop, embedding in zip(crops, found, strict=True):
+            inputs = theirs(images=crop, return_tensors="pt")
+            [wanted] = normalize(model.get_image_features(**inputs).pooler_output).numpy()
+            assert embedding @ wanted > 0.9995
+
+
+def test_an_embedding_does_not_know_its_batch(folder) -> None:
+    images, boxes = pictures()
+    many, few, one = (matcher_of(folder, size) for size in (64, 3, 1))
+    together, texts = many.embed_regions(images, boxes), many.embed_sentences(TEXTS)
+    for matcher in (few, one):
+        for own, theirs in zip(matcher.embed_regions(images, boxes), together, strict=True):
+            assert np.array_equal(own, theirs)
+        assert np.array_equal(matcher.embed_sentences(TEXTS), texts)
+        assert np.array_equal(matcher.embed_sentences(TEXTS[2:3]), texts[2:3])
+
+
+def test_each_says_its_own_scale(tmp_path) -> None:
+    assert own_scale(resolve("mini-matcher")) == 40.3
+    model = resolve(str(write_siglip(tmp_path)))
+    assert own_scale(model) == 118 == float(f"{math.exp(4.77):.3g}")
+    assert squeezes(model) and not squeezes(resolve("mini-matcher"))
+    assert own_scale(None) is None and not squeezes(None)
+
+
+def test_a_folder_of_openclip(tiny_clip, tmp_path) -> None:
+    for name in ("open_clip_config.json", "open_clip_model.safetensors"):
+        shutil.copyfile(OPEN_CLIP / name, tmp_path / name)
+    check = MATCHERS["clip"].check
+    assert check is not None
+    with pytest.raises(WeightsError, match="has no tokenizer"):
+        check(ScoreConfig(), resolve(str(tmp_path)))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(tiny_clip / name, tmp_path / name)
+    model = resolve(str(tmp_path))
+    check(ScoreConfig(), model)
+    matcher = matcher_of(tmp_path)
+    assert isinstance(matcher.model, CLIPModel) and matcher.spec.squeezed
+    assert np.isfinite(matcher.embed_sentences(["a red house"])).all()
+
+
+def test_another_kind_is_refused_by_name(tmp_path) -> None:
+    shutil.copytree(resolve("mini-matcher").path, tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "blip"}))
+    check = MATCHERS["clip"].check
+    assert check is not None
+    with pytest.raises(WeightsError, match="model_type 'blip'.*'metaclip_2', 'siglip', 'siglip2'"):
+        check(ScoreConfig(), resolve(str(tmp_path)))
