@@ -41,14 +41,23 @@ def build_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="A built-in recipe or a TOML file. Default: flism (with --captions: captions) if "
-            "this machine has a GPU and the weights, else mini.",
+            help="A built-in recipe or a TOML file. Default: provided with --captions and "
+            "--regions; else flism (with --captions: captions) if this machine has a GPU and the "
+            "weights, else mini.",
         ),
     ] = None,
     overrides: SetOption = None,
     captions: Annotated[
         str | None,
         typer.Option("--captions", help="Your own captions: a .jsonl, .csv or .parquet file."),
+    ] = None,
+    regions: Annotated[
+        str | None,
+        typer.Option(
+            "--regions",
+            help="Your own boxes, with their sentences and phrases: a .jsonl, .csv, .parquet or "
+            "COCO .json file.",
+        ),
     ] = None,
     executor: ExecutorOption = "ray",
     ray_address: RayAddressOption = None,
@@ -70,7 +79,8 @@ def build_command(
     """Build a dataset from images. Run the same command again to resume."""
     folder = output_folder(output)
     console = Console(stderr=as_json, highlight=False)
-    name = recipe or default_recipe(captions is not None)
+    both = captions is not None and regions is not None
+    name = recipe or ("provided" if both else default_recipe(captions is not None))
     if recipe is None and name == "mini":
         console.print(
             "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
@@ -82,6 +92,7 @@ def build_command(
         recipe=name,
         settings=overrides or (),
         captions=captions,
+        regions=regions,
         limit=limit,
         replace=replace,
         locked=locked,
