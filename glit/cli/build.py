@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from glit import api
 from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
 from glit.executors import ExecutorName
-from glit.importers import IMPORTERS
+from glit.importers import FORMATS
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, output_folder
@@ -212,7 +213,7 @@ def import_command(
     annotations: Annotated[
         Path, typer.Argument(help="The annotations, a file or folder as published.")
     ],
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(IMPORTERS)}.")],
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     output: Annotated[str, typer.Option("-o", "--output", help="The .jsonl file to write.")],
     images: Annotated[Path | None, typer.Option("--images", help="The image folder.")] = None,
     split: Annotated[
@@ -220,8 +221,11 @@ def import_command(
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Convert published captions to a file for glit build --captions. Lists missing images."""
-    from glit.importers import import_captions
+    """Convert published captions to a file for glit build --captions. Lists missing images.
+
+    Boxes published with them go to OUT.regions.jsonl, for --regions.
+    """
+    from glit.importers import import_captions, regions_file
 
     path = local_file(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
@@ -229,9 +233,20 @@ def import_command(
             form, annotations, path, images=images, split=split, progress=progress
         )
     print(f"{found.captions} captions: {path}")
+    if found.regions is not None:
+        edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
+        left = f", {found.empty} empty ones left out" if found.empty else ""
+        print(f"{found.regions} boxes: {regions_file(path)}{edge}{left}")
     if found.without:
         images_have = "1 image has" if found.without == 1 else f"{found.without} images have"
-        print(f"{images_have} no caption")
+        print(f"{images_have} no caption" + ("" if found.regions is None else " or no box"))
+    if found.regions is not None:
+        words = [
+            "glit", "build", found.folder, "-o", path.stem, "-r", "provided",
+            "--captions", str(path), "--regions", str(regions_file(path)),
+            *(["--set", "ground.enabled=true"] if found.phrases else []),
+        ]  # fmt: skip
+        print(f"next: {shlex.join(words)}")
     for name in found.missing:
         print(visible(f"missing: {name}"), file=sys.stderr)
     if found.missing:
