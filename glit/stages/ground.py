@@ -45,8 +45,8 @@ class GroundConfig(GrounderConfig):
     file gives them."""
     backend: str = "zero-shot"
     """``zero-shot``: LLMDet, MM-Grounding-DINO, Grounding DINO, OWLv2, OWL-ViT or OmDet-Turbo;
-    ``sam3``: SAM 3. ``file`` and ``provided``: no model; the files of these backends of ``propose``
-    give phrases and their boxes."""
+    ``sam3``: SAM 3; ``ultralytics``: YOLOE or YOLO-World. ``file`` and ``provided``: no model; the
+    files of these backends of ``propose`` give phrases and their boxes."""
     add_regions: bool = True
     """Whether boxes that are no region yet become one; else only phrases and regions that fit
     together are kept."""
