@@ -90,11 +90,6 @@ class GroundStage(Stage):
         return GROUNDERS[config.backend]
 
     @classmethod
-    def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        grounder = plan.models.get("grounder")
-        return {"model": grounder.identity() if grounder else {}}
-
-    @classmethod
     def open(cls, plan: Plan) -> GroundStage:
         config = plan.config(GroundConfig)
         backend, tokenizer = cls.backend(config), TextTokenizer(plan.models["tokenizer"].path)

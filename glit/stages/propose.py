@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -80,11 +80,6 @@ class ProposeStage(Stage):
     @classmethod
     def backend(cls, config: ProposeConfig) -> Backend:
         return _backends()[config.backend]
-
-    @classmethod
-    def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        model = plan.models.get("proposer")
-        return {"model": model.identity() if model else {}}
 
     @classmethod
     def open(cls, plan: Plan) -> ProposeStage:

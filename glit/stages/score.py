@@ -100,11 +100,6 @@ class ScoreStage(Stage):
         return {**super().extras(recipe), **phrases}
 
     @classmethod
-    def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        matcher = plan.models.get("matcher")
-        return {"model": matcher.identity() if matcher else {}}
-
-    @classmethod
     def open(cls, plan: Plan) -> ScoreStage:
         config = plan.config(ScoreConfig)
         backend = cls.backend(config)

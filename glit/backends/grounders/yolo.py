@@ -106,8 +106,9 @@ class UltralyticsGrounder:
         while isinstance(answer, (tuple, list)):  # masks and the training head's follow
             answer = answer[0]
         height, width = image.shape[:2]
-        boxes = ops.xywh2xyxy(answer[0, :4].T.float())
-        boxes = ops.scale_boxes(pixels.shape[2:], boxes, (height, width)).cpu().numpy()
+        corners: Any = ops.xywh2xyxy(answer[0, :4].T.float())
+        scaled: Any = ops.scale_boxes(pixels.shape[2:], corners, (height, width))
+        boxes = scaled.cpu().numpy()
         scores = answer[0, 4 : 4 + len(names)].T.float().cpu().numpy()
         found = best_of_each(boxes, scores, width=width, height=height, config=self._config)
         by_name = dict(zip(names, found, strict=True))
@@ -119,7 +120,7 @@ class UltralyticsGrounder:
 
         stride = int(self._model.stride.max())
         size = self._size if isinstance(self._size, int) else max(self._size)
-        fitted = LetterBox((size, size), auto=True, stride=stride)(image=image)
+        fitted: Any = LetterBox((size, size), auto=True, stride=stride)(image=image)
         chw = np.ascontiguousarray(fitted.transpose(2, 0, 1))
         return self._torch.from_numpy(chw).to(self._device).float()[None] / 255
 
