@@ -38,6 +38,7 @@ def build(
     recipe: str | Recipe,
     settings: Sequence[str] = (),
     captions: PathLike | None = None,
+    regions: PathLike | None = None,
     executor: ExecutorName = "ray",
     limit: int | None = None,
     replace: bool = False,
@@ -55,6 +56,8 @@ def build(
         settings: ``table.key=value``, changes to a named recipe; for a loaded recipe, use
             ``load_recipe(..., overrides=...)``.
         captions: your captions, a file or address: ``.jsonl``, ``.csv`` or ``.parquet`` by path.
+        regions: your boxes, with their sentences and phrases where you have them:
+            ``.jsonl``, ``.csv`` or ``.parquet`` by path, or COCO's ``.json``.
         executor: ``ray``, or ``local`` to run everything in this process.
         limit: only the first images.
         replace: rebuild a finished dataset of another recipe or other images.
@@ -77,10 +80,13 @@ def build(
     if isinstance(recipe, str):
         command = build_words(
             os.fspath(images), os.fspath(output), recipe, settings=settings,
-            captions=None if captions is None else os.fspath(captions), executor=executor,
+            captions=None if captions is None else os.fspath(captions),
+            regions=None if regions is None else os.fspath(regions), executor=executor,
             ray_address=ray_address, limit=limit, replace=replace, locked=locked,
         )  # fmt: skip
-        changes = ["caption.backend=provided", *settings] if captions is not None else settings
+        given = {"caption": captions, "propose": regions}
+        given = [f"{name}.backend=provided" for name, file in given.items() if file is not None]
+        changes = [*given, *settings]
         recipe = load_recipe(recipe, overrides=changes)
     elif settings:
         raise UserError(
@@ -92,6 +98,7 @@ def build(
         output=os.fspath(output),
         recipe=recipe,
         captions=None if captions is None else os.fspath(captions),
+        regions=None if regions is None else os.fspath(regions),
         limit=limit,
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,

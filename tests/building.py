@@ -36,6 +36,7 @@ def run_build(
     *,
     overrides=(),
     captions=None,
+    regions=None,
     recipe="mini",
     executor=None,
     progress=None,
@@ -44,11 +45,14 @@ def run_build(
     """One build as the command line does it, silently."""
     if captions is not None:
         overrides = ["caption.backend=provided", *overrides]
+    if regions is not None:
+        overrides = ["propose.backend=provided", *overrides]
     request = BuildRequest(
         images=str(images),
         output=str(output),
         recipe=load_recipe(recipe, overrides=overrides),
         captions=None if captions is None else str(captions),
+        regions=None if regions is None else str(regions),
         **rest,
     )
     return build(request, executor or LocalExecutor(), progress or quiet())

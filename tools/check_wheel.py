@@ -42,6 +42,8 @@ def main() -> None:
         _run(glit, "references", here / "others" / "images", "-o", here / "references.parquet",
              cwd=here)  # fmt: skip
         _run(glit, "select", here / "dataset", "-o", here / "selected", "--sample", "2", cwd=here)
+        rows = [{"path": f"{n:06d}.png", "box_xyxyn": [0, 0, 1, 0.5]} for n in range(3)]
+        (here / "regions.jsonl").write_text("\n".join(map(json.dumps, rows)))
         working, refused = _use(python, here)
         print(
             f"{wheel.name}: builds and installs without extras; {working} command lines work, "

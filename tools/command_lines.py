@@ -25,11 +25,11 @@ from glit.training.objectives import OBJECTIVES
 
 SCENES, CAPTIONS, DATASET, NEW = "{scenes}", "{captions}", "{dataset}", "{new}"
 ANNOTATIONS, EXPORTED, SELECTED = "{annotations}", "{exported}", "{selected}"
-REFERENCES = "{references}"
+REFERENCES, REGIONS = "{references}", "{regions}"
 """Filled in by whoever runs a line: a folder of images, its captions, a finished dataset that the
 line may spoil, a path where nothing is yet, what the dataset exports as goal and the folder of
-that, a part of the dataset, and a list of other images. ``--locked`` wants the lock of the recipe
-mini in the current folder."""
+that, a part of the dataset, a list of other images, and a file of regions of the images.
+``--locked`` wants the lock of the recipe mini in the current folder."""
 
 ENDLESS = {"--serve"}
 """Options with which a command does not end by itself; they have tests of their own."""
@@ -92,9 +92,14 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["-o", f"{NEW}.html"]
     if words == ["bench", "objectives"] and value in (DATASET, "siglip", "train.epochs=1"):
         return ["--train", DATASET, "--test", DATASET, "--lr", "1e-3"]
-    provided = ("captions", "annotated", "sample", "caption.backend=provided")
-    brought = words == ["build"] and value in provided
-    return ["--captions", CAPTIONS] if brought else []
+    if words != ["build"]:
+        return []
+    regions = value == "provided" or value.endswith(".backend=provided")
+    provided = ("captions", "annotated", "provided", "sample", "caption.backend=provided")
+    return [
+        *(["--captions", CAPTIONS] if value in provided else []),
+        *(["--regions", REGIONS] if regions and not value.startswith("caption.") else []),
+    ]
 
 
 _OF_COMMAND: dict[tuple[str, str], list[str]] = {
@@ -162,6 +167,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "output": [NEW],
         "overrides": list(_settings()),
         "ray_address": [CLUSTER],
+        "regions": [REGIONS],
         "ray_workers": ["1"],
         "reason": ["corrupt"],
         "port": ["0"],
@@ -222,6 +228,7 @@ def filled(line: list[str], folder: Path, number: int) -> list[str]:
         NEW: folder / "new" / str(number),
         ANNOTATIONS: folder / "goal" / "goal.json",
         EXPORTED: folder / "goal",
+        REGIONS: folder / "regions.jsonl",
         SELECTED: folder / "selected",
         REFERENCES: folder / "references.parquet",
     }

@@ -95,6 +95,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
 def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
     from glit.backends.captioners.user_captions import BroughtCaptions
+    from glit.backends.user_tables import UserTable
     from glit.backends.weights import Resolved
     from glit.pipeline.plan import make_plan
     from glit.recipes.resources import builtin_recipes
@@ -107,13 +108,14 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
 
     found: dict[str, dict[str, dict[str, str]]] = {}
     brought = BroughtCaptions(name="captions.jsonl", table="captions.parquet")
+    regions = UserTable(name="regions.jsonl", table="regions.parquet")
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
             with (
                 mock.patch("glit.pipeline.plan.resolve", at_hand),
                 mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
             ):
-                plan = make_plan(load_recipe(name), device=device, brought=brought)
+                plan = make_plan(load_recipe(name), device=device, brought=brought, regions=regions)
             found.setdefault(name, {})[device] = dict(plan.fingerprints)
     return found
 

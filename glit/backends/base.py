@@ -45,6 +45,8 @@ class Backend:
     or nothing."""
     beside: str = ""
     """Suffix of that text file: with ``.txt``, NAME.txt is read beside NAME.jpg."""
+    brings: Literal["", "captions", "regions"] = ""
+    """The option of ``glit build`` whose file it reads."""
     measures_area: bool = False
     """Proposers: whether it applies ``min_area`` and ``max_area`` itself, to the areas of masks;
     the stage then does not apply them to the areas of boxes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from glit import api
 from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
 from glit.executors import ExecutorName
-from glit.importers import IMPORTERS
+from glit.importers import FORMATS
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, output_folder
@@ -41,14 +42,23 @@ def build_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="A built-in recipe or a TOML file. Default: flism (with --captions: captions) if "
-            "this machine has a GPU and the weights, else mini.",
+            help="A built-in recipe or a TOML file. Default: provided with --captions and "
+            "--regions; else flism (with --captions: captions) if this machine has a GPU and the "
+            "weights, else mini.",
         ),
     ] = None,
     overrides: SetOption = None,
     captions: Annotated[
         str | None,
         typer.Option("--captions", help="Your own captions: a .jsonl, .csv or .parquet file."),
+    ] = None,
+    regions: Annotated[
+        str | None,
+        typer.Option(
+            "--regions",
+            help="Your own boxes, with their sentences and phrases: a .jsonl, .csv, .parquet or "
+            "COCO .json file.",
+        ),
     ] = None,
     executor: ExecutorOption = "ray",
     ray_address: RayAddressOption = None,
@@ -70,7 +80,8 @@ def build_command(
     """Build a dataset from images. Run the same command again to resume."""
     folder = output_folder(output)
     console = Console(stderr=as_json, highlight=False)
-    name = recipe or default_recipe(captions is not None)
+    both = captions is not None and regions is not None
+    name = recipe or ("provided" if both else default_recipe(captions is not None))
     if recipe is None and name == "mini":
         console.print(
             "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
@@ -82,6 +93,7 @@ def build_command(
         recipe=name,
         settings=overrides or (),
         captions=captions,
+        regions=regions,
         limit=limit,
         replace=replace,
         locked=locked,
@@ -201,7 +213,7 @@ def import_command(
     annotations: Annotated[
         Path, typer.Argument(help="The annotations, a file or folder as published.")
     ],
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(IMPORTERS)}.")],
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     output: Annotated[str, typer.Option("-o", "--output", help="The .jsonl file to write.")],
     images: Annotated[Path | None, typer.Option("--images", help="The image folder.")] = None,
     split: Annotated[
@@ -209,8 +221,11 @@ def import_command(
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Convert published captions to a file for glit build --captions. Lists missing images."""
-    from glit.importers import import_captions
+    """Convert published captions to a file for glit build --captions. Lists missing images.
+
+    Boxes published with them go to OUT.regions.jsonl, for --regions.
+    """
+    from glit.importers import import_captions, regions_file
 
     path = local_file(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
@@ -218,9 +233,20 @@ def import_command(
             form, annotations, path, images=images, split=split, progress=progress
         )
     print(f"{found.captions} captions: {path}")
+    if found.regions is not None:
+        edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
+        left = f", {found.empty} empty ones left out" if found.empty else ""
+        print(f"{found.regions} boxes: {regions_file(path)}{edge}{left}")
     if found.without:
         images_have = "1 image has" if found.without == 1 else f"{found.without} images have"
-        print(f"{images_have} no caption")
+        print(f"{images_have} no caption" + ("" if found.regions is None else " or no box"))
+    if found.regions is not None:
+        words = [
+            "glit", "build", found.folder, "-o", path.stem, "-r", "provided",
+            "--captions", str(path), "--regions", str(regions_file(path)),
+            *(["--set", "ground.enabled=true"] if found.phrases else []),
+        ]  # fmt: skip
+        print(f"next: {shlex.join(words)}")
     for name in found.missing:
         print(visible(f"missing: {name}"), file=sys.stderr)
     if found.missing:

@@ -120,7 +120,8 @@ def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
         config.check_calibration(calibration, scores)
     config.check_scored(
         phrases=bool(manifest["recipe"]["score"].get("phrases")),
-        grounded=not {"grounder", "opinion"}.isdisjoint(manifest["models"]),
+        grounded="opinion" in manifest["models"]
+        or ("ground" in manifest["recipe"] and "matcher" in manifest["models"]),
     )
     return config.make_pairing(calibration)
 

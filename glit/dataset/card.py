@@ -134,7 +134,7 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 def pairs_from_files(recipe: dict[str, Any]) -> bool:
     """Whether no matcher chose the pairs: the user's files name them."""
-    return recipe.get("score", {}).get("backend") == "file"
+    return recipe.get("score", {}).get("backend") in ("file", "provided")
 
 
 def limits(recipe: dict[str, Any], caution: str = "") -> str:

@@ -112,6 +112,16 @@ class RowGroup:
         return NestedColumn(self.table.column("pairs"))
 
     @cached_property
+    def phrases(self) -> NestedColumn:
+        """The phrases of all rows, of a dataset that has some."""
+        return NestedColumn(self.table.column("phrases"))
+
+    @cached_property
+    def groundings(self) -> NestedColumn:
+        """The phrases' regions of all rows, of a dataset that has some."""
+        return NestedColumn(self.table.column("groundings"))
+
+    @cached_property
     def negatives(self) -> NestedColumn | None:
         """False sentences (structs of sentence, kind, text) of all rows; None if the column is
         missing or was not read."""

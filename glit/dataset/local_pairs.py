@@ -1,4 +1,4 @@
-"""Local pairs of a dataset, a sentence and its region, for training and evaluation."""
+"""Local pairs of a dataset, a sentence or phrase and its region, for training and evaluation."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ COLUMNS = ("sentences", "regions", "pairs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPair:
-    """A sentence and its region."""
+    """A sentence and its region, or a phrase and one of its regions."""
 
     sentence: str
-    """The sentence's text."""
+    """The text of the sentence or phrase."""
     token_span: tuple[int, int]
     """Tokens of the caption it is made of; (0, 0) where it leaves the window."""
     box_xyxy: tuple[float, float, float, float]
     """The region, in pixels of the upright image."""
     similarity: float
-    """The matcher's cosine."""
+    """The matcher's cosine; of a phrase the grounder's score."""
     probability: float | None = None
     """How probable it is that the pair is right; None in datasets without a calibration."""
     weight: float = 1.0
@@ -78,6 +78,30 @@ def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
             )
         )
     return tuple(found)
+
+
+def phrase_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
+    """The phrases of a row and the regions in which they were found, best score first."""
+    sentences, regions = group.sentences, group.regions
+    phrases, groundings = group.phrases, group.groundings
+    first_phrase, first_region = int(phrases.start[row]), int(regions.start[row])
+    in_window, first_sentence = sentences.as_list("in_window"), int(sentences.start[row])
+    found = []
+    for at in groundings.span(row):
+        p = first_phrase + groundings.as_list("phrase")[at]
+        r = first_region + groundings.as_list("region")[at]
+        within = in_window[first_sentence + phrases.as_list("sentence")[p]]
+        token_start, token_end = (phrases.as_list(f"token_{end}")[p] for end in ("start", "end"))
+        x0, y0, x1, y1 = (regions.as_list(name)[r] for name in ("x0", "y0", "x1", "y1"))
+        found.append(
+            LocalPair(
+                sentence=phrases.as_list("text")[p],
+                token_span=(token_start, token_end) if within else (0, 0),
+                box_xyxy=(x0, y0, x1, y1),
+                similarity=groundings.as_list("score")[at],
+            )
+        )
+    return tuple(sorted(found, key=lambda pair: -pair.similarity))
 
 
 def _negatives(group: RowGroup, row: int) -> dict[int, list[str]]:

@@ -13,7 +13,7 @@ import contextlib
 import filecmp
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -60,6 +60,10 @@ _TEXTS = """
         FROM read_parquet('{file}', hive_partitioning = false)
     ) GROUP BY path
 """
+_REGIONS = """
+    SELECT path, md5(string_agg(region, chr(10) ORDER BY line)) AS stamp
+    FROM read_parquet('{file}', hive_partitioning = false) GROUP BY path
+"""
 _LISTED = """
     CREATE VIEW {name} AS SELECT path, size, stamp, beside
     FROM read_parquet('{file}', hive_partitioning = false, file_row_number = true)
@@ -94,7 +98,7 @@ class Chunk:
     """Hash of the chunk's paths, sizes and stamps."""
     beside: tuple[str, ...] = ()
     """For each kind of file beside the images that the recipe reads, a hash of their stamps; then
-    of their captions in the user's file, if there is one."""
+    of their captions and of their regions in the user's files, if there are such."""
     skip: tuple[int, ...] = ()
     """Rows that are duplicates of earlier images."""
     series: int = 0
@@ -109,16 +113,16 @@ class Found:
     num_images: int
     captions: Path | None = None
     """Table of the user's captions, if they are read."""
+    regions: Path | None = None
+    """Table of the user's regions, if they are read."""
 
     def images(self, sql: str, **values: Any) -> pa.RecordBatchReader:
         """The rows of a SELECT, by batches."""
         return self.connection.sql(sql, params=values).to_arrow_reader(_BATCH)
 
-    def captions_without_image(self, most: int) -> tuple[int, list[str]]:
-        """The paths of captions that no image has: how many there are, and the first of them."""
-        if self.captions is None:
-            return 0, []
-        sql = _STRAY.format(file=_quoted(self.captions))
+    def paths_without_image(self, table: Path, most: int) -> tuple[int, list[str]]:
+        """The paths of a user's table that no image has: how many, and the first of them."""
+        sql = _STRAY.format(file=_quoted(table))
         total, first = self.connection.execute(sql, {"most": most}).fetchall()[0]
         return total, first or []
 
@@ -130,6 +134,7 @@ def gathered(
     *,
     num_beside: int,
     captions: Path | None = None,
+    regions: Path | None = None,
 ) -> Iterator[Found]:
     """Images with the stamps of the files beside them.
 
@@ -141,13 +146,14 @@ def gathered(
         folder: a disk with room for all of them; None for the machine's own place.
         num_beside: kinds of files beside the images that are wanted.
         captions: table of the user's captions, if they are read.
+        regions: table of the user's regions, if they are read.
     """
     with tempfile.TemporaryDirectory(dir=folder) as within, spilling(within) as connection:
         unsorted = Path(within) / "unsorted.parquet"
         total = _write_batches(found, unsorted, stems=bool(num_beside))
         connection.execute("SET preserve_insertion_order = true")
-        connection.execute(_now(unsorted, num_beside, captions))
-        yield Found(connection=connection, num_images=total, captions=captions)
+        connection.execute(_now(unsorted, num_beside, {_TEXTS: captions, _REGIONS: regions}))
+        yield Found(connection=connection, num_images=total, captions=captions, regions=regions)
 
 
 def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | None) -> list[Chunk]:
@@ -170,17 +176,18 @@ def _quoted(path: str | Path) -> str:
     return str(path).replace("'", "''")
 
 
-def _now(file: Path, num_beside: int, captions: Path | None) -> str:
+def _now(file: Path, num_beside: int, tables: Mapping[str, Path | None]) -> str:
     kinds = range(1, num_beside + 1)
     stamps = [f"coalesce(beside_{n}.stamp, '{NOT_THERE}')" for n in kinds]
     joins = [
         f"LEFT JOIN beside AS beside_{n} ON beside_{n}.stem = found.stem AND beside_{n}.role = {n}"
         for n in kinds
     ]
-    if captions is not None:
-        stamps.append(f"coalesce(texts.stamp, '{NOT_THERE}')")
-        texts = _TEXTS.format(file=_quoted(captions))
-        joins.append(f"LEFT JOIN ({texts}) AS texts ON texts.path = found.path")
+    for number, (sql, table) in enumerate(tables.items()):
+        if table is not None:
+            name, rows = f"given_{number}", sql.format(file=_quoted(table))
+            stamps.append(f"coalesce({name}.stamp, '{NOT_THERE}')")
+            joins.append(f"LEFT JOIN ({rows}) AS {name} ON {name}.path = found.path")
     beside = f"[{', '.join(stamps)}]::VARCHAR[]"
     return _NOW.format(file=_quoted(file), bad=BAD_NAME, beside=beside, joins=" ".join(joins))
 

@@ -24,6 +24,7 @@ from glit.pipeline.state import STATE, Retry, other_version, read_state
 from glit.pipeline.tables import disk_errors
 from glit.pipeline.timeline import Timed
 from glit.pipeline.user_captions import brought_table, prepare
+from glit.pipeline.user_regions import prepare_regions
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
@@ -83,7 +84,10 @@ def _finished_work(store: Store, device: str) -> Work:
     brought = None
     if state.captions is not None:
         brought = prepare(state.captions, image_root=state.images, work=store)
-    plan = make_plan(recipe, device=device, brought=brought, lock=lock_of(store))
+    regions = None
+    if state.regions is not None:
+        regions = prepare_regions(state.regions, image_root=state.images, work=store)
+    plan = make_plan(recipe, device=device, brought=brought, regions=regions, lock=lock_of(store))
     changed = [name for name in stages if plan.folder(name) != state.folders[name]]
     if changed:
         raise UserError(
@@ -106,11 +110,13 @@ def images_now(work: Work, source: Source) -> Iterator[tuple[Found, str]]:
     with (
         disk_errors(store.root),
         brought_table(work.plan.brought) as captions,
+        brought_table(work.plan.regions) as regions,
         gathered(
             entries(source, sidecars=beside, work=store, skipped=skipped),
             Path(store.full("")) if store.is_local else None,
             num_beside=len(beside),
             captions=captions,
+            regions=regions,
         ) as found,
     ):
         yield found, skipped_note(skipped)
@@ -143,6 +149,7 @@ def with_retry(work: Work, retry: Retry, device: str) -> Work:
         recipe_from_dict(values),
         device=device,
         brought=work.plan.brought,
+        regions=work.plan.regions,
         lock=lock_of(work.store),
     )
     if read_beside(plan.recipe) != read_beside(work.plan.recipe):

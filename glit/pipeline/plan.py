@@ -17,6 +17,7 @@ from typing import Any
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
 from glit.backends.model_files import has_tokenizer, model_type
+from glit.backends.user_tables import UserTable
 from glit.backends.weights import Resolved, resolve
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
 from glit.pipeline.lock import Lock
@@ -34,6 +35,7 @@ def make_plan(
     *,
     device: str,
     brought: BroughtCaptions | None = None,
+    regions: UserTable | None = None,
     lock: Lock | None = None,
 ) -> Plan:
     """Decide everything that a build needs to have decided before its first image is read.
@@ -42,10 +44,12 @@ def make_plan(
         recipe: as the user wrote it.
         device: the best one that the executor's workers have: ``cuda``, ``mps`` or ``cpu``.
         brought: the user's captions.
+        regions: the user's regions.
         lock: the models to build with; their commits are taken from it.
 
     Raises:
-        RecipeError: captions are wanted but none were given, or the prompt file is missing.
+        RecipeError: captions or regions are wanted but none were given, or the prompt file is
+            missing.
         MissingExtraError: an optional package is not installed.
         WeightsError: a model is missing, incomplete, of a kind that is not loaded, or not the
             locked one.
@@ -57,6 +61,11 @@ def make_plan(
             "(.jsonl, .csv or .parquet keyed by path), or use caption.backend = 'sidecar'"
         )
     enabled = flow(recipe.tables)
+    if (step := brings_regions(recipe)) and regions is None:
+        raise RecipeError(
+            f"{step}.backend = 'provided' wants the regions: add --regions FILE (.jsonl, .csv, "
+            ".parquet or COCO's .json), or use propose.backend = 'file' for NAME.json beside images"
+        )
     for step in enabled.steps:
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
@@ -73,6 +82,7 @@ def make_plan(
         prompt=_read_prompt(recipe.caption.prompt),
         calibration=find_calibration(recipe.pair.calibration),
         brought=brought,
+        regions=regions,
     )
     for step in enabled.steps:
         step.check(plan)
@@ -105,9 +115,19 @@ def sidecars(recipe: Recipe) -> dict[str, str]:
 
 def read_beside(recipe: Recipe) -> tuple[str, ...]:
     """The steps that read something besides the image, in the order of ``Chunk.beside``: files
-    beside it, then its captions in the user's file."""
+    beside it, then its captions and its regions in the user's files."""
     brought = ("caption",) if recipe.caption.backend == "provided" else ()
-    return (*sidecars(recipe), *brought)
+    regions = (step,) if (step := brings_regions(recipe)) else ()
+    return (*sidecars(recipe), *brought, *regions)
+
+
+def brings_regions(recipe: Recipe) -> str:
+    """The first step that reads the user's file of regions; empty for none."""
+    for step in flow(recipe.tables).steps:
+        backend = step.backend(recipe.tables[step.name])
+        if backend and backend.brings == "regions":
+            return step.name
+    return ""
 
 
 def find_models(recipe: Recipe, *, lock: Lock | None = None) -> dict[str, Resolved]:

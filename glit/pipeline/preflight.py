@@ -33,29 +33,34 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
 
     Raises:
         UserError: a server does not answer, or the disk is far too small for the dataset.
-        InputError: a step reads files beside the images, and no image has one.
+        InputError: a step reads files beside the images or regions of the user, and no image has
+            any.
     """
     for step in work.plan.flow.steps:
         config = work.plan.configs[step.name]
         backend = step.backend(config)
         if backend is not None and backend.reach is not None:
             backend.reach(config)
-    kinds = list(sidecars(work.plan.recipe).items())
-    images, num_bytes, missing = _in_listing(
-        work, chunks, len(kinds), of=len(read_beside(work.plan.recipe))
-    )
-    for (step, suffix), without in zip(kinds, missing, strict=True):
+    kinds = read_beside(work.plan.recipe)
+    suffixes, table = sidecars(work.plan.recipe), work.plan.regions
+    images, num_bytes, missing = _in_listing(work, chunks, len(kinds))
+    for step, without in zip(kinds, missing, strict=True):
         if step == "caption" or not without:  # captions that are not there are found at once
             continue
         backend = f"{step}.backend = {work.plan.recipe.tables[step].backend!r}"
+        what = f"NAME{suffixes[step]}" if step in suffixes else f"row in {table and table.name}"
         if without == images:
+            how = f"{what} beside NAME.jpg" if step in suffixes else f"a {what} by the image's path"
             raise InputError(
-                f"{work.images.root}: {backend} reads NAME{suffix} beside NAME.jpg, and none of "
-                f"the {images} images has one; put the files there, or choose another backend"
+                f"{work.images.root}: {backend} reads {how}, and none of the {images} images has "
+                "one; put the files there, or choose another backend"
+                if step in suffixes
+                else f"{work.images.root}: {backend} reads {how}, and none of the {images} images "
+                "has one; its paths may be relative to the image folder or to the file"
             )
         progress.note(
-            f"{without} of {images} images have no NAME{suffix}, which {backend} reads; they will "
-            "be dropped"
+            f"{without} of {images} images have no {what}, which {backend} reads; they will be "
+            "dropped"
         )
     _check_time(work, images, progress)
     _check_room(work, num_bytes, progress)
@@ -122,11 +127,9 @@ def _pixels(work: Work, entry: Entry) -> Pixels | None:
         return None
 
 
-def _in_listing(
-    work: Work, chunks: Sequence[Chunk], num_kinds: int, *, of: int
-) -> tuple[int, int, list[int]]:
-    """Images of these chunks, their bytes, and for each of the first kinds of what is read beside
-    them how many of them have none."""
+def _in_listing(work: Work, chunks: Sequence[Chunk], num_kinds: int) -> tuple[int, int, list[int]]:
+    """Images of these chunks, their bytes, and for each kind of what is read beside them how many
+    of them have none."""
     images = num_bytes = 0
     missing = [0] * num_kinds
     with pq.ParquetFile(work.store.for_arrow("listing.parquet")) as file:
@@ -137,7 +140,7 @@ def _in_listing(
             num_bytes += int(sizes[(sizes > 0) & (sizes <= MOST_BYTES)].sum())
             stamps = batch.column("beside").flatten().to_numpy(zero_copy_only=False)
             for kind in range(num_kinds):
-                missing[kind] += int((stamps[kind::of] == NOT_THERE).sum())
+                missing[kind] += int((stamps[kind::num_kinds] == NOT_THERE).sum())
     return images, num_bytes, missing
 
 

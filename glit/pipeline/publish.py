@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.backends.captioners.user_captions import NO_ROW, BroughtCaptions
+from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
 from glit.backends.tokenizer import tokenizer_hash
+from glit.backends.user_tables import NO_ROW
 from glit.data.parquet import write_parquet
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.dataset.card import dataset_card

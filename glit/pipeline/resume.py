@@ -21,6 +21,7 @@ def build_words(
     *,
     settings: Sequence[str] = (),
     captions: str | None = None,
+    regions: str | None = None,
     executor: str = "ray",
     ray_address: str | None = None,
     limit: int | None = None,
@@ -33,6 +34,7 @@ def build_words(
     for setting in settings:
         words += ["--set", setting]
     words += ["--captions", absolute(captions)] if captions is not None else []
+    words += ["--regions", absolute(regions)] if regions is not None else []
     words += ["--executor", executor] if executor != "ray" else []
     words += ["--ray-address", ray_address] if ray_address is not None else []
     words += ["--limit", str(limit)] if limit is not None else []

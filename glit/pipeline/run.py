@@ -17,7 +17,7 @@ from glit.pipeline.build_lock import only_one_build, remove_held
 from glit.pipeline.listing import Chunk, EarlierListing, series_of, write_listing
 from glit.pipeline.lock import Lock
 from glit.pipeline.open_work import images_now, with_retry
-from glit.pipeline.plan import make_plan
+from glit.pipeline.plan import brings_regions, make_plan
 from glit.pipeline.preflight import check_early, check_scenes
 from glit.pipeline.publish import run_and_publish
 from glit.pipeline.series import identities
@@ -26,6 +26,7 @@ from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.state import STATE, BuildState, known_state, write_state
 from glit.pipeline.timeline import Timed
 from glit.pipeline.user_captions import prepare
+from glit.pipeline.user_regions import prepare_regions
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
@@ -54,6 +55,7 @@ class BuildRequest:
     output: str
     recipe: Recipe
     captions: str | None = None
+    regions: str | None = None
     limit: int | None = None
     replace: bool = False
     """Rebuild a finished dataset of another recipe in the same folder."""
@@ -133,15 +135,22 @@ def _nothing_left(dataset: Store, *, is_first: bool) -> Iterator[None]:
 
 def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Plan:
     recipe = request.recipe
-    if request.captions is None:
-        return make_plan(recipe, device=device, lock=request.lock)
-    if recipe.caption.backend != "provided":
+    brought = regions = None
+    if request.captions is not None and recipe.caption.backend != "provided":
         raise UserError(
             f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
             f"{recipe.caption.backend!r}; add --set caption.backend=provided"
         )
-    brought = prepare(request.captions, image_root=source.root, work=work)
-    return make_plan(recipe, device=device, brought=brought, lock=request.lock)
+    if request.regions is not None and not brings_regions(recipe):
+        raise UserError(
+            f"--regions was given, but recipe {recipe.name!r} has propose.backend = "
+            f"{recipe.propose.backend!r}; add --set propose.backend=provided"
+        )
+    if request.captions is not None:
+        brought = prepare(request.captions, image_root=source.root, work=work)
+    if request.regions is not None:
+        regions = prepare_regions(request.regions, image_root=source.root, work=work)
+    return make_plan(recipe, device=device, brought=brought, regions=regions, lock=request.lock)
 
 
 def _list(
@@ -171,11 +180,14 @@ def _list(
             )
         if not_read:
             progress.note(not_read)
-        if before is None and (captions := work.plan.brought) is not None:
-            stray, first = now.captions_without_image(_MOST_NAMED)
+        given = ((work.plan.brought, now.captions), (work.plan.regions, now.regions))
+        for file, table in given if before is None else ():
+            if file is None or table is None:
+                continue
+            stray, first = now.paths_without_image(table, _MOST_NAMED)
             if stray:
                 named = ", ".join(first) + (", …" if stray > len(first) else "")
-                progress.note(f"{captions.name}: no image here for {stray} of its paths: {named}")
+                progress.note(f"{file.name}: no image here for {stray} of its paths: {named}")
         earlier = EarlierListing(work.store, target)
         if earlier.is_added_to and not earlier.difference:
             chunks = earlier.keep()
@@ -199,6 +211,7 @@ def _write_state(
     state = BuildState(
         images=source.root,
         captions=None if request.captions is None else absolute(request.captions),
+        regions=None if request.regions is None else absolute(request.regions),
         recipe=work.plan.recipe.as_dict(),
         lock=None if request.lock is None else request.lock.models,
         source={"pattern": source.pattern, "list_file": source.list_file},

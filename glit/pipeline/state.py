@@ -66,6 +66,7 @@ class BuildState:
     images: str
     """The folder or address of the images."""
     captions: str | None
+    regions: str | None = None
     recipe: dict[str, Any]
     lock: Mapping[str, Any] | None = None
     """The models it was locked to, by role."""

@@ -1,4 +1,7 @@
-"""The user's caption file, read once and streamed into a Parquet table sorted by path."""
+"""A user's file of captions, read once and streamed into a Parquet table sorted by path.
+
+:mod:`glit.pipeline.user_regions` does the same with a file of regions by the functions here.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ import os
 import posixpath
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.backends.captioners.user_captions import BroughtCaptions
+from glit.backends.user_tables import UserTable
 from glit.errors import InputError, first_line
 from glit.runtime.prefetch import batched
 from glit.shards import is_utf8
@@ -28,6 +33,7 @@ TEXT_KEYS = ("caption", "text")
 _SCHEMA = pa.schema([("path", pa.string()), ("caption", pa.string()), ("line", pa.int64())])
 _BATCH = 16_384
 _DIGITS = 12
+TableT = TypeVar("TableT", bound=UserTable)
 
 
 def prepare(captions: str, *, image_root: str, work: Store) -> BroughtCaptions:
@@ -41,20 +47,47 @@ def prepare(captions: str, *, image_root: str, work: Store) -> BroughtCaptions:
     Raises:
         InputError: the file is missing, of an unknown kind, or a row is not understood.
     """
-    with _at_hand(captions) as file:
-        where = captions if _is_address(captions) else str(file.resolve())
+    return sorted_table(
+        BroughtCaptions, captions, "captions", _SCHEMA, read_captions,
+        image_root=image_root, work=work,
+    )  # fmt: skip
+
+
+def sorted_table(
+    kind: type[TableT],
+    given: str,
+    option: str,
+    schema: pa.Schema,
+    read: Callable[..., Iterator[tuple[Any, ...]]],
+    *,
+    image_root: str,
+    work: Store,
+) -> TableT:
+    """Write what ``read(file, image_root, where=)`` yields of a user's file into ``work``.
+
+    Args:
+        kind: of the result.
+        given: the file or address.
+        option: its name without the dashes; the table's name begins with it.
+        schema: of the rows; it has ``path`` and ``line``, by which they are sorted.
+        read: yields the values of each row.
+        image_root: folder or address of the images.
+        work: the work folder.
+    """
+    with _at_hand(given, option) as file:
+        where = given if _is_address(given) else str(file.resolve())
         known = f"{_sha256(file)} {image_root} {where}"
-        key = hashlib.sha256(known.encode()).hexdigest()[:_DIGITS]
-        before = _written_before(work, f"captions-{key}-")
-        if before is None:
-            before = _write_sorted(read_captions(file, image_root, where=where), work, key)
-    table = work.full(before) if work.is_local else work.address(before)
-    return BroughtCaptions(name=file.name, table=table)
+        start = f"{option}-{hashlib.sha256(known.encode()).hexdigest()[:_DIGITS]}-"
+        name = _written_before(work, start)
+        if name is None:
+            name = _write_sorted(read(file, image_root, where=where), schema, work, start)
+    table = work.full(name) if work.is_local else work.address(name)
+    return kind(name=file.name, table=table)
 
 
 @contextlib.contextmanager
-def brought_table(brought: BroughtCaptions | None) -> Iterator[Path | None]:
-    """The table at hand on this machine; None for no captions."""
+def brought_table(brought: UserTable | None) -> Iterator[Path | None]:
+    """The table at hand on this machine; None where there is none."""
     if brought is None:
         yield None
         return
@@ -68,19 +101,19 @@ def _is_address(path: str) -> bool:
 
 
 @contextlib.contextmanager
-def _at_hand(captions: str) -> Iterator[Path]:
+def _at_hand(given: str, option: str) -> Iterator[Path]:
     """The file, or a copy of the one at an address."""
-    if not _is_address(captions):
-        if not Path(captions).is_file():
-            raise InputError(f"--captions {captions}: no such file")
-        yield Path(captions)
+    if not _is_address(given):
+        if not Path(given).is_file():
+            raise InputError(f"--{option} {given}: no such file")
+        yield Path(given)
         return
-    folder, _, name = captions.rpartition("/")
+    folder, _, name = given.rpartition("/")
     try:
         with Store(folder).local_copy(name) as copy:
             yield copy
     except FileNotFoundError as error:
-        raise InputError(f"--captions {captions}: no such file") from error
+        raise InputError(f"--{option} {given}: no such file") from error
 
 
 def _written_before(work: Store, start: str) -> str | None:
@@ -95,20 +128,22 @@ def _written_before(work: Store, start: str) -> str | None:
     return None
 
 
-def _write_sorted(rows: Iterator[tuple[str, str | None, int]], work: Store, key: str) -> str:
+def _write_sorted(
+    rows: Iterator[tuple[Any, ...]], schema: pa.Schema, work: Store, start: str
+) -> str:
     """The table's name."""
     if work.is_local:
         os.makedirs(work.full(""), exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work.full("") if work.is_local else None) as folder:
         unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
-        _write(rows, unsorted)
+        _write(rows, schema, unsorted)
         with spilling(folder) as connection:
             connection.sql(
                 "SELECT * FROM read_parquet($file, hive_partitioning = false) ORDER BY path, line",
                 params={"file": str(unsorted)},
             ).write_parquet(str(finished), row_group_size=20_480)
         found = _sha256(finished)
-        name = f"captions-{key}-{found[:_DIGITS]}.parquet"
+        name = f"{start}{found[:_DIGITS]}.parquet"
         with work.atomic(name) as path:
             os.replace(finished, path)
     return name
@@ -134,29 +169,32 @@ def read_captions(
     Raises:
         InputError: see :func:`prepare`.
     """
-    relative = _finder(file, image_root, where)
-    for number, row in _rows(file):
-        path = _pick(row, PATH_KEYS, file, number)
-        caption = _pick(row, TEXT_KEYS, file, number, default="")
+    relative = finder(file, image_root, where)
+    for number, row in rows_of(file, {*PATH_KEYS, *TEXT_KEYS}):
+        path = pick(row, PATH_KEYS, file, number)
+        caption = pick(row, TEXT_KEYS, file, number, default="")
         if is_utf8(path):  # no image of another name goes in
             yield relative(path), caption if is_utf8(caption) else None, number
 
 
 def captions_in(file: Path) -> Iterator[str]:
     """The captions of a file whose rows need name no image; see :func:`read_captions`."""
-    for number, row in _rows(file):
-        yield _pick(row, TEXT_KEYS, file, number, default="")
+    for number, row in rows_of(file, {*PATH_KEYS, *TEXT_KEYS}):
+        yield pick(row, TEXT_KEYS, file, number, default="")
 
 
-def _rows(file: Path) -> Iterator[tuple[int, dict]]:
-    readers = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
+def rows_of(file: Path, columns: Collection[str] | None) -> Iterator[tuple[int, dict]]:
+    """Rows of a file and their numbers; of a Parquet file these columns alone, None for all."""
+    suffix = file.suffix.lower()
+    if suffix == ".parquet":
+        return _parquet(file, columns)
+    readers = {".jsonl": _jsonl, ".csv": _csv}
+    if suffix not in readers:
         raise InputError(f"{file}: want .jsonl, .csv or .parquet")
-    return reader(file)
+    return readers[suffix](file)
 
 
-def _finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
+def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
     """What makes a row's path relative to the image root."""
     if _is_address(image_root):
         beside = where.rpartition("/")[0] + "/" if _is_address(where) else ""
@@ -197,7 +235,7 @@ def _exists(path: Path) -> bool:
         return False  # a name too long or with a NUL is no file's
 
 
-def _pick(
+def pick(
     row: dict, keys: tuple[str, ...], file: Path, number: int, *, default: str | None = None
 ) -> str:
     """The text under the first of the keys that a row has; ``default`` where it is null."""
@@ -250,13 +288,13 @@ def _next_row(rows: csv.DictReader) -> dict | None:
         csv.field_size_limit(before)
 
 
-def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
+def _parquet(file: Path, wanted: Collection[str] | None) -> Iterator[tuple[int, dict]]:
     try:
         opened = pq.ParquetFile(file)
         names = opened.schema_arrow.names
     except (ValueError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not a valid Parquet file ({error})") from error
-    columns = [name for name in names if name in (*PATH_KEYS, *TEXT_KEYS)]
+    columns = [name for name in names if wanted is None or name in wanted]
     number = 0
     try:
         for batch in opened.iter_batches(columns=columns):
@@ -269,8 +307,8 @@ def _parquet(file: Path) -> Iterator[tuple[int, dict]]:
         ) from error
 
 
-def _write(rows: Iterator[tuple[str, str | None, int]], target: Path) -> None:
-    with pq.ParquetWriter(target, _SCHEMA, compression="lz4") as writer:
+def _write(rows: Iterator[tuple[Any, ...]], schema: pa.Schema, target: Path) -> None:
+    with pq.ParquetWriter(target, schema, compression="lz4") as writer:
         for batch in batched(rows, _BATCH):
-            columns = dict(zip(_SCHEMA.names, zip(*batch, strict=True), strict=True))
-            writer.write_table(pa.table(columns, schema=_SCHEMA))
+            columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
+            writer.write_table(pa.table(columns, schema=schema))

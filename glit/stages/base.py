@@ -95,8 +95,12 @@ class Step(ABC):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """What decides its results beside its table: models, prompts, keys of other tables."""
-        return {}
+        """What decides its results beside its table: models, prompts, keys of other tables.
+
+        Without more, that is the model of its role, if it has one.
+        """
+        model = plan.models.get(cls.role)
+        return {"model": model.identity() if model else {}} if cls.role else {}
 
 
 class TableStep(Step):

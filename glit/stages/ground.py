@@ -1,4 +1,4 @@
-"""Ground: boxes of the caption's own noun phrases, by an open-vocabulary detector.
+"""Ground: boxes of the caption's own noun phrases, by an open-vocabulary detector or from a file.
 
 Where a proposer offers what it knows or everything there is, a grounder looks for what the caption
 says. Its boxes join the regions that compete for a sentence; which phrase found which is kept.
@@ -7,6 +7,7 @@ says. Its boxes join the regions that compete for a sentence; which phrase found
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,17 +18,19 @@ import pyarrow as pa
 from glit.backends.base import Backend
 from glit.backends.grounders import GROUNDERS
 from glit.backends.protocols import Found, Grounder, GrounderConfig
+from glit.backends.region_files import RegionOfFile, phrase_span, read_region_file
 from glit.backends.tokenizer import TextTokenizer
+from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import iou
 from glit.data.records import Box, Drop, Region, Sample
 from glit.data.schema import GROUNDING, PHRASE, REGION
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.image_source import ImageSource, Loaded, loaded_batches
+from glit.stages.image_source import ImageSource, Loaded, loaded_batches, read_files
 from glit.stages.plan import Plan
 from glit.text.phrases import object_spans
-from glit.text.spans import token_spans
+from glit.text.spans import Span, token_spans
 
 SOURCE = "phrase"
 _GROUP = 4  # detector batches looked at together
@@ -38,10 +41,12 @@ class GroundConfig(GrounderConfig):
     """Boxes of the noun phrases of every sentence."""
 
     enabled: bool = False
-    """Whether a detector looks for the caption's phrases; needs the extra ``phrases``."""
+    """Whether a detector looks for the caption's phrases, which needs the extra ``phrases``, or a
+    file gives them."""
     backend: str = "zero-shot"
     """``zero-shot``: LLMDet, MM-Grounding-DINO, Grounding DINO, OWLv2, OWL-ViT or OmDet-Turbo;
-    ``sam3``: SAM 3."""
+    ``sam3``: SAM 3; ``ultralytics``: YOLOE or YOLO-World. ``file`` and ``provided``: no model; the
+    files of these backends of ``propose`` give phrases and their boxes."""
     add_regions: bool = True
     """Whether boxes that are no region yet become one; else only phrases and regions that fit
     together are kept."""
@@ -73,7 +78,9 @@ class GroundStage(Stage):
     dataset_columns = (("phrases", pa.list_(PHRASE)), ("groundings", pa.list_(GROUNDING)))
     columns = (("regions", pa.list_(REGION)), *dataset_columns)
 
-    def __init__(self, config: GroundConfig, grounder: Grounder, tokenizer: TextTokenizer) -> None:
+    def __init__(
+        self, config: GroundConfig, grounder: Grounder | None, tokenizer: TextTokenizer
+    ) -> None:
         self._config = config
         self._grounder = grounder
         self._tokenizer = tokenizer
@@ -83,14 +90,12 @@ class GroundStage(Stage):
         return GROUNDERS[config.backend]
 
     @classmethod
-    def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        return {"model": plan.models["grounder"].identity()}
-
-    @classmethod
     def open(cls, plan: Plan) -> GroundStage:
         config = plan.config(GroundConfig)
-        grounder = cls.backend(config).make(config, plan.models["grounder"])
-        return cls(config, grounder, TextTokenizer(plan.models["tokenizer"].path))
+        backend, tokenizer = cls.backend(config), TextTokenizer(plan.models["tokenizer"].path)
+        if backend.reads == "file":
+            return ReadPhrases(config, tokenizer, plan.regions)
+        return cls(config, backend.make(config, plan.models["grounder"]), tokenizer)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         for group in loaded_batches(samples, images, self._config.batch_size * _GROUP):
@@ -105,6 +110,7 @@ class GroundStage(Stage):
         phrases = [phrases_of(sample, self._tokenizer) for sample, _ in items]
         pixels = [image for _, image in items if not isinstance(image, Drop)]
         texts = [[phrase["text"] for phrase in own] for own in phrases]
+        assert self._grounder is not None
         return list(zip(phrases, self._grounder.find(pixels, texts), strict=True))
 
     def _finished(
@@ -153,14 +159,66 @@ class GroundStage(Stage):
         return dataclasses.replace(sample, regions=regions, extra={**sample.extra, **own})
 
 
+class ReadPhrases(GroundStage):
+    """Takes phrases and their boxes as a file gives them; no image is decoded."""
+
+    def __init__(
+        self, config: GroundConfig, tokenizer: TextTokenizer, table: UserTable | None
+    ) -> None:
+        super().__init__(config, None, tokenizer)
+        self._table = table
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        backend = self.backend(self._config)
+        read = read_files(samples, images, backend, self._table, read_region_file)
+        for sample, regions in zip(samples, read, strict=True):
+            yield regions if isinstance(regions, Drop) else self._given(sample, regions)
+
+    def _given(self, sample: Sample, regions: Sequence[RegionOfFile]) -> Outcome:
+        assert sample.caption is not None
+        found: dict[Span, list[Region]] = defaultdict(list)
+        try:
+            for each in regions:
+                for said in each.phrases:
+                    found[phrase_span(sample.caption.text, said)].append(each.region)
+        except ValueError as error:
+            return Drop(reason="bad_masks", message=str(error))
+        spans = [(_sentence_of(sample, span), *span) for span in sorted(found)]
+        boxes = [
+            Found(
+                boxes=np.array([region.box.xyxy for region in found[start, end]]),
+                scores=np.array([region.score for region in found[start, end]], np.float32),
+            )
+            for _, start, end in spans
+        ]
+        return self._finished(sample, _phrase_rows(sample, spans, self._tokenizer), boxes)
+
+
+def _sentence_of(sample: Sample, span: Span) -> int:
+    """The sentence that shares most characters with a span."""
+    shared = [
+        min(sentence.char_end, span[1]) - max(sentence.char_start, span[0])
+        for sentence in sample.sentences or ()
+    ]
+    return shared.index(max(shared))
+
+
 def phrases_of(sample: Sample, tokenizer: TextTokenizer) -> list[dict[str, Any]]:
     """The noun phrases of a sample's sentences that name things, as rows of ``phrases``."""
-    assert sample.caption is not None and sample.sentences is not None
+    assert sample.sentences is not None
     spans = [
         (number, sentence.char_start + start, sentence.char_start + end)
         for number, sentence in enumerate(sample.sentences)
         for start, end in object_spans(sentence.text)
     ]
+    return _phrase_rows(sample, spans, tokenizer)
+
+
+def _phrase_rows(
+    sample: Sample, spans: Sequence[tuple[int, int, int]], tokenizer: TextTokenizer
+) -> list[dict[str, Any]]:
+    """Rows of ``phrases``, of the number of a sentence and the first and last character each."""
+    assert sample.caption is not None
     caption = sample.caption.text
     tokens = token_spans(caption, [(start, end) for _, start, end in spans], tokenizer.encode)
     return [

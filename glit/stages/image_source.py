@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from glit.backends.base import Backend
+from glit.backends.region_files import rows_as_text
+from glit.backends.user_tables import NO_ROW, UserTable
 from glit.data.records import Drop, Sample
 from glit.images import NO_LIMIT, ImageError, Pixels, decode
 from glit.runtime.prefetch import batched_by_weight, map_ahead
@@ -78,21 +81,42 @@ def loaded_batches(
     )
 
 
-def read_beside(
-    sample: Sample, images: ImageSource, suffix: str, read: Callable[..., list[T]]
-) -> list[T] | Drop:
-    """What ``read(text, width=, height=)`` finds in the file beside an image, or a drop."""
-    beside = stem(sample.source_path) + suffix
+def read_files(
+    samples: Sequence[Sample],
+    images: ImageSource,
+    backend: Backend,
+    table: UserTable | None,
+    read: Callable[..., list[T]],
+) -> Iterator[list[T] | Drop]:
+    """What ``read(text, width=, height=)`` finds of each sample, or a drop: in the file beside its
+    image, or in its rows of the user's regions."""
+    rows = table.rows([s.source_path for s in samples]) if table and backend.brings else {}
+    for sample in samples:
+        if table is not None and backend.brings:
+            name, own = table.name, rows.get(sample.source_path)
+            text = rows_as_text(own) if own else _no_masks(f"{name} {NO_ROW} {sample.source_path}")
+        else:
+            name = stem(sample.source_path) + backend.beside
+            text = _text_beside(name, images)
+        if isinstance(text, Drop):
+            yield text
+            continue
+        try:
+            yield read(text, width=sample.width, height=sample.height)
+        except ValueError as error:
+            yield Drop(reason="bad_masks", message=f"{name}: {error}")
+
+
+def _text_beside(name: str, images: ImageSource) -> str | Drop:
     try:
-        text = images.text(beside)
+        text = images.text(name)
     except (OSError, UnicodeError) as error:
-        return Drop(reason="no_masks", message=f"{beside} cannot be read: {error}")
-    if text is None:
-        return Drop(reason="no_masks", message=f"there is no {posixpath.basename(beside)}")
-    try:
-        return read(text, width=sample.width, height=sample.height)
-    except ValueError as error:
-        return Drop(reason="bad_masks", message=f"{beside}: {error}")
+        return _no_masks(f"{name} cannot be read: {error}")
+    return _no_masks(f"there is no {posixpath.basename(name)}") if text is None else text
+
+
+def _no_masks(message: str) -> Drop:
+    return Drop(reason="no_masks", message=message)
 
 
 def num_bytes(sample: Sample) -> int:

@@ -190,7 +190,8 @@ class PairStage(Stage):
     @classmethod
     def check(cls, plan: Plan) -> None:
         config, scored = plan.config(PairConfig), plan.config(ScoreConfig)
-        config.check_scored(phrases=scored.phrases, grounded="grounder" in plan.models)
+        grounded = "ground" in plan.flow.stages and "matcher" in plan.models
+        config.check_scored(phrases=scored.phrases, grounded=grounded)
         if plan.calibration is not None:
             models = {role: model.identity() for role, model in plan.models.items()}
             config.check_calibration(plan.calibration, identity_of_scores(models, as_table(scored)))

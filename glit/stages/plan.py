@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glit.backends.captioners.user_captions import BroughtCaptions
+from glit.backends.user_tables import UserTable
 from glit.backends.weights import Resolved
 from glit.recipes.config import as_table, is_enabled
 from glit.rules.calibration import Calibration
@@ -61,6 +62,8 @@ class Plan:
     """What captioners are asked."""
     brought: BroughtCaptions | None = None
     """The user's captions."""
+    regions: UserTable | None = None
+    """The user's regions."""
     calibration: Calibration | None = None
     """What gives pairs their probability."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)

@@ -14,13 +14,14 @@ from glit.backends.base import Backend
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.grid import Grid
 from glit.backends.protocols import Detector, ProposerConfig, RegionLayout, RegionReader
+from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
 from glit.data.schema import MASK, REGION
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.image_source import ImageSource, loaded_batches, read_beside
+from glit.stages.image_source import ImageSource, loaded_batches, read_files
 from glit.stages.plan import Plan
 
 _AND_GRID = "+grid"
@@ -40,8 +41,8 @@ class ProposeConfig(ProposerConfig):
     backend: str = "yolos+grid"
     """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``yolo`` runs an ultralytics file;
     ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``file``
-    reads your own boxes there (docs/your-images.md); ``grid`` is four quadrants and a centre;
-    ``+grid`` adds it to any proposer."""
+    reads your own boxes there and ``provided`` those of --regions FILE (docs/your-images.md);
+    ``grid`` is four quadrants and a centre; ``+grid`` adds it to any proposer."""
     max_iou: float = 0.9
     """If two detections overlap with a higher IoU than this, glit keeps the one with the better
     score."""
@@ -97,16 +98,13 @@ class ProposeStage(Stage):
         return _backends()[config.backend]
 
     @classmethod
-    def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        model = plan.models.get("proposer")
-        return {"model": model.identity() if model else {}}
-
-    @classmethod
     def open(cls, plan: Plan) -> ProposeStage:
         config = plan.config(ProposeConfig)
         backend = cls.backend(config)
-        kinds = {"pixels": DetectRegions, "file": ReadRegions, "nothing": LayRegions}
-        return kinds[backend.reads](config, backend.make(config, plan.models.get("proposer")))
+        made = backend.make(config, plan.models.get("proposer"))
+        if backend.reads == "file":
+            return ReadRegions(config, made, plan.regions)
+        return (DetectRegions if backend.reads == "pixels" else LayRegions)(config, made)
 
     def finished(self, sample: Sample, found: list[Region]) -> Outcome:
         """The sample with those of its regions that pass the filters; a drop when none does."""
@@ -157,16 +155,18 @@ class DetectRegions(ProposeStage):
 
 
 class ReadRegions(ProposeStage):
-    """Regions from files beside the images; no image is decoded."""
+    """Regions from files beside the images or from the user's; no image is decoded."""
 
-    def __init__(self, config: ProposeConfig, reader: RegionReader) -> None:
+    def __init__(
+        self, config: ProposeConfig, reader: RegionReader, table: UserTable | None
+    ) -> None:
         super().__init__(config)
-        self._reader = reader
-        self._suffix = self.backend(config).beside
+        self._reader, self._table = reader, table
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        for sample in samples:
-            found = read_beside(sample, images, self._suffix, self._reader.read)
+        backend = self.backend(self._config)
+        read = read_files(samples, images, backend, self._table, self._reader.read)
+        for sample, found in zip(samples, read, strict=True):
             yield found if isinstance(found, Drop) else self.finished(sample, found)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -130,11 +130,6 @@ class QualityStage(Stage):
     @classmethod
     def backend(cls, config: QualityConfig) -> Backend:
         return CLASSIFIERS[config.backend]
-
-    @classmethod
-    def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        models = cls.models(plan.recipe)
-        return {"model": plan.models[cls.role].identity()} if models else {}
 
     @classmethod
     def open(cls, plan: Plan) -> QualityStage:

@@ -19,12 +19,13 @@ from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
 from glit.backends.matchers.clip import squeezes
 from glit.backends.protocols import Matcher, MatcherConfig
-from glit.backends.region_files import SUFFIX, RegionOfFile, read_region_file
+from glit.backends.region_files import RegionOfFile, Said, read_region_file
+from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import Boxes, iou
-from glit.data.records import Drop, Sample, Scores
+from glit.data.records import Drop, Sample, Scores, Sentence
 from glit.images import Pixels
-from glit.recipes.config import Choice, added, require_value
+from glit.recipes.config import Choice, added, is_enabled, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights
 from glit.stages.image_source import (
@@ -32,7 +33,7 @@ from glit.stages.image_source import (
     ImageSource,
     Loaded,
     num_bytes,
-    read_beside,
+    read_files,
 )
 from glit.stages.plan import Plan, Recipe
 from glit.text.phrases import head_phrases, head_span
@@ -55,8 +56,8 @@ class ScoreConfig(MatcherConfig):
 
     backend: str = added("clip")
     """``clip``: CLIP of any size, OpenCLIP's, Long-CLIP, MetaCLIP 2, SigLIP or SigLIP 2; the
-    checkpoint says which. ``file``: no model; ``NAME.json`` of
-    ``propose.backend = "file"`` names the sentences of each region."""
+    checkpoint says which. ``file`` and ``provided``: no model; the files of these backends of
+    ``propose`` name the sentences of each region."""
     phrases: bool = added(False)
     """Also compare the head phrase of every sentence with the regions (see ``pair.phrase_weight``).
     This helps with sentences about two objects."""
@@ -108,20 +109,22 @@ class ScoreStage(Stage):
     @classmethod
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
         phrases = {"phrases": "score.phrases = true"} if recipe.of(ScoreConfig).phrases else {}
+        if is_enabled(recipe.ground) and cls.backend(recipe.of(ScoreConfig)).reads != "file":
+            phrases = {"phrases": "ground.enabled = true", **phrases}
         return {**super().extras(recipe), **phrases}
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        matcher = plan.models.get("matcher")
-        squeezed = {"squeezed": True} if squeezes(matcher) else {}
-        return {"model": matcher.identity() if matcher else {}, **squeezed}
+        squeezed = {"squeezed": True} if squeezes(plan.models.get("matcher")) else {}
+        return {**super().identity(plan), **squeezed}
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:
         config = plan.config(ScoreConfig)
         backend = cls.backend(config)
-        kind = ReadPairs if backend.reads == "file" else cls
-        return kind(config, backend.make(config, plan.models.get("matcher")))
+        if backend.reads == "file":
+            return ReadPairs(config, plan.regions)
+        return cls(config, backend.make(config, plan.models["matcher"]))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         texts = [s.text for sample in samples for s in sample.sentences or ()]
@@ -227,26 +230,38 @@ class ReadPairs(ScoreStage):
     """1 for the regions that the file gives to a sentence, else 0; a sentence without a region has
     1 with the whole image. No image is decoded."""
 
+    def __init__(self, config: ScoreConfig, table: UserTable | None) -> None:
+        self._config, self._table = config, table
+
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        for sample in samples:
-            found = read_beside(sample, images, SUFFIX, read_region_file)
+        backend = self.backend(self._config)
+        read = read_files(samples, images, backend, self._table, read_region_file)
+        for sample, found in zip(samples, read, strict=True):
             yield found if isinstance(found, Drop) else self._paired(sample, found)
 
     def _paired(self, sample: Sample, found: list[RegionOfFile]) -> Outcome:
-        sentences = {each.text: number for number, each in enumerate(sample.sentences or ())}
-        regions = {each.box.xyxy: number for number, each in enumerate(sample.regions or ())}
-        similarity = np.zeros((len(sample.sentences or ()), len(regions)), dtype=np.float32)
+        sentences, regions = sample.sentences or (), sample.regions or ()
+        similarity = np.zeros((len(sentences), len(regions)), dtype=np.float32)
         for each in found:
-            for text in each.sentences:
-                if text.strip() not in sentences:
+            own = each.places(regions)
+            for said in each.sentences:
+                meant = [number for number, s in enumerate(sentences) if _is_meant(s, said)]
+                meant = meant[-1:] if isinstance(said, str) else meant
+                if not meant:
                     return Drop(
-                        reason="bad_masks", message=f"no sentence of the caption is {text!r:.80}"
+                        reason="bad_masks", message=f"no sentence of the caption is {said!r:.80}"
                     )
-                if each.region.box.xyxy in regions:
-                    similarity[sentences[text.strip()], regions[each.region.box.xyxy]] = 1
+                similarity[np.ix_(meant, own)] = 1
         whole = (similarity.max(axis=1) == 0).astype(np.float32)
         scores = Scores(similarity=similarity, image_similarity=whole)
         return dataclasses.replace(sample, scores=scores)
+
+
+def _is_meant(sentence: Sentence, said: Said) -> bool:
+    """Whether a file means a sentence, by its text or by characters that it shares."""
+    if isinstance(said, str):
+        return sentence.text == said.strip()
+    return max(sentence.char_start, said[0]) < min(sentence.char_end, said[1])
 
 
 def agreement(sample: Sample) -> Float[np.ndarray, "S R"] | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from glit.training.objective import Objective
 
 PairChoice = Literal["best", "sample", "weighted"]
+LocalChoice = Literal["sentence", "phrase", "both"]
 Precision = Literal["auto", "no", "bf16", "fp16"]
 
 
@@ -67,6 +68,11 @@ class TrainConfig:
     """The local pairs of an image to learn from: ``best`` takes the first ones; ``sample`` draws
     them by probability in every epoch; ``weighted`` takes the first ones and weights each by its
     probability."""
+
+    local: LocalChoice = "sentence"
+    """The texts of local pairs: ``sentence``; ``phrase``, the noun phrases of a dataset built with
+    ``ground.enabled`` and their regions; ``both`` takes one of each in turn, either first at
+    random."""
 
     min_probability: float = 0.0
     """Leave out pairs with a lower probability; above 0 needs a dataset with probabilities."""
@@ -199,6 +205,13 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_choice(self, "image_fit", ImageFit)
         check_choice(self, "pairs", PairChoice)
+        check_choice(self, "local", LocalChoice)
+        if self.local != "sentence" and (self.pairs != "best" or self.min_probability):
+            raise RecipeError(
+                f"train.local = {self.local!r}: phrases have no probability, which train.pairs = "
+                f"{self.pairs!r} and train.min_probability = {self.min_probability} ask for; leave "
+                "these at their defaults"
+            )
         if not 0 <= self.min_probability < 1:
             raise RecipeError(f"[train] min_probability: found {self.min_probability}, want 0 to 1")
         check_choice(self, "precision", Precision)

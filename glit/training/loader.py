@@ -71,7 +71,9 @@ class BatchLoader:
         """
         self.dataset, self.objective, self.tokenize = dataset, objective, tokenize
         self.config, self.side, self.pad_id = config, side, pad_id
-        self.chosen = ChosenPairs(how=config.pairs, min_probability=config.min_probability)
+        self.chosen = ChosenPairs(
+            how=config.pairs, min_probability=config.min_probability, local=config.local
+        )
         self.rank, self.pin_memory = rank, pin_memory
         self.plan = BatchPlan(
             num_samples=len(dataset),
@@ -95,7 +97,7 @@ class BatchLoader:
         )
         order = grouped_within_batches(order, config.batch_size)
         capacity = 2 * window * len(self.dataset.parts)
-        columns = read_columns(self.objective.needs)
+        columns = read_columns(self.objective.needs, config.local)
         groups = RowGroupCache(self.dataset, capacity=capacity, columns=columns)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 
 from glit.clip import ImageFit
 from glit.clip.preprocess import fit_boxes
 from glit.dataset.columns import RowGroup
-from glit.dataset.local_pairs import LocalPair, local_pairs
+from glit.dataset.local_pairs import LocalPair, local_pairs, phrase_pairs
 from glit.training.augment import Augmentation
-from glit.training.config import PairChoice
+from glit.training.config import LocalChoice, PairChoice
 from glit.training.input_spec import InputSpec
 from glit.training.objective import Objective
 from glit.training.sample import PlannedSample
@@ -34,9 +35,11 @@ READ_COLUMNS = (
 """All columns but the similarities, which no objective reads, and the false sentences."""
 
 
-def read_columns(needs: InputSpec) -> tuple[str, ...]:
+def read_columns(needs: InputSpec, local: LocalChoice = "sentence") -> tuple[str, ...]:
     """The columns that samples are planned from."""
-    return (*READ_COLUMNS, "negatives") if needs.num_negatives else READ_COLUMNS
+    phrases = ("phrases", "groundings") if needs.num_local and local != "sentence" else ()
+    negatives = ("negatives",) if needs.num_negatives else ()
+    return (*READ_COLUMNS, *phrases, *negatives)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,18 @@ class ChosenPairs:
 
     how: PairChoice = "best"
     min_probability: float = 0.0
+    local: LocalChoice = "sentence"
+
+    def in_row(self, group: RowGroup, row: int, draw: np.random.Generator) -> tuple[LocalPair, ...]:
+        """The pairs of a row that there are to choose from; see ``train.local``."""
+        if self.local == "sentence":
+            return local_pairs(group, row)
+        phrases = phrase_pairs(group, row)
+        if self.local == "phrase":
+            return phrases
+        kinds = (local_pairs(group, row), phrases)
+        in_turn = zip_longest(*(kinds if draw.integers(2) else kinds[::-1]))
+        return tuple(pair for both in in_turn for pair in both if pair is not None)
 
     def of(self, pairs: tuple[LocalPair, ...], draw: np.random.Generator) -> tuple[LocalPair, ...]:
         """The pairs in the order in which they are taken.
@@ -92,7 +107,7 @@ def plan_sample(
     """
     needs, caption = objective.needs, group.value("caption", row)
     width, height = group.value("width", row), group.value("height", row)
-    ordered = chosen.of(local_pairs(group, row), draw) if needs.num_local else ()
+    ordered = chosen.of(chosen.in_row(group, row, draw), draw) if needs.num_local else ()
     augmentation = augment(width, height, caption) if augment is not None else None
     if augmentation is not None:
         ordered, (width, height) = augmentation.pairs(ordered), augmentation.size

@@ -17,6 +17,7 @@ from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
 from glit.clip.open_clip import check_files, is_open_clip
 from glit.clip.text_window import stretch_model
 from glit.dataset.reader import Dataset
+from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
 from glit.training.checkpoint import (
     OBJECTIVE,
@@ -223,11 +224,35 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
             f"{without[0]}: has no false sentences, which train.objective = {config.objective!r} "
             "learns from; build it with --set negatives.enabled=true"
         )
-    if objective.needs.num_local and not _has_local_pairs(dataset, config.min_probability):
+    if objective.needs.num_local and config.local != "sentence":
+        _check_phrases(config, dataset, objective)
+    elif objective.needs.num_local and not _has_local_pairs(dataset, config.min_probability):
         raise InputError(
             f"{dataset.path}: no sample has a local pair, and train.objective = "
             f"{config.objective!r} learns from them; use --objective clip, or give a dataset "
             "whose regions passed the rule of pairing"
+        )
+
+
+def _check_phrases(config: TrainConfig, dataset: Mixture, objective: Objective) -> None:
+    without = [part.path for part in dataset.parts if not is_grounded_schema(part.schema)]
+    if without:
+        raise InputError(
+            f"{without[0]}: has no phrases, which train.local = {config.local!r} learns from; "
+            "build it with --set ground.enabled=true"
+        )
+    if config.local == "phrase" and objective.needs.num_negatives:
+        raise RecipeError(
+            f"train.local = 'phrase': train.objective = {config.objective!r} learns from false "
+            "sentences, which phrases have none of; take train.local=both"
+        )
+    groups = (
+        dataset.row_group(number, columns=["groundings"]) for number in range(len(dataset.places))
+    )
+    if not any(len(group.groundings["phrase"]) for group in groups):
+        raise InputError(
+            f"{dataset.path}: no phrase has a region, and train.local = {config.local!r} learns "
+            "from them; take train.local=sentence, or build it with another grounder"
         )
 
 

@@ -240,7 +240,7 @@ def _sentence_lines(number: int, sentence: dict[str, Any], found: dict[str, Any]
 
 
 def _phrase_lines(sentence: int, found: dict[str, Any]) -> Iterator[str]:
-    """What the grounder found of a sentence's phrases."""
+    """The phrases of a sentence, and the regions where the grounder found each."""
     groundings = found.get("groundings", ())
     for number, phrase in enumerate(found.get("phrases", ())):
         if phrase["sentence"] == sentence:

@@ -1,7 +1,6 @@
 """Look up existing captions: in the user's file, or in ``NAME.txt`` beside the image.
 
-:mod:`glit.pipeline.user_captions` has sorted the user's file by path into a Parquet table, of
-which a worker reads only the rows of the paths it is asked for.
+See :mod:`glit.backends.user_tables` for the user's file.
 """
 
 from __future__ import annotations
@@ -10,41 +9,29 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import ReadText
+from glit.backends.user_tables import NO_ROW, UserTable
 from glit.data.records import Drop
 from glit.shards import stem
-from glit.storage.store import Store
 
 SUFFIX = ".txt"
-NO_ROW = "has no row for"
 NO_TEXT = "holds half a character (a lone surrogate), which no UTF-8 text can; write it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BroughtCaptions:
-    """Captions of the user's file, by image path. Can be pickled."""
-
-    name: str
-    """Name of the user's file."""
-    table: str
-    """Address of the table sorted by path."""
+class BroughtCaptions(UserTable):
+    """Captions of the user's file."""
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        if not paths:
-            return []
-        path = pc.field("path")
-        folder, _, name = self.table.rpartition("/")
-        within = (path >= min(paths)) & (path <= max(paths))
-        file = Store(folder or "/").for_arrow(name)
-        wanted = pq.read_table(file, filters=within)
-        rows: dict[str, dict[str | None, int]] = {}
-        for row in wanted.to_pylist():
-            rows.setdefault(row["path"], {}).setdefault(row["caption"], row["line"])
-        return [self._choose(path, rows.get(path, {})) for path in paths]
+        found: list[str | Drop] = []
+        rows = self.rows(paths)
+        for path in paths:
+            captions: dict[str | None, int] = {}
+            for row in rows.get(path, ()):
+                captions.setdefault(row["caption"], row["line"])
+            found.append(self._choose(path, captions))
+        return found
 
     def _choose(self, path: str, captions: dict[str | None, int]) -> str | Drop:
         if not captions:
@@ -83,7 +70,13 @@ def _provided(brought: BroughtCaptions) -> BroughtCaptions:
     return brought
 
 
-PROVIDED = Backend(make=_provided, reads="nothing", needs_model=False, process_bytes=PLAIN_BYTES)
+PROVIDED = Backend(
+    make=_provided,
+    reads="nothing",
+    brings="captions",
+    needs_model=False,
+    process_bytes=PLAIN_BYTES,
+)
 SIDECAR = Backend(
     make=lambda _: SidecarCaptions(),
     reads="file",

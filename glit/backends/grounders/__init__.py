@@ -1,10 +1,19 @@
-"""Open-vocabulary detectors: models that find phrases in images."""
+"""Open-vocabulary detectors, which find phrases in images, and readers of given phrases."""
 
 from __future__ import annotations
 
 from glit.backends.base import Backend
 from glit.backends.grounders.sam3 import SAM3
+from glit.backends.grounders.yolo import ULTRALYTICS
 from glit.backends.grounders.zero_shot import ZERO_SHOT
+from glit.backends.region_files import GROUNDER as FILE
+from glit.backends.region_files import PROVIDED_GROUNDER as PROVIDED
 
-GROUNDERS: dict[str, Backend] = {"zero-shot": ZERO_SHOT, "sam3": SAM3}
+GROUNDERS: dict[str, Backend] = {
+    "zero-shot": ZERO_SHOT,
+    "sam3": SAM3,
+    "ultralytics": ULTRALYTICS,
+    "file": FILE,
+    "provided": PROVIDED,
+}
 """By their names in ``ground.backend``; model libraries are imported when one is constructed."""

@@ -15,13 +15,12 @@ from PIL import Image
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.grounders.choose import best_of_each
+from glit.backends.grounders.loading import load_detector
 from glit.backends.protocols import Found, GrounderConfig
 from glit.backends.weights import Resolved
-from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
-from glit.runtime.pretrained import load_whole
 
 
 class Sam3Grounder:
@@ -41,15 +40,9 @@ class Sam3Grounder:
         self._torch, self._config = torch, config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
-        try:
-            self._processor: Any = Sam3Processor.from_pretrained(
-                str(model.path), local_files_only=True
-            )
-            loaded = load_whole(Sam3Model, model.path, local_files_only=True, dtype=self._dtype)
-        except (OSError, ValueError, KeyError) as error:
-            raise WeightsError(
-                f"model {model.name!r}: cannot be loaded as SAM 3 ({error})"
-            ) from error
+        self._processor, loaded = load_detector(
+            Sam3Processor, Sam3Model, model, name="SAM 3", dtype=self._dtype
+        )
         self._model: Any = loaded.to(self._device).eval()
 
     def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:

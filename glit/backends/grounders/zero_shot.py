@@ -17,6 +17,7 @@ from PIL import Image
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.grounders.choose import best_of_each
+from glit.backends.grounders.loading import load_detector
 from glit.backends.model_files import model_type
 from glit.backends.protocols import Found, GrounderConfig
 from glit.backends.weights import Resolved
@@ -25,7 +26,6 @@ from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
-from glit.runtime.pretrained import load_whole
 
 Answer = tuple[Boxes, Float[np.ndarray, "N P"]]
 """Boxes, xyxy pixels of the image, and the score (0 to 1) of each box for each of P phrases."""
@@ -48,20 +48,10 @@ class ZeroShotGrounder(ABC):
         self._torch, self._config = torch, config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
-        try:
-            self._processor: Any = AutoProcessor.from_pretrained(
-                str(model.path), local_files_only=True
-            )
-            loaded = load_whole(
-                AutoModelForZeroShotObjectDetection,
-                model.path,
-                local_files_only=True,
-                dtype=self._dtype,
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise WeightsError(
-                f"model {model.name!r}: cannot be loaded as a zero-shot detector ({error})"
-            ) from error
+        self._processor, loaded = load_detector(
+            AutoProcessor, AutoModelForZeroShotObjectDetection, model,
+            name="a zero-shot detector", dtype=self._dtype,
+        )  # fmt: skip
         self._model: Any = loaded.to(self._device).eval()
 
     def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:

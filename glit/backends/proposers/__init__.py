@@ -9,6 +9,7 @@ from glit.backends.proposers.sam import SAM
 from glit.backends.proposers.yolo import YOLO
 from glit.backends.proposers.yolos import YOLOS
 from glit.backends.region_files import PROPOSER as FILE
+from glit.backends.region_files import PROVIDED_PROPOSER as PROVIDED
 
 PROPOSERS: dict[str, Backend] = {
     "yolos": YOLOS,
@@ -16,6 +17,7 @@ PROPOSERS: dict[str, Backend] = {
     "sam": SAM,
     "sa1b": SA1B,
     "file": FILE,
+    "provided": PROVIDED,
     "grid": GRID,
 }
 """By their names in ``propose.backend``; model libraries are imported when one is constructed."""

@@ -1,9 +1,7 @@
-"""YOLO by ultralytics (AGPL-3.0); no other module imports this optional package."""
+"""YOLO by ultralytics (AGPL-3.0)."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +11,12 @@ from glit.backends.base import Backend
 from glit.backends.device import pick_device
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
+from glit.backends.ultralytics_models import check_checkpoint, load_yolo
 from glit.backends.weights import Resolved
 from glit.data.records import Region
-from glit.errors import WeightsError
 from glit.images import Pixels
-from glit.recipes.extras import require
+
+_NAME = "propose.backend = 'yolo'"
 
 
 class YoloDetector:
@@ -25,20 +24,10 @@ class YoloDetector:
 
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
         _check(config, model)
-        os.environ.setdefault("YOLO_CONFIG_DIR", tempfile.mkdtemp(prefix="glit-yolo-"))
-        os.environ["YOLO_AUTOINSTALL"] = "false"
-        require("yolo", needed_for="propose.backend = 'yolo'")
-        from ultralytics import YOLO
-
         self._config = config
         # not as a string: some releases would set CUDA_VISIBLE_DEVICES to it
         self._device = pick_device(config.device)
-        try:
-            self._model: Any = YOLO(str(model.path), task="detect")
-        except (OSError, RuntimeError, TypeError, ValueError, AttributeError) as error:
-            raise WeightsError(
-                f"model {model.name!r}: cannot be loaded by ultralytics ({error})"
-            ) from error
+        self._model: Any = load_yolo(model, task="detect", backend=_NAME)
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
         """Regions per image; only images of one shape share a batch."""
@@ -74,16 +63,7 @@ class YoloDetector:
 
 
 def _check(config: ProposerConfig, model: Resolved | None) -> None:
-    if model is not None and model.path.is_dir():
-        raise WeightsError(
-            f"model {model.name!r}: {model.path.name} is a folder, but propose.backend = 'yolo' "
-            "loads one ultralytics checkpoint; name a .pt file, or another backend"
-        )
-    if model is not None and not config.allow_pickle:
-        raise WeightsError(
-            f"model {model.name!r}: ultralytics checkpoints are pickles and can run code; "
-            "if you trust the file, set propose.allow_pickle = true"
-        )
+    check_checkpoint(model, allow_pickle=config.allow_pickle, table="propose", backend=_NAME)
 
 
 # ultralytics computes in float32 on every device by default

@@ -68,8 +68,8 @@ COLUMNS: tuple[Column, ...] = (
 
 
 Truth = dict[int, XYXY]
-"""What a scene's sentences tell of: the first character of each sentence about an object, and the
-object's box in pixels."""
+"""The box of the object that a sentence of a scene is about, in pixels, by the sentence's first
+character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

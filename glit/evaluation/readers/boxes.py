@@ -88,7 +88,7 @@ def expressions(
     if len(files) != 1:
         raise InputError(f"{folder}: {len(files)} files refs(...).p; give the one that is meant")
     try:
-        refs = _plain_pickle(files[0].read_bytes())
+        refs = plain_pickle(files[0].read_bytes())
         values = load_json(folder / "instances.json")
         known = sorted({ref["split"] for ref in refs})
         parts = chosen_parts(split, known, default="val")
@@ -125,7 +125,8 @@ class _Plain(pickle.Unpickler):
         raise ValueError(f"it holds a {module}.{name}, which RefCOCO's files do not")
 
 
-def _plain_pickle(data: bytes) -> Any:
+def plain_pickle(data: bytes) -> Any:
+    """What a pickle holds, if that is lists, dictionaries, text and numbers; else a ValueError."""
     try:
         return _Plain(io.BytesIO(data), encoding="utf-8").load()
     except (pickle.UnpicklingError, IndexError, MemoryError, OverflowError) as error:

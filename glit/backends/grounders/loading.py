@@ -1,0 +1,31 @@
+"""Load a detector of transformers with its processor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glit.backends.weights import Resolved
+from glit.errors import WeightsError
+from glit.runtime.pretrained import load_whole
+
+
+def load_detector(
+    processor: Any, kind: Any, model: Resolved, *, name: str, dtype: Any
+) -> tuple[Any, Any]:
+    """The processor and the model of a folder.
+
+    Args:
+        processor: a class of transformers.
+        kind: a class of transformers.
+        model: the folder.
+        name: of such models, for the message.
+        dtype: of the weights.
+
+    Raises:
+        WeightsError: they cannot be loaded.
+    """
+    try:
+        made = processor.from_pretrained(str(model.path), local_files_only=True)
+        return made, load_whole(kind, model.path, local_files_only=True, dtype=dtype)
+    except (OSError, ValueError, KeyError) as error:
+        raise WeightsError(f"model {model.name!r}: cannot be loaded as {name} ({error})") from error

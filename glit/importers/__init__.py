@@ -1,0 +1,240 @@
+"""Convert published captions to a file for ``glit build --captions``, and boxes for ``--regions``.
+
+A line of the file has ``path``, from the file's own folder, and ``caption``. Where an image has
+several captions, one follows the other: every sentence of them may get a region. What is published
+with boxes gets a second file, with a line for each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from glit.errors import InputError, closest
+from glit.evaluation.readers import READERS, Reader
+from glit.evaluation.readers.files import (
+    AnnotatedImage,
+    annotated,
+    json_array,
+    json_lines,
+    no_parts,
+)
+from glit.evaluation.readers.goal import published_place
+from glit.importers.regions import REGION_IMPORTERS, RegionImage, picture_size
+from glit.runtime.progress import StageProgress, null_progress
+from glit.storage.store import Store
+
+
+def localized_narratives(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """``open_images_test_captions.jsonl`` and the like: the written form of what was said.
+
+    COCO's pictures are called by twelve digits, the others by their id.
+    """
+    no_parts(split)
+    folder = images or annotations.parent
+    captions: dict[Path, list[str]] = {}
+    for line in json_lines(annotations):
+        name = line["image_id"]
+        if line["dataset_id"].startswith("mscoco"):
+            name = f"{int(name):012d}"
+        captions.setdefault(folder / f"{name}.jpg", []).append(line["caption"])
+    for path, texts in captions.items():
+        yield annotated(path, texts)
+
+
+def goal_train(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """What GOAL's trainer reads, and ``glit export --to goal`` writes; its segments are left."""
+    no_parts(split)
+    folder = images or annotations.parent
+    for entry in json_array(annotations):
+        place = published_place(entry["original_filename"], folder)
+        yield annotated(place, [entry["original_caption"]])
+
+
+IMPORTERS: dict[str, Reader] = {
+    **{name: reader for name, reader in READERS.items() if name != "goal-joint"},
+    "goal-train": goal_train,
+    "localized-narratives": localized_narratives,
+}
+"""Captions alone, by the name that ``glit import --format`` takes."""
+
+FORMATS = (*IMPORTERS, *REGION_IMPORTERS)
+"""What ``glit import --format`` takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The result of an import."""
+
+    captions: int
+    """Images that were written."""
+    without: int
+    """Images that have no caption; of a format with boxes, or none of these."""
+    missing: tuple[str, ...]
+    """Image files that are not there; their captions were not written."""
+    regions: int | None = None
+    """Boxes that were written; None of a format without."""
+    cut: int = 0
+    """Those of them that left their image and were cut at its edge."""
+    empty: int = 0
+    """Boxes that were left out, as nothing of them is inside their image."""
+    phrases: bool = False
+    """Whether boxes have phrases."""
+    folder: str = ""
+    """Where all images of them are."""
+
+
+def regions_file(output: Path) -> Path:
+    """The file of boxes beside one of captions.
+
+    >>> regions_file(Path("grit.jsonl")).name
+    'grit.regions.jsonl'
+    """
+    return output.with_suffix(".regions.jsonl")
+
+
+def import_captions(
+    name: str,
+    annotations: Path,
+    output: Path,
+    *,
+    images: Path | None,
+    split: str | None = None,
+    progress: StageProgress | None = None,
+) -> Imported:
+    """Write the captions of published annotations, and their boxes beside them.
+
+    Args:
+        name: one of :data:`FORMATS`.
+        annotations: file or folder as published.
+        output: a ``.jsonl`` file; one that exists is replaced.
+        images: folder with the images; where the format has its own folder, that is the default.
+        split: which parts, several joined by ``+``; None for all.
+        progress: shows images done; all annotations of captions alone are in memory by then.
+
+    Raises:
+        InputError: no such format, the files are not of it, or no image of them is there.
+    """
+    if name not in FORMATS:
+        raise InputError(f"--format {name}: no such format; {closest(name, FORMATS)}")
+    if output.suffix != ".jsonl":
+        raise InputError(f"-o {output}: want a name that ends in .jsonl")
+    if not annotations.exists():
+        raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
+    told = progress or null_progress()
+    page = "docs/how-to.md" if name in REGION_IMPORTERS else "docs/evaluation.md"
+    try:
+        if name in REGION_IMPORTERS:
+            read = REGION_IMPORTERS[name](annotations, images, split or "all")
+            return _write_regions(read, output, annotations)
+        found = list(IMPORTERS[name](annotations, images, split or "all"))
+        told.begin("images", total=len(found), done=0, drops=False)
+        return _write_captions(found, output, annotations, told)
+    except (IsADirectoryError, NotADirectoryError) as error:
+        kind, wanted = ("folder", "file") if annotations.is_dir() else ("file", "folder")
+        raise InputError(
+            f"{annotations}: a {kind}; {name} annotations are published as a {wanted}, "
+            f"see {page} for its name"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{annotations} to {output}: {error}") from error
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError) as error:
+        raise InputError(
+            f"{annotations}: not the {name} annotations as published "
+            f"({type(error).__name__}: {error}); see {page} for the layout"
+        ) from error
+
+
+def _write_captions(
+    found: list[AnnotatedImage], output: Path, annotations: Path, told: StageProgress
+) -> Imported:
+    written = without = 0
+    missing: list[str] = []
+    with _new_file(output) as file:
+        for image in found:
+            if not image.captions:
+                without += 1
+            elif not image.path.is_file():
+                missing.append(str(image.path))
+            else:
+                caption = " ".join(_ended(caption) for caption in image.captions)
+                file.write(_line(image.path, output, caption=caption))
+                written += 1
+            told.advance(1)
+        if not written:
+            raise InputError(_nothing(annotations, missing))
+    return Imported(captions=written, without=without, missing=tuple(missing))
+
+
+def _write_regions(found: Iterable[RegionImage], output: Path, annotations: Path) -> Imported:
+    """Write images as they are read: FineHARD has twelve million."""
+    written = without = cut = empty = regions = 0
+    phrases, folder = False, ""
+    missing: list[str] = []
+    with _new_file(output) as captions, _new_file(regions_file(output)) as boxes:
+        for image in found:
+            if not image.caption or not image.rows:
+                without += 1
+                continue
+            if not image.path.is_file():
+                missing.append(str(image.path))
+                continue
+            captions.write(_line(image.path, output, caption=image.caption))
+            written += 1
+            own = os.path.dirname(image.path)
+            folder = os.path.commonpath([folder, own]) if folder else own
+            key = "box_xyxyn" if image.size == (1.0, 1.0) else "box_xyxy"
+            width, height = image.size or picture_size(image.path)
+            seen: set[tuple[float, ...]] = set()
+            for box, row in image.rows.items():
+                limits = (width, height, width, height)
+                inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, limits, strict=True))
+                if inside[0] >= inside[2] or inside[1] >= inside[3] or inside in seen:
+                    empty += 1
+                    continue
+                seen.add(inside)
+                cut += inside != box
+                phrases |= "phrases" in row
+                boxes.write(_line(image.path, output, **{key: inside}, **row))
+                regions += 1
+        if not written:
+            raise InputError(_nothing(annotations, missing))
+    return Imported(
+        captions=written, without=without, missing=tuple(missing), regions=regions, cut=cut,
+        empty=empty, phrases=phrases, folder=folder,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[IO[str]]:
+    """A file that appears when it is whole."""
+    with Store(path.parent).atomic(path.name) as beside, beside.open("w", encoding="utf-8") as file:
+        yield file
+
+
+def _line(path: Path, output: Path, **values: Any) -> str:
+    place = os.path.relpath(path.resolve(), output.resolve().parent)
+    return json.dumps({"path": place, **values}, ensure_ascii=False) + "\n"
+
+
+def _ended(caption: str) -> str:
+    """A caption that another may follow; a single short one often has no full stop."""
+    return caption if caption[-1] in ".!?\"')”’" else f"{caption}."
+
+
+def _nothing(annotations: Path, missing: list[str]) -> str:
+    if missing:
+        return (
+            f"{annotations}: none of {len(missing)} captioned images is there (first: "
+            f"{missing[0]}); give their folder with --images"
+        )
+    return f"{annotations}: no captioned image; check --split and --format"

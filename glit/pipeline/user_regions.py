@@ -1,0 +1,130 @@
+"""A user's file of regions, read once and streamed into a Parquet table sorted by path.
+
+A row is a region: the image's path, a box, and what is known of it (docs/your-images.md). The name
+of the box's key says what its numbers are; see :data:`glit.backends.region_files.BOXES`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from glit.backends.region_files import BOXES, SHARES
+from glit.backends.user_tables import UserTable
+from glit.errors import InputError, closest
+from glit.pipeline.user_captions import PATH_KEYS, finder, pick, rows_of, sorted_table
+from glit.shards import is_utf8
+from glit.storage.store import Store
+
+_SCHEMA = pa.schema([("path", pa.string()), ("region", pa.string()), ("line", pa.int64())])
+_NAMES = "box_xyxy or box_xywh (pixels), box_xyxyn or box_xywhn (shares of width and height)"
+_OTHERS = ("label", "score", "source", "sentences", "phrases")
+_LISTS = ("sentences", "phrases")
+_LARGEST_SHARE = 1.5
+"""Above it, a number cannot be meant as a share of the image."""
+
+
+def prepare_regions(regions: str, *, image_root: str, work: Store) -> UserTable:
+    """Read a file of regions into a sorted table in ``work``; paths are as for captions.
+
+    Raises:
+        InputError: the file is missing, of an unknown kind, or a row is not understood.
+    """
+    return sorted_table(
+        UserTable, regions, "regions", _SCHEMA, read_regions, image_root=image_root, work=work
+    )
+
+
+def read_regions(file: Path, image_root: str, *, where: str = "") -> Iterator[tuple[str, str, int]]:
+    """Path relative to the image root, region as JSON, and row number of every row.
+
+    Raises:
+        InputError: see :func:`prepare_regions`.
+    """
+    relative = finder(file, image_root, where)
+    rows = _coco(file) if file.suffix.lower() == ".json" else rows_of(file, None)
+    for number, row in rows:
+        path = pick(row, PATH_KEYS, file, number)
+        region = json.dumps(_region(row, file, number), ensure_ascii=False)
+        if not is_utf8(region):
+            raise InputError(f"{file}: row {number} holds half a character (a lone surrogate)")
+        if is_utf8(path):  # no image of another name goes in
+            yield relative(path), region, number
+
+
+def _region(row: dict[str, Any], file: Path, number: int) -> dict[str, Any]:
+    """What a row says of its region, without empty values."""
+    at = f"{file}: row {number}"
+    known = (*BOXES, *_OTHERS, *PATH_KEYS)
+    for key in row:
+        if key in ("box", "bbox"):
+            raise InputError(
+                f"{at} has {key!r}, which does not say how it counts; name it {_NAMES}"
+            )
+        if key not in known:
+            raise InputError(f"{at} has the key {key!r}; {closest(str(key), known)}")
+    found = {
+        key: _plain(key, value, at)
+        for key, value in row.items()
+        if key not in PATH_KEYS and value is not None and value != ""
+    }
+    boxes = [key for key in BOXES if key in found]
+    if len(boxes) != 1:
+        raise InputError(f"{at} has {len(boxes)} boxes; want one of {_NAMES}")
+    box = found[boxes[0]]
+    if not (isinstance(box, list) and len(box) == 4 and all(map(_is_number, box))):
+        raise InputError(f"{at} has {boxes[0]} = {str(box)[:60]}, want four numbers")
+    if boxes[0] in SHARES and max(box) > _LARGEST_SHARE:
+        raise InputError(
+            f"{at} has {boxes[0]} = {box}, want shares between 0 and 1; for pixels the name is "
+            f"{boxes[0].removesuffix('n')}"
+        )
+    return found
+
+
+def _plain(key: str, value: Any, at: str) -> Any:
+    """A value as JSON has it; a cell of a CSV file holds text."""
+    if not isinstance(value, str) or key in ("label", "source"):
+        return value
+    try:
+        if value.lstrip().startswith("["):
+            return json.loads(value)
+        if key in _LISTS:
+            return [value]
+        numbers = [float(each) for each in re.split(r"[\s,;]+", value.strip())]
+        return numbers[0] if key == "score" else numbers
+    except ValueError as error:
+        raise InputError(f"{at} has {key} = {value[:60]!r}, which cannot be read") from error
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The annotations of a file in COCO's layout; MDETR's ``tokens_positive`` are phrases."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8-sig"))
+        names = {image["id"]: image["file_name"] for image in found["images"]}
+        labels = {each["id"]: each["name"] for each in found.get("categories", ())}
+        for number, each in enumerate(found["annotations"], start=1):
+            yield (
+                number,
+                {
+                    "path": names[each["image_id"]],
+                    "box_xywh": each["bbox"],
+                    "label": labels.get(each.get("category_id"), ""),
+                    "score": each.get("score"),
+                    "phrases": each.get("tokens_positive"),
+                },
+            )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{file}: not COCO's JSON with images, annotations and categories "
+            f"({type(error).__name__}: {error}); other regions go in .jsonl, .csv or .parquet"
+        ) from error
