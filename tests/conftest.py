@@ -16,12 +16,16 @@ import cpu_only
 import pytest
 from browser import chromium
 from building import run_build
+from hypothesis import settings
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.random_clip import TINY, write_random_clip
 from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
 from glit.cli import main as command_line
 from glit.scenes import write_scenes
+
+settings.register_profile("glit", deadline=None)  # a busy machine is no failure
+settings.load_profile("glit")
 
 HERE = Path(__file__).parent
 TEST_SEED = 2_000_000

@@ -44,7 +44,7 @@ def test_every_text_can_be_read_back(texts: list[list[int]]) -> None:
         assert owners[start:end].tolist() == [index] * len(ids)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), st.integers(8, 300))
 def test_no_row_is_wider_than_the_window(data, context: int) -> None:
     lengths = data.draw(st.lists(st.integers(2, context), min_size=1, max_size=12))

@@ -13,7 +13,7 @@ def rows(files):
     return [(p.chunk, i) for f in files for p in f.pieces for i in range(p.start, p.stop)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(st.integers(1, 5_000_000), max_size=12), max_size=8),
     st.integers(1, 6),

@@ -87,7 +87,7 @@ def test_an_image_that_breaks_the_detector_takes_no_other_with_it():
     assert len(outcomes[0].regions) == 6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

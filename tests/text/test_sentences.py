@@ -170,7 +170,7 @@ def texts_with_spans(draw) -> tuple[str, list[Span]]:
     return text, spans
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(texts_with_spans())
 def test_repaired_spans_hold_every_letter_and_digit_once(case):
     text, spans = case
@@ -182,7 +182,7 @@ def test_repaired_spans_hold_every_letter_and_digit_once(case):
     assert repair(text, repaired) == repaired
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(texts_with_spans())
 @example(('a "b. c" d', [(0, 5), (6, 10)]))
 @example(("a art. The dog", [(0, 14)]))
@@ -202,7 +202,7 @@ def test_boundaries_move_only_where_a_rule_says_so(case):
         assert held or goes_on
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_the_default_splitter_on_any_text(text):
     spans = make_splitter("sentencex", "en")(text)
@@ -230,7 +230,7 @@ def test_bare_dots_cut_decimals_as_the_papers_scripts_do():
 
 
 @given(text=st.text(max_size=200))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_bare_dots_on_any_text(text):
     spans = split_at_dots(text)
     assert all(text[a:b] == text[a:b].strip() != "" for a, b in spans)

@@ -97,7 +97,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     sentences=st.lists(st.lists(WORDS, min_size=1, max_size=6), min_size=1, max_size=5),
     gap=st.sampled_from([" ", "  ", "\n", "\t"]),
