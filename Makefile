@@ -53,14 +53,18 @@ browser:
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core >/dev/null; \
 	} || echo "no Chromium on this machine, and apt-get cannot install one: pages stay untested"
 
-check: lint docs-in-sync site extras wheel all-tests
+# what needs one core runs beside the tests, which end last
+check: lint docs-in-sync
+	$(MAKE) --jobs 2 all-tests packaging
+
+packaging: site extras wheel
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-.PHONY: docs-in-sync site extras wheel
+.PHONY: packaging docs-in-sync site extras wheel
 docs-in-sync: $(STAMP)
 	$(BIN)/python -m tools.docs --check
 
