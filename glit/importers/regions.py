@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from glit.backends.region_files import phrase_span
-from glit.evaluation.readers.boxes import plain_pickle
 from glit.evaluation.readers.files import (
     chosen_parts,
     json_array,
     json_lines,
     load_json,
     no_parts,
+    plain_pickle,
 )
 
 Span = tuple[int, int]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from glit.data.geometry import iou
 from glit.errors import InputError
 from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question
-from glit.evaluation.readers.files import chosen_parts, load_json
+from glit.evaluation.readers.files import chosen_parts, load_json, plain_pickle
 from glit.evaluation.readers.questions import xyxy
 
 _MIN_IOU = 0.5
@@ -116,21 +114,6 @@ def expressions(
             "docs/evaluation.md for the layout"
         ) from error
     return found
-
-
-class _Plain(pickle.Unpickler):
-    """Reads lists, dictionaries, text and numbers; a pickle of anything else could run programs."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise ValueError(f"it holds a {module}.{name}, which RefCOCO's files do not")
-
-
-def plain_pickle(data: bytes) -> Any:
-    """What a pickle holds, if that is lists, dictionaries, text and numbers; else a ValueError."""
-    try:
-        return _Plain(io.BytesIO(data), encoding="utf-8").load()
-    except (pickle.UnpicklingError, IndexError, MemoryError, OverflowError) as error:
-        raise ValueError(f"no pickle ({error})") from error
 
 
 def _file_name(image: dict[str, Any]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,3 +144,18 @@ def json_array(path: Path) -> Iterator[Any]:
             if mark != ",":
                 raise ValueError(f"wanted , or ] after an entry, found {mark!r}")
             at += 1
+
+
+class _Plain(pickle.Unpickler):
+    """Reads lists, dictionaries, text and numbers; a pickle of anything else could run programs."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise ValueError(f"it holds a {module}.{name}, which RefCOCO's files do not")
+
+
+def plain_pickle(data: bytes) -> Any:
+    """What a pickle holds, if that is lists, dictionaries, text and numbers; else a ValueError."""
+    try:
+        return _Plain(io.BytesIO(data), encoding="utf-8").load()
+    except (pickle.UnpicklingError, IndexError, MemoryError, OverflowError) as error:
+        raise ValueError(f"no pickle ({error})") from error
