@@ -51,7 +51,7 @@ class Backend:
     """Proposers: whether it applies ``min_area`` and ``max_area`` itself, to the areas of masks;
     the stage then does not apply them to the areas of boxes."""
     keeps_masks: bool = False
-    """Proposers: whether they have masks, for ``propose.keep_masks``."""
+    """Proposers and grounders: whether they have masks, for ``keep_masks``."""
     needs_model: bool = True
     """Whether ``config.model`` names weights that it loads."""
     auto_precision: Mapping[str, Precision] = field(default_factory=lambda: {"cuda": "bfloat16"})

@@ -186,6 +186,8 @@ class GrounderConfig(ModelConfig):
     """Of two boxes of a phrase that overlap with more than this IoU the surer one stays."""
     max_boxes: int = 5
     """Most boxes of a phrase."""
+    keep_masks: bool = added(False)
+    """Keep the masks of the regions that are added, in the column ``masks``; for SAM 3."""
     batch_size: int = speed_only(8)
     """Images in one batch of OWL; phrases of one image in one batch of SAM 3."""
 
@@ -206,6 +208,9 @@ class Found:
     """xyxy pixels [N, 4], inside the image."""
     scores: Float[np.ndarray, " N"]
     """0 to 1."""
+    masks: tuple[str, ...] = ()
+    """With ``keep_masks`` the mask of every box as COCO's compressed run lengths, at the image's
+    size; else none."""
 
 
 class Grounder(Protocol):

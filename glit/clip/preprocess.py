@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from glit.clip import ImageFit
+from glit.clip.pooling import EDGE_TOLERANCE_PX
 from glit.errors import WeightsError
 
 if TYPE_CHECKING:
@@ -76,6 +77,46 @@ def fit_boxes(
     left, top = (fitted_width - side) // 2, (fitted_height - side) // 2
     scale_4 = np.array([scale_x, scale_y, scale_x, scale_y])
     return boxes_K4 * scale_4 - np.array([left, top, left, top], dtype=np.float64)
+
+
+def touched_patches(
+    mask_HW: Bool[np.ndarray, "h w"], *, side: int, patch_size: int, fit: ImageFit
+) -> Bool[np.ndarray, " p"]:
+    """Which patches of the model's square a mask of the image touches, row-major.
+
+    A patch counts if any pixel of the mask reaches into it, as with boxes in
+    :func:`glit.clip.pooling.patch_mask`: a mask that fills its box touches the box's patches, and
+    no mask is too small for a patch. What ``centre-crop`` cuts off touches none.
+
+    Args:
+        mask_HW: at the image's size.
+        side: of the model's input square, pixels.
+        patch_size: side of a patch, pixels; what is left of ``side`` belongs to no patch.
+        fit: how the image becomes the square.
+
+    >>> mask = np.array([[True, False, False, False]] + 3 * [4 * [False]])
+    >>> touched_patches(mask, side=32, patch_size=16, fit="resize").tolist()
+    [True, False, False, False]
+    """
+    height, width = mask_HW.shape
+    fitted = fitted_size(width, height, side=side, fit=fit)
+    rows, columns = (
+        _pixels_of_patches(size, fitted_to, side=side, patch_size=patch_size)
+        for size, fitted_to in zip(mask_HW.shape, fitted, strict=True)
+    )
+    touched_nW = np.array([mask_HW[low:high].any(axis=0) for low, high in rows])
+    return np.array([touched_nW[:, low:high].any(axis=1) for low, high in columns]).T.ravel()
+
+
+def _pixels_of_patches(
+    size: int, fitted: int, *, side: int, patch_size: int
+) -> list[tuple[int, int]]:
+    """Along one edge of an image, the pixels that reach into each patch: first, and end."""
+    scale, cut = fitted / size, (fitted - side) // 2
+    starts = np.arange(side // patch_size) * patch_size + cut
+    first = np.floor((starts + EDGE_TOLERANCE_PX) / scale).astype(int)
+    end = np.ceil((starts + patch_size - EDGE_TOLERANCE_PX) / scale).astype(int)
+    return list(zip(first.clip(0, size).tolist(), end.clip(0, size).tolist(), strict=True))
 
 
 def crop(

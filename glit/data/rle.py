@@ -35,7 +35,7 @@ def encode_rle(mask: Bool[np.ndarray, "height width"]) -> list[int]:
     return [0, *runs] if flat[0] else runs
 
 
-def decode_rle(counts: Sequence[int], *, height: int, width: int) -> np.ndarray:
+def decode_rle(counts: Sequence[int] | Runs, *, height: int, width: int) -> np.ndarray:
     """The mask of run lengths made by :func:`encode_rle`: bool ``[height, width]``."""
     values = np.arange(len(counts)) % 2 == 1
     return np.repeat(values, counts).reshape(width, height).T

@@ -79,6 +79,8 @@ PHRASE = pa.struct(
 )
 GROUNDING = pa.struct([("phrase", pa.int32()), ("region", pa.int32()), ("score", pa.float32())])
 MASK = pa.struct([("region", pa.int32()), ("counts", pa.string())])
+MASKS = ("masks", pa.list_(MASK))
+"""The column of the stages that keep masks."""
 NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
 _LATER = {"mean_logprob", "min_logprob", "probability", "support"}
 _VERSION_1 = {

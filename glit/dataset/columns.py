@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from glit.data.records import Box, Caption, Pair, Region, Sentence
-from glit.data.schema import DATASET_SCHEMA
+from glit.data.schema import DATASET_SCHEMA, MASK
 from glit.dataset.row import Row, check_size
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
@@ -128,6 +128,15 @@ class RowGroup:
         if "negatives" not in self.table.column_names:
             return None
         return NestedColumn(self.table.column("negatives"))
+
+    @cached_property
+    def masks(self) -> NestedColumn | None:
+        """The masks that were kept of regions (structs of region, counts) of all rows; None if the
+        column is missing, was not read, or is of somebody's own stage."""
+        if "masks" not in self.table.column_names:
+            return None
+        column = self.table.column("masks")
+        return NestedColumn(column) if column.type == pa.list_(MASK) else None
 
     def value(self, column: str, row: int) -> Any:
         """A value of a flat column."""

@@ -33,6 +33,9 @@ class LocalPair:
     """How probable it is that the pair is right; None in datasets without a calibration."""
     weight: float = 1.0
     """How much it counts in local losses."""
+    mask: str = ""
+    """The region's mask as COCO's compressed run lengths, at the image's size; empty where it has
+    none, or the column was not read."""
     negatives: tuple[str, ...] = ()
     """False sentences made of the sentence, where they were read."""
 
@@ -61,7 +64,7 @@ def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
     text, in_window = sentences.as_list("text"), sentences.as_list("in_window")
     token_start, token_end = sentences.as_list("token_start"), sentences.as_list("token_end")
     x0, y0, x1, y1 = (regions.as_list(name) for name in ("x0", "y0", "x1", "y1"))
-    false = _negatives(group, row)
+    false, masks = _negatives(group, row), _masks(group, row)
     found = []
     for number, global_wins in enumerate(wins):
         if global_wins:
@@ -74,6 +77,7 @@ def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
                 box_xyxy=(x0[r], y0[r], x1[r], y1[r]),
                 similarity=cosines[number],
                 probability=None if math.isnan(probable[number]) else probable[number],
+                mask=masks.get(region_of[number], ""),
                 negatives=tuple(false.get(sentence_of[number], ())),
             )
         )
@@ -86,6 +90,7 @@ def phrase_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
     phrases, groundings = group.phrases, group.groundings
     first_phrase, first_region = int(phrases.start[row]), int(regions.start[row])
     in_window, first_sentence = sentences.as_list("in_window"), int(sentences.start[row])
+    masks = _masks(group, row)
     found = []
     for at in groundings.span(row):
         p = first_phrase + groundings.as_list("phrase")[at]
@@ -99,9 +104,19 @@ def phrase_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
                 token_span=(token_start, token_end) if within else (0, 0),
                 box_xyxy=(x0, y0, x1, y1),
                 similarity=groundings.as_list("score")[at],
+                mask=masks.get(r - first_region, ""),
             )
         )
     return tuple(sorted(found, key=lambda pair: -pair.similarity))
+
+
+def _masks(group: RowGroup, row: int) -> dict[int, str]:
+    """The masks of a row by the number of their region."""
+    column = group.masks
+    if column is None:
+        return {}
+    regions, counts = column.as_list("region"), column.as_list("counts")
+    return {regions[at]: counts[at] for at in column.span(row)}
 
 
 def _negatives(group: RowGroup, row: int) -> dict[int, list[str]]:

@@ -113,6 +113,8 @@ class TableStep(Step):
     """The column that tells its rows apart."""
     dataset_columns: ClassVar[Columns] = ()
     """Those of its columns that become columns of the dataset, after the standard ones."""
+    extends: ClassVar[tuple[str, ...]] = ()
+    """Those of them that a step before it may make too; it then keeps what is in them."""
 
     @classmethod
     def drops_before_models(cls, plan: Plan) -> bool:

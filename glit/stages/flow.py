@@ -51,7 +51,8 @@ class Flow:
     @property
     def dataset_columns(self) -> Columns:
         """Columns that stages add to the dataset's standard ones."""
-        return tuple(column for s in self.stages.values() for column in s.dataset_columns)
+        made = (column for s in self.stages.values() for column in s.dataset_columns)
+        return tuple(dict.fromkeys(made))
 
 
 def make_flow(steps: Sequence[type[Step]]) -> Flow:
@@ -94,8 +95,16 @@ def make_flow(steps: Sequence[type[Step]]) -> Flow:
             filters.append(step.name)
     stages = [step.name for step in steps if issubclass(step, TableStep)]
     made = Flow(steps=tuple(steps), direct=direct, upstream={})
-    names = [*DATASET_SCHEMA.names, *(name for name, _ in made.dataset_columns)]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise RecipeError(f"two stages add the column {min(twice)!r} to the dataset; rename one")
+    _check_columns(made)
     upstream = {name: tuple(s for s in stages if s in found) for name, found in below.items()}
     return dataclasses.replace(made, upstream=upstream)
+
+
+def _check_columns(flow: Flow) -> None:
+    """Refuse a column of the dataset that two stages add, unless the later one extends it."""
+    seen = {field.name: field.type for field in DATASET_SCHEMA}
+    for stage in flow.stages.values():
+        for name, kind in stage.dataset_columns:
+            if name in seen and (name not in stage.extends or seen[name] != kind):
+                raise RecipeError(f"two stages add the column {name!r} to the dataset; rename one")
+            seen[name] = kind

@@ -24,7 +24,8 @@ from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import iou
 from glit.data.records import Box, Drop, Region, Sample
-from glit.data.schema import GROUNDING, PHRASE, REGION
+from glit.data.rle import checked_mask
+from glit.data.schema import GROUNDING, MASKS, PHRASE, REGION
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, Loaded, loaded_batches, read_files
@@ -64,6 +65,16 @@ class GroundConfig(GrounderConfig):
         require_value(
             0 < self.same_iou <= 1, f"[ground] same_iou: found {self.same_iou}, want 0 to 1"
         )
+        backend = GROUNDERS.get(self.backend)
+        require_value(
+            not self.keep_masks or backend is None or backend.keeps_masks,
+            f"[ground] keep_masks: backend = {self.backend!r} has no masks; take sam3, or leave it "
+            "out",
+        )
+        require_value(
+            not self.keep_masks or self.add_regions,
+            "[ground] keep_masks: add_regions = false adds no region; leave one of the two out",
+        )
 
 
 class GroundStage(Stage):
@@ -84,6 +95,10 @@ class GroundStage(Stage):
         self._config = config
         self._grounder = grounder
         self._tokenizer = tokenizer
+
+    @classmethod
+    def chosen(cls, config: GroundConfig) -> type[GroundStage]:
+        return KeepFoundMasks if config.keep_masks else cls
 
     @classmethod
     def backend(cls, config: GroundConfig) -> Backend:
@@ -118,15 +133,23 @@ class GroundStage(Stage):
     ) -> Sample:
         assert sample.regions is not None
         regions = list(sample.regions)
-        groundings = []
+        groundings: list[dict[str, Any]] = []
+        masks = list(sample.extra.get("masks", ()))
         for number, (phrase, each) in enumerate(zip(phrases, found, strict=True)):
             taken: set[int] = set()
-            for box, score in zip(each.boxes.tolist(), each.scores.tolist(), strict=True):
+            told = each.masks or ("",) * len(each.boxes)
+            boxes, scores = each.boxes.tolist(), each.scores.tolist()
+            for box, score, mask in zip(boxes, scores, told, strict=True):
+                before = len(regions)
                 region = self._region(regions, box, score, phrase["text"])
+                if len(regions) > before and _marks(mask, box, sample):
+                    masks.append({"region": region, "counts": mask})
                 if region is not None and region not in taken:
                     taken.add(region)
                     groundings.append({"phrase": number, "region": region, "score": score})
         extra = {**sample.extra, "phrases": phrases, "groundings": groundings}
+        if self._config.keep_masks:
+            extra["masks"] = masks
         return dataclasses.replace(sample, regions=tuple(regions), extra=extra)
 
     def _region(
@@ -157,6 +180,26 @@ class GroundStage(Stage):
         own = {name: row[name] for name, _ in cls.dataset_columns}
         regions = tuple(rows.region(each) for each in row["regions"])
         return dataclasses.replace(sample, regions=regions, extra={**sample.extra, **own})
+
+
+class KeepFoundMasks(GroundStage):
+    """With a column ``masks``, where they are kept; those that ``propose`` kept stay in it."""
+
+    extends = ("masks",)
+    dataset_columns = (*GroundStage.dataset_columns, MASKS)
+    columns = (("regions", pa.list_(REGION)), *dataset_columns)
+
+
+def _marks(mask: str, box: list[float], sample: Sample) -> bool:
+    """Whether there is a mask, and it marks the place of its box: detectors predict the two apart,
+    and a dataset takes none that marks another place."""
+    x0, y0, x1, y1 = box
+    try:
+        return bool(
+            mask and checked_mask(mask, (x0, y0, x1, y1), height=sample.height, width=sample.width)
+        )
+    except ValueError:
+        return False
 
 
 class ReadPhrases(GroundStage):

@@ -18,7 +18,7 @@ from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
-from glit.data.schema import MASK, REGION
+from glit.data.schema import MASKS, REGION
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches, read_files
@@ -125,7 +125,7 @@ class ProposeStage(Stage):
 class KeepMasks(ProposeStage):
     """With a column ``masks``, where they are kept."""
 
-    dataset_columns = (("masks", pa.list_(MASK)),)
+    dataset_columns = (MASKS,)
     columns = (*ProposeStage.columns, *dataset_columns)
     as_rows = None
 

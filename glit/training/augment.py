@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Shaped
 
 from glit.dataset.local_pairs import LocalPair
 
@@ -41,10 +41,10 @@ class Augmentation:
         x0, y0, x1, y1 = self.box_xyxy
         return x1 - x0, y1 - y0
 
-    def image(self, image_HWC: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "ch cw 3"]:
-        """The pixels of the crop."""
+    def image(self, image: Shaped[np.ndarray, "h w *c"]) -> Shaped[np.ndarray, "ch cw *c"]:
+        """The pixels of the crop, of an image or of a mask."""
         x0, y0, x1, y1 = self.box_xyxy
-        kept = image_HWC[y0:y1, x0:x1]
+        kept = image[y0:y1, x0:x1]
         return np.ascontiguousarray(kept[:, ::-1] if self.mirrored else kept)
 
     def pairs(self, pairs: tuple[LocalPair, ...]) -> tuple[LocalPair, ...]:

@@ -66,6 +66,9 @@ class Batch:
     """The :func:`text_key` of every sentence's words."""
     caption_key_B2: Float[Tensor, "b 2"]
     """The :func:`text_key` of every caption."""
+    mask_patches_BKP: Bool[Tensor, "b k p"] | None = None
+    """The patches that the masks of the regions touch, none of a region without one; None unless
+    ``train.patches`` is ``mask``."""
     prepared: Mapping[str, Tensor] = field(default_factory=dict)
     """[G, ...] what the objective prepared of every sample, by its names."""
 
@@ -95,6 +98,8 @@ class PixelPlace:
     """None where whole images are not needed."""
     crops: UInt8[Tensor, "m 3 side side"]
     """One for each of its pairs; none where they are not needed."""
+    patches: Bool[Tensor, "k p"] | None = None
+    """One row for each of its pairs; None where masks are not asked for."""
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     """For what the objective prepares."""
 
@@ -107,6 +112,7 @@ def collate(
     side: int,
     context: int,
     pad_id: int,
+    mask_patches: int = 0,
     inputs: Mapping[str, Tensor] | None = None,
     pin_memory: bool = False,
 ) -> tuple[Batch, list[PixelPlace]]:
@@ -121,6 +127,7 @@ def collate(
         side: of the model's input square, pixels.
         context: text window, tokens.
         pad_id: token id of empty slots.
+        mask_patches: patches of an image, where those under masks are asked for.
         inputs: of the objective; see :meth:`Objective.inputs`.
         pin_memory: use page-locked memory, for copies to a GPU that nobody waits for.
     """
@@ -146,6 +153,10 @@ def collate(
     pixels = torch.empty(
         (num_global + num_crops, 3, side, side), dtype=torch.uint8, pin_memory=pin_memory
     )
+    by_mask = None
+    if mask_patches:
+        size = (num_samples, num_slots, mask_patches)
+        by_mask = torch.zeros(size, dtype=torch.bool, pin_memory=pin_memory)
     batch = Batch(
         pixels_V3SS=pixels,
         texts=lay_out(tokenize(texts) if texts else [], context=context, pad_id=pad_id),
@@ -162,6 +173,7 @@ def collate(
         valid_further_BS=torch.from_numpy(valid_further),
         similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
         weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
+        mask_patches_BKP=by_mask,
         prepared={
             name: torch.zeros((num_global, *one.shape), dtype=one.dtype, pin_memory=pin_memory)
             for name, one in (inputs or {}).items()
@@ -170,7 +182,7 @@ def collate(
         caption_key_B2=torch.tensor([text_key(s.caption) for s in samples]).float().view(-1, 2),
     )
     if pin_memory:
-        written = (pixels, *batch.prepared.values())
+        written = (pixels, by_mask, *batch.prepared.values())
         batch = batch.map(
             lambda each: each if any(each is one for one in written) else each.pin_memory()
         )
@@ -180,6 +192,7 @@ def collate(
         PixelPlace(
             whole=pixels[index] if needs.whole else None,
             crops=pixels[start:end],
+            patches=None if by_mask is None else by_mask[index, : len(samples[index].pairs)],
             inputs={name: tensor[index] for name, tensor in batch.prepared.items()},
         )
         for index, (start, end) in enumerate(pairwise(ends.tolist()))

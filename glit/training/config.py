@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PairChoice = Literal["best", "sample", "weighted"]
 LocalChoice = Literal["sentence", "phrase", "both"]
+PatchChoice = Literal["box", "mask"]
 Precision = Literal["auto", "no", "bf16", "fp16"]
 
 
@@ -73,6 +74,11 @@ class TrainConfig:
     """The texts of local pairs: ``sentence``; ``phrase``, the noun phrases of a dataset built with
     ``ground.enabled`` and their regions; ``both`` takes one of each in turn, either first at
     random."""
+
+    patches: PatchChoice = "box"
+    """The patches that are pooled for a region: those that its ``box`` touches, or those that its
+    ``mask`` touches, of a dataset built with ``propose.keep_masks``; a region without a mask keeps
+    its box."""
 
     min_probability: float = 0.0
     """Leave out pairs with a lower probability; above 0 needs a dataset with probabilities."""
@@ -206,6 +212,7 @@ class TrainConfig:
         check_choice(self, "image_fit", ImageFit)
         check_choice(self, "pairs", PairChoice)
         check_choice(self, "local", LocalChoice)
+        check_choice(self, "patches", PatchChoice)
         if self.local != "sentence" and (self.pairs != "best" or self.min_probability):
             raise RecipeError(
                 f"train.local = {self.local!r}: phrases have no probability, which train.pairs = "

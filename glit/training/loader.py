@@ -52,6 +52,7 @@ class BatchLoader:
         *,
         side: int,
         pad_id: int,
+        patch_size: int = 0,
         rank: int = 0,
         num_ranks: int = 1,
         pin_memory: bool = False,
@@ -65,12 +66,15 @@ class BatchLoader:
             config: the run's configuration; a batch holds its samples over all ranks.
             side: of the model's input square, pixels.
             pad_id: token id for empty slots.
+            patch_size: side of the model's patches, pixels; only ``train.patches`` = mask needs it.
             rank: this process.
             num_ranks: processes that share a batch.
             pin_memory: page-locked batches, for copies to a GPU that nobody waits for.
         """
         self.dataset, self.objective, self.tokenize = dataset, objective, tokenize
         self.config, self.side, self.pad_id = config, side, pad_id
+        self.patch_size = patch_size
+        self.mask_patches = (side // patch_size) ** 2 if config.patches == "mask" else 0
         self.chosen = ChosenPairs(
             how=config.pairs, min_probability=config.min_probability, local=config.local
         )
@@ -97,7 +101,7 @@ class BatchLoader:
         )
         order = grouped_within_batches(order, config.batch_size)
         capacity = 2 * window * len(self.dataset.parts)
-        columns = read_columns(self.objective.needs, config.local)
+        columns = read_columns(self.objective.needs, config.local, config.patches)
         groups = RowGroupCache(self.dataset, capacity=capacity, columns=columns)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))
@@ -162,6 +166,7 @@ class _Pass:
                 side=loader.side,
                 context=config.context,
                 pad_id=loader.pad_id,
+                mask_patches=loader.mask_patches,
                 inputs=loader.objective.inputs(loader.side),
                 pin_memory=loader.pin_memory,
             )
@@ -199,10 +204,15 @@ class _Pass:
 
     def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
         sample, place = job
+        loader, fit = self.loader, self.loader.config.image_fit
         with self._named(sample.group, sample.row):
-            sample.write_pixels(place.whole, place.crops, fit=self.loader.config.image_fit)
+            sample.write_pixels(place.whole, place.crops, fit=fit)
+            if place.patches is not None:
+                sample.write_patches(
+                    place.patches, side=loader.side, patch_size=loader.patch_size, fit=fit
+                )
         if place.inputs and place.whole is not None:
-            self.loader.objective.prepare(place.whole, sample.caption, place.inputs)
+            loader.objective.prepare(place.whole, sample.caption, place.inputs)
 
     @contextlib.contextmanager
     def _named(self, group: RowGroup, row: int) -> Iterator[None]:

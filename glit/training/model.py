@@ -129,21 +129,25 @@ def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H:
         patch_BPH=patch_BPH,
         token_BLH=token_BLH,
         valid_token_BL=valid_token_BL,
-        patches_BKP=_patches_of(batch, encoder),
+        patches_BKP=patches_of_regions(batch, encoder),
         further_BSD=_into_slots(further_ED, batch.slot_E, batch.valid_further_BS),
     )
 
 
-def _patches_of(batch: Batch, encoder: ClipEncoder) -> Tensor:
-    """Which patches each region touches, [B, K, P]."""
-    return patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid)
+def patches_of_regions(batch: Batch, encoder: ClipEncoder) -> Tensor:
+    """Which patches each region touches, [B, K, P]: its mask if there is one, else its box."""
+    box_BKP = patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid)
+    if batch.mask_patches_BKP is None:
+        return box_BKP
+    both_BKP = box_BKP & batch.mask_patches_BKP
+    return torch.where(both_BKP.any(dim=-1, keepdim=True), both_BKP, box_BKP)
 
 
 def _with_pooled_patches(
     features: Features, batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor
 ) -> Features:
     """The features with the patches under the regions (FAST-GOAL Eq. 9)."""
-    patches_BKP = _patches_of(batch, encoder)
+    patches_BKP = patches_of_regions(batch, encoder)
     return replace(
         features,
         pooled_patch_NKD=encoder.pool_patches(patch_BPH, patches_BKP),

@@ -13,7 +13,7 @@ from glit.clip.preprocess import fit_boxes
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs, phrase_pairs
 from glit.training.augment import Augmentation
-from glit.training.config import LocalChoice, PairChoice
+from glit.training.config import LocalChoice, PairChoice, PatchChoice
 from glit.training.input_spec import InputSpec
 from glit.training.objective import Objective
 from glit.training.sample import PlannedSample
@@ -35,11 +35,14 @@ READ_COLUMNS = (
 """All columns but the similarities, which no objective reads, and the false sentences."""
 
 
-def read_columns(needs: InputSpec, local: LocalChoice = "sentence") -> tuple[str, ...]:
+def read_columns(
+    needs: InputSpec, local: LocalChoice = "sentence", patches: PatchChoice = "box"
+) -> tuple[str, ...]:
     """The columns that samples are planned from."""
     phrases = ("phrases", "groundings") if needs.num_local and local != "sentence" else ()
     negatives = ("negatives",) if needs.num_negatives else ()
-    return (*READ_COLUMNS, *phrases, *negatives)
+    masks = ("masks",) if patches == "mask" else ()
+    return (*READ_COLUMNS, *phrases, *negatives, *masks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

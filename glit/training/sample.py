@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from glit.clip import ImageFit
-from glit.clip.preprocess import crop, write_fitted
+from glit.clip.preprocess import crop, touched_patches, write_fitted
+from glit.data.rle import decode_rle, read_rle
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair
+from glit.errors import DatasetError
 from glit.training.augment import Augmentation
 
 
@@ -60,3 +62,29 @@ class PlannedSample:
             write_fitted(image, whole, fit=fit)
         for pair, out in zip(self.pairs if len(crops) else (), crops, strict=True):
             write_fitted(crop(image, np.array(pair.box_xyxy)), out, fit=fit)
+
+    def write_patches(
+        self, out_KP: Bool[Tensor, "k p"], *, side: int, patch_size: int, fit: ImageFit
+    ) -> None:
+        """Write which patches the mask of each pair's region touches; none where it has no mask.
+
+        Args:
+            out_KP: the memory given, all false; patches row-major.
+            side: of the model's input square, pixels.
+            patch_size: side of a patch, pixels.
+            fit: how an image becomes the square.
+
+        Raises:
+            DatasetError: a mask's run lengths are damaged, or of another size than the image.
+        """
+        size = {name: self.group.value(name, self.row) for name in ("height", "width")}
+        for pair, out_P in zip(self.pairs, out_KP.numpy(), strict=True):
+            if not pair.mask:
+                continue
+            try:
+                mask = decode_rle(read_rle(pair.mask, **size), **size)
+            except ValueError as error:
+                raise DatasetError(f"the mask of a region: {error}") from error
+            if self.augmentation is not None:
+                mask = self.augmentation.image(mask)
+            out_P[:] = touched_patches(mask, side=side, patch_size=patch_size, fit=fit)

@@ -152,6 +152,7 @@ def prepare(
         config,
         side=encoder.side,
         pad_id=tokenizer.end_id,
+        patch_size=encoder.patch_size,
         rank=rank,
         num_ranks=num_ranks,
         pin_memory=pin_memory,
@@ -224,6 +225,8 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
             f"{without[0]}: has no false sentences, which train.objective = {config.objective!r} "
             "learns from; build it with --set negatives.enabled=true"
         )
+    if config.patches == "mask":
+        _check_masks(config, dataset, objective)
     if objective.needs.num_local and config.local != "sentence":
         _check_phrases(config, dataset, objective)
     elif objective.needs.num_local and not _has_local_pairs(dataset, config.min_probability):
@@ -254,6 +257,29 @@ def _check_phrases(config: TrainConfig, dataset: Mixture, objective: Objective) 
             f"{dataset.path}: no phrase has a region, and train.local = {config.local!r} learns "
             "from them; take train.local=sentence, or build it with another grounder"
         )
+
+
+def _check_masks(config: TrainConfig, dataset: Mixture, objective: Objective) -> None:
+    if not objective.needs.pooled_patches:
+        fit = sorted(name for name, kind in OBJECTIVES.items() if kind().needs.pooled_patches)
+        raise RecipeError(
+            f"train.patches = 'mask': train.objective = {config.objective!r} pools no patches of "
+            f"regions; leave it out, or take one of {', '.join(fit)}"
+        )
+    for part in dataset.parts:
+        if not _has_masks(part):
+            raise InputError(
+                f"{part.path}: no region has a mask, which train.patches = 'mask' asks for; build "
+                "it with --set propose.keep_masks=true"
+            )
+
+
+def _has_masks(dataset: Dataset) -> bool:
+    """Whether any region has a mask; stops at the first row group in which one has."""
+    if "masks" not in dataset.schema.names:
+        return False
+    groups = (dataset.row_group(n, columns=["masks"]).masks for n in range(len(dataset.places)))
+    return any(masks is not None and len(masks["region"]) for masks in groups)
 
 
 def _check_towers(config: TrainConfig, objective: Objective) -> None:

@@ -13,6 +13,7 @@ from glit.backends.grounders import GROUNDERS
 from glit.backends.grounders.choose import best_of_each
 from glit.backends.protocols import Grounder, GrounderConfig
 from glit.backends.weights import resolve
+from glit.data.rle import decode_rle, read_rle
 from glit.errors import WeightsError
 from glit.recipes.resources import mini_model
 
@@ -164,3 +165,29 @@ def test_what_is_no_number_is_an_error(wrong):
         chosen([[0.0, 0, wrong, 10]], [[0.9]])
     with pytest.raises(FloatingPointError, match="NaN"):
         chosen([[0.0, 0, 10, 10]], [[wrong]])
+
+
+def test_masks_of_sam3_are_those_of_transformers(tmp_path):
+    from transformers import Sam3Model, Sam3Processor
+
+    path = MAKERS["sam3"](tmp_path / "sam3")
+    [[found]] = opened(("sam3", path), keep_masks=True, nms_iou=1.0).find([SQUARE], [["a ring"]])
+    processor = Sam3Processor.from_pretrained(path)
+    inputs = processor(images=Image.fromarray(SQUARE), text="a ring", return_tensors="pt")
+    with torch.inference_mode():
+        outputs = Sam3Model.from_pretrained(path).eval()(
+            **{name: inputs[name] for name in ("pixel_values", "input_ids", "attention_mask")}
+        )
+    [answer] = processor.image_processor.post_process_instance_segmentation(
+        outputs, threshold=0.0, target_sizes=[(60, 60)]
+    )
+    assert len(found.masks) == len(found.boxes) > 0
+    for box, mask in zip(found.boxes, found.masks, strict=True):
+        nearest = np.abs(answer["boxes"].numpy().clip(0, 60) - box).max(axis=1)
+        assert nearest.min() < 0.01
+        wanted = answer["masks"][int(nearest.argmin())].numpy().astype(bool)
+        ours = decode_rle(read_rle(mask, height=60, width=60), height=60, width=60)
+        assert (ours != wanted).mean() < 0.01  # pixels at one half to the last digit
+    assert len(set(found.masks)) > 1
+    [[plain]] = opened(("sam3", path), nms_iou=1.0).find([SQUARE], [["a ring"]])
+    assert plain.masks == () and np.allclose(plain.boxes, found.boxes)

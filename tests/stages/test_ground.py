@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 from building import Counting, data_bytes, run_build
 from changed import rewrite
-from tiny_grounders import dino
+from tiny_grounders import dino, sam3
 
 import glit
 from glit.data.geometry import iou
 from glit.data.records import Box, Caption, Region, Sample, Sentence
+from glit.data.rle import mask_text
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
+from glit.dataset.row import masks_of
 from glit.dataset.verify import verify
 from glit.errors import DatasetError, RecipeError, WeightsError
+from glit.scenes import write_scenes
 from glit.stages.ground import GroundConfig, GroundStage
 from glit.view.explain import as_text, explain
 
@@ -173,11 +176,13 @@ def test_a_stranger_s_groundings_are_checked(grounded, tmp_path, column, change,
 class Told:
     """A grounder that answers what it is told."""
 
-    def __init__(self, *boxes: tuple[float, float, float, float]) -> None:
+    def __init__(self, *boxes: tuple[float, float, float, float], masks=()) -> None:
         from glit.backends.protocols import Found
 
         scores = np.linspace(0.9, 0.5, len(boxes), dtype=np.float32)
-        self.answer = Found(boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4), scores=scores)
+        self.answer = Found(
+            boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4), scores=scores, masks=masks
+        )
 
     def find(self, images, phrases):
         return [[self.answer] * len(each) for each in phrases]
@@ -234,6 +239,56 @@ def test_two_boxes_on_one_region_count_once():
     assert [g["score"] for g in found.extra["groundings"]] == [pytest.approx(0.9)]
 
 
+def test_masks_are_kept_of_regions_that_are_added_and_marked():
+    """The first box is a region already; the third's mask is beside it, the fourth has none."""
+    boxes = (0, 0, 50, 50), (50, 50, 90, 90), (0, 60, 20, 90), (60, 0, 90, 20)
+    inside = [np.zeros((100, 100), dtype=bool) for _ in boxes]
+    for mask, (x0, y0, x1, y1) in zip(inside, [*boxes[:2], boxes[0], boxes[3]], strict=True):
+        mask[y0:y1, x0:x1] = True
+    masks = tuple(mask_text(mask, height=100, width=100) for mask in inside[:3])
+    found = ground(
+        Told(*boxes, masks=(*masks, "")), region(0, 0, 50, 48), backend="sam3", keep_masks=True
+    )
+    assert [r.source for r in found.regions] == ["yolos", "phrase", "phrase", "phrase"]
+    assert found.extra["masks"] == [{"region": 1, "counts": masks[1]}]
+    assert "masks" not in ground(Told(*boxes), region(0, 0, 50, 48)).extra
+
+
+def test_masks_of_proposer_and_grounder_share_a_column(tmp_path):
+    write_scenes(tmp_path / "scenes", num=3, seed=2_000_300, masks=True)
+    model = sam3(tmp_path / "sam3")
+    settings = [
+        "propose.backend=sa1b", "ground.enabled=true", "ground.backend=sam3",
+        f"ground.model={model}", "ground.threshold=0",
+    ]  # fmt: skip
+
+    def made(name: str, *more: str) -> Dataset:
+        return glit.build(
+            tmp_path / "scenes" / "images", tmp_path / name, recipe="lism-mini",
+            captions=tmp_path / "scenes" / "captions.jsonl", settings=[*settings, *more],
+            executor="local", quiet=True,
+        )  # fmt: skip
+
+    both = made("both", "propose.keep_masks=true", "ground.keep_masks=true")
+    proposed, found = made("one", "propose.keep_masks=true"), made("two", "ground.keep_masks=true")
+    for dataset in (both, proposed, found):
+        assert list(verify(dataset.path)) == []
+        assert dataset.schema.names.count("masks") == 1
+    number = 0
+    for row, of_proposer, of_grounder in zip(both, proposed, found, strict=True):
+        masks = masks_of(row)
+        assert masks == masks_of(of_proposer) | masks_of(of_grounder)
+        first = [i for i, each in enumerate(row.regions) if each.source != "phrase"]
+        assert sorted(masks_of(of_proposer)) == first
+        number += len(row.regions) - len(first)
+    assert number > 0
+
+
+def test_masks_of_regions_that_are_not_added_are_refused():
+    with pytest.raises(RecipeError, match=r"keep_masks: add_regions = false adds no region"):
+        GroundConfig(backend="sam3", keep_masks=True, add_regions=False)
+
+
 def test_a_phrase_that_is_not_found_is_no_error():
     found = ground(Told(), region(0, 0, 50, 50))
     assert len(found.extra["phrases"]) == 1 and found.extra["groundings"] == []
@@ -254,6 +309,7 @@ def test_a_detector_that_fails_drops_the_sample_with_its_message():
         ("ground.max_boxes=0", r"max_boxes: found 0, want >= 1"),
         ("ground.same_iou=0", r"same_iou: found 0.0"),
         ("ground.backend=sam", r"backend: found 'sam'"),
+        ("ground.keep_masks=true", r"backend = 'zero-shot' has no masks; take sam3"),
         ("pair.grounding_weight=-1", "grounding_weight: found -1"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
@@ -19,6 +21,7 @@ def best_of_each(
     width: int,
     height: int,
     config: GrounderConfig,
+    mask_of: Callable[[int], str] | None = None,
 ) -> list[Found]:
     """The detections of each of P phrases: those over the threshold, one of each near-duplicate.
 
@@ -28,6 +31,7 @@ def best_of_each(
         width: of the image, pixels.
         height: of the image, pixels.
         config: threshold, and how many of a phrase.
+        mask_of: gives the mask of a box by its number, as run lengths; asked for those that stay.
 
     Raises:
         FloatingPointError: the model answered NaN or infinity.
@@ -44,5 +48,7 @@ def best_of_each(
         (some,) = np.nonzero(real & (column >= config.threshold))
         kept = some[suppress_duplicates(inside[some], column[some], max_iou=config.nms_iou)]
         kept = kept[: config.max_boxes]
-        result.append(Found(boxes=inside[kept], scores=column[kept].astype(np.float32)))
+        masks = tuple(mask_of(int(number)) for number in kept) if mask_of else ()
+        scored = column[kept].astype(np.float32)
+        result.append(Found(boxes=inside[kept], scores=scored, masks=masks))
     return result

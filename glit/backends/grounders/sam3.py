@@ -5,6 +5,7 @@ Its weights are gated: accept the licence on the hub and fetch them there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -18,13 +19,14 @@ from glit.backends.grounders.choose import best_of_each
 from glit.backends.grounders.loading import load_detector
 from glit.backends.protocols import Found, GrounderConfig
 from glit.backends.weights import Resolved
+from glit.data.rle import mask_text
 from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
 
 
 class Sam3Grounder:
-    """A ``Sam3Model``; the boxes of its instances, without their masks.
+    """A ``Sam3Model``; the boxes of its instances, and with ``keep_masks`` their masks.
 
     Raises:
         WeightsError: it cannot be loaded.
@@ -75,10 +77,21 @@ class Sam3Grounder:
         height, width = image.shape[:2]
         size = np.array([width, height, width, height], dtype=np.float64)
         boxes = outputs.pred_boxes.float().cpu().numpy() * size
-        return [
-            best_of_each(own, score[:, None], width=width, height=height, config=self._config)[0]
-            for own, score in zip(boxes, scores, strict=True)
-        ]
+        found = []
+        for own, score, masks in zip(boxes, scores, outputs.pred_masks, strict=True):
+            mask_of = functools.partial(self._mask, masks, height=height, width=width)
+            found += best_of_each(
+                own, score[:, None], width=width, height=height, config=self._config,
+                mask_of=mask_of if self._config.keep_masks else None,
+            )  # fmt: skip
+        return found
+
+    def _mask(self, masks: Any, number: int, *, height: int, width: int) -> str:
+        """The mask of an instance, as transformers' ``post_process_instance_segmentation`` has it:
+        probabilities at the image's size, cut at one half."""
+        small = masks[number][None, None].float().sigmoid()
+        large = self._torch.nn.functional.interpolate(small, (height, width), mode="bilinear")
+        return mask_text((large[0, 0] > 0.5).cpu().numpy(), height=height, width=width)
 
     def _repeated(self, seen: Any, number: int) -> Any:
         """Features of one image as those of a batch of the same image."""
@@ -95,4 +108,10 @@ def _check(config: GrounderConfig, model: Resolved | None) -> None:
     refuse_other_kind(model, ("sam3", "sam3_video"), loads="ground.backend = 'sam3' loads SAM 3")
 
 
-SAM3 = Backend(make=Sam3Grounder, check=_check, extras=("models", "phrases"), gpu_bytes=8 << 30)
+SAM3 = Backend(
+    make=Sam3Grounder,
+    check=_check,
+    keeps_masks=True,
+    extras=("models", "phrases"),
+    gpu_bytes=8 << 30,
+)
