@@ -94,7 +94,7 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["--train", DATASET, "--test", DATASET, "--lr", "1e-3"]
     if words != ["build"]:
         return []
-    regions = value == "provided" or value.endswith(".backend=provided")
+    regions = value == "provided" or ".backend=provided" in value
     provided = ("captions", "annotated", "provided", "sample", "caption.backend=provided")
     return [
         *(["--captions", CAPTIONS] if value in provided else []),

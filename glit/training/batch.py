@@ -186,11 +186,23 @@ def collate(
         batch = batch.map(
             lambda each: each if any(each is one for one in written) else each.pin_memory()
         )
-    crops = [len(sample.pairs) if needs.crops else 0 for sample in samples]
-    ends = np.cumsum([0, *crops]) + num_global
-    return batch, [
+    return batch, _places(samples, batch, pixels, by_mask, crops=needs.crops)
+
+
+def _places(
+    samples: Sequence[PlannedSample],
+    batch: Batch,
+    pixels: UInt8[Tensor, "v 3 side side"],
+    by_mask: Bool[Tensor, "b k p"] | None,
+    *,
+    crops: bool,
+) -> list[PixelPlace]:
+    """Where each sample's pixels go in the memory of its batch."""
+    numbers = [len(sample.pairs) if crops else 0 for sample in samples]
+    ends = np.cumsum([0, *numbers]) + batch.num_global
+    return [
         PixelPlace(
-            whole=pixels[index] if needs.whole else None,
+            whole=pixels[index] if batch.num_global else None,
             crops=pixels[start:end],
             patches=None if by_mask is None else by_mask[index, : len(samples[index].pairs)],
             inputs={name: tensor[index] for name, tensor in batch.prepared.items()},
