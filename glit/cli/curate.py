@@ -166,7 +166,7 @@ def overlap_command(
             table.add_row(*names, other.kind, f"{other.correlation:.3f}")
         Console(highlight=False).print(table)
     if not as_json:
-        print(f"{len(found)} of the dataset's images are in {references}")
+        print(f"images of the dataset that are in {references}: {len(found)}")
     if found:
         raise typer.Exit(1)
 
@@ -182,7 +182,10 @@ def diff_command(
         print(json.dumps(found))
     else:
         for key, (first, second) in found["settings"].items():
-            print(visible(f"{key}: {first} | {second}"))
+            alone = "first" if second is None else "second"
+            is_table = "." not in key
+            told = f"only in the {alone}" if is_table else f"{first} | {second}"
+            print(visible(f"{key}: {told}"))
         images = found["images"]
         print(
             f"{images['both']} images in both, {images['only_a']} in the first alone, "

@@ -132,7 +132,8 @@ def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
     """What differs between two datasets, as JSON.
 
     ``images``: how many only A has, only B, and both. ``settings``: values of A and B by
-    ``table.key`` of their recipes, where they differ; None where one has no such key.
+    ``table.key`` of their recipes, where they differ, None where one has no such key; by
+    ``table`` of one that only one of them has.
     ``sentences``: how many of the images in both are of each of :data:`KINDS`, among ``compared``
     images. ``same``: whether nothing differs.
 
@@ -149,9 +150,7 @@ def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
     for number_a, number_b in both.compared:
         kinds.update(compare_rows(a[number_a], b[number_b]).kinds)
     images = {"only_a": len(a) - both.common, "only_b": len(b) - both.common, "both": both.common}
-    first, second = (_keys(each.manifest["recipe"]) for each in (a, b))
-    names = [key for key in {**first, **second} if first.get(key) != second.get(key)]
-    settings = {key: [first.get(key), second.get(key)] for key in names}
+    settings = _settings(a.manifest["recipe"], b.manifest["recipe"])
     moved = sum(kinds[kind] for kind in KINDS if kind not in ("same", "neither"))
     return {
         "images": images,
@@ -162,10 +161,16 @@ def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _keys(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """``table.key`` and value of a recipe's tables."""
-    tables = {name: table for name, table in recipe.items() if isinstance(table, Mapping)}
-    return {f"{name}.{key}": value for name, own in tables.items() for key, value in own.items()}
+def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for table in {**a, **b}:
+        first, second = a.get(table), b.get(table)
+        if isinstance(first, Mapping) and isinstance(second, Mapping):
+            for key in {**first, **second}:
+                found[f"{table}.{key}"] = [first.get(key), second.get(key)]
+        elif isinstance(first, Mapping) or isinstance(second, Mapping):
+            found[table] = [first, second]
+    return {key: values for key, values in found.items() if values[0] != values[1]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

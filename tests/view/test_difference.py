@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from building import run_build
+
 import glit
 
 
@@ -29,6 +31,20 @@ def test_other_images_settings_and_regions(built, tmp_path, run_glit):
     assert done.code == 1 and f"pair.rule: {rules[0]} | lism\n" in done.output
     assert "10 images in both, 14 in the first alone, 0 in the second alone" in done.output
     assert json.loads(run_glit("diff", built, tmp_path / "other", "--json").output) == found
+
+
+def test_a_stage_that_only_one_has(scenes, tmp_path, run_glit):
+    for name, on in (("plain", ()), ("measured", ("quality.enabled=true",))):
+        run_build(
+            scenes / "images", tmp_path / name, captions=scenes / "captions.jsonl", overrides=on,
+            limit=3,
+        )  # fmt: skip
+    found = glit.diff(tmp_path / "plain", tmp_path / "measured")
+    assert list(found["settings"]) == ["quality"] and found["settings"]["quality"][0] is None
+    assert (
+        "quality: only in the second\n"
+        in run_glit("diff", tmp_path / "plain", tmp_path / "measured").output
+    )
 
 
 def test_nothing_in_common(built, tmp_path):
