@@ -10,11 +10,11 @@ from PIL import Image
 
 from glit.backends.base import PLAIN_BYTES, Backend, ModelConfig
 from glit.backends.device import pick_device, torch_dtype
+from glit.backends.loading import load_with_processor
 from glit.backends.weights import Resolved
 from glit.errors import RecipeError, WeightsError, closest
 from glit.images import Pixels
 from glit.recipes.extras import require
-from glit.runtime.pretrained import load_whole
 
 
 class ImageClassifier:
@@ -33,20 +33,13 @@ class ImageClassifier:
         self._torch = torch
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
-        try:
-            self._processor: Any = AutoImageProcessor.from_pretrained(
-                str(model.path), local_files_only=True
-            )
-            loaded = load_whole(
-                AutoModelForImageClassification,
-                model.path,
-                local_files_only=True,
-                dtype=self._dtype,
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise WeightsError(
-                f"model {model.name!r}: cannot be loaded as an image classifier ({error})"
-            ) from error
+        self._processor, loaded = load_with_processor(
+            AutoImageProcessor,
+            AutoModelForImageClassification,
+            model,
+            name="an image classifier",
+            dtype=self._dtype,
+        )
         self._model: Any = loaded.to(self._device).eval()
         self._labels = _labels(self._model.config.to_dict())
 

@@ -150,7 +150,7 @@ def _is_span(value: Any) -> bool:
 
 
 def phrase_span(caption: str, said: Said) -> tuple[int, int]:
-    """The characters of a phrase; of a text, where it stands first as whole words.
+    """Find a phrase in a caption, at its first place as whole words: start and end character.
 
     >>> phrase_span("A scar, a car.", "car")
     (10, 13)

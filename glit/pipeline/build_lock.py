@@ -36,7 +36,7 @@ _LOOK_AGAIN_S = 120.0
 """A holder that has not seen its lock for so long looks before it goes on."""
 _RELEASE_S = 30.0
 """How long a build waits at its end until the store knows; one that is silent must not keep it."""
-_TODO = "wait for it, or stop it, which keeps what is done"
+_ADVICE = "wait for it, or stop it, which keeps what is done"
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while the machine sleeps."""
 
@@ -57,7 +57,7 @@ def only_one_build(work: Store) -> contextlib.AbstractContextManager[LockCheck]:
 def _held_locally(work: Store) -> Iterator[LockCheck]:
     """A killed build leaves no lock behind: the system takes it back."""
     folder = Path(work.full(""))
-    with locked(folder / _FILE, folder.parent, doing="building", todo=_TODO):
+    with locked(folder / _FILE, folder.parent, doing="building", todo=_ADVICE):
         work.sweep()
         yield lambda: None
 
@@ -78,7 +78,7 @@ def remove_held(work: Store) -> None:
 def _refused(work: Store, number: str) -> UserError:
     holder = _said(work, number).get("holder")
     named = f" ({holder})" if holder else ""
-    return UserError(f"{_dataset(work)}: another glit is building here{named}; {_TODO}")
+    return UserError(f"{_dataset(work)}: another glit is building here{named}; {_ADVICE}")
 
 
 @dataclass(slots=True, kw_only=True)

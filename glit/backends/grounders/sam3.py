@@ -16,7 +16,7 @@ from PIL import Image
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.grounders.choose import best_of_each
-from glit.backends.grounders.loading import load_detector
+from glit.backends.loading import load_with_processor
 from glit.backends.protocols import Found, GrounderConfig
 from glit.backends.weights import Resolved
 from glit.data.rle import mask_text
@@ -42,7 +42,7 @@ class Sam3Grounder:
         self._torch, self._config = torch, config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
-        self._processor, loaded = load_detector(
+        self._processor, loaded = load_with_processor(
             Sam3Processor, Sam3Model, model, name="SAM 3", dtype=self._dtype
         )
         self._model: Any = loaded.to(self._device).eval()

@@ -17,7 +17,7 @@ from PIL import Image
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.grounders.choose import best_of_each
-from glit.backends.grounders.loading import load_detector
+from glit.backends.loading import load_with_processor
 from glit.backends.model_files import model_type
 from glit.backends.protocols import Found, GrounderConfig
 from glit.backends.weights import Resolved
@@ -48,7 +48,7 @@ class ZeroShotGrounder(ABC):
         self._torch, self._config = torch, config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
-        self._processor, loaded = load_detector(
+        self._processor, loaded = load_with_processor(
             AutoProcessor, AutoModelForZeroShotObjectDetection, model,
             name="a zero-shot detector", dtype=self._dtype,
         )  # fmt: skip
@@ -149,7 +149,7 @@ class DinoGrounder(ZeroShotGrounder):
             yield np.concatenate([boxes for boxes, _ in asked] or [np.zeros((0, 4))]), scores
 
     def _prompts(self, phrases: list[str]) -> Iterator[list[list[int]]]:
-        """Group the phrases by prompt, so that each prompt fits the window: their token ids."""
+        """Token ids of the phrases, in as many prompts as the text window makes necessary."""
         window = self._model.config.max_text_len - 2
         ids = self._processor.tokenizer(
             [phrase.lower().strip(" .") for phrase in phrases],

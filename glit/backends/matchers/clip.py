@@ -204,7 +204,7 @@ def _crop_spec(folder: Path, side: int) -> CropSpec:
 
 
 def open_matcher(config: MatcherConfig, model: Resolved) -> ClipMatcher:
-    """The matcher of a checkpoint's kind."""
+    """Open the matcher class that fits a checkpoint's ``model_type``."""
     from glit.backends.matchers.siglip import NaflexMatcher, SiglipMatcher
 
     kinds = {"siglip": SiglipMatcher, "siglip2": NaflexMatcher}
@@ -219,11 +219,17 @@ def own_scale(model: Resolved | None) -> float | None:
     """
     from safetensors import safe_open
 
-    for file in [] if model is None else weight_files(model.path):
+    if model is None:
+        return None
+    for file in weight_files(model.path):
         if file.suffix == ".safetensors":
             with safe_open(file, framework="pt") as stored:
-                if "logit_scale" in stored.keys():  # noqa: SIM118
+                if "logit_scale" in stored.keys():  # noqa: SIM118 - no dict
                     found = stored.get_tensor("logit_scale").float().exp().max()
+                    if not found.isfinite():
+                        raise WeightsError(
+                            f"model {model.name!r}: its logit_scale is {found.item()}"
+                        )
                     return float(f"{found.item():.3g}")
     return None
 

@@ -1,4 +1,5 @@
-"""Crops of one image as an encoder's input, within one grey level of its own image processor.
+"""Crops of one image as an image encoder takes them; pixels differ from those of the model's own
+image processor by at most one grey level.
 
 CLIP's image processor resizes the shorter side to S with antialiased bicubic interpolation and
 cuts the middle S x S; SigLIP's squeezes the crop into S x S. Here all crops are taken from one

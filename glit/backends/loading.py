@@ -1,4 +1,4 @@
-"""Load a detector of transformers with its processor."""
+"""Load a model of transformers and its processor from a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glit.errors import WeightsError
 from glit.runtime.pretrained import load_whole
 
 
-def load_detector(
+def load_with_processor(
     processor: Any, kind: Any, model: Resolved, *, name: str, dtype: Any
 ) -> tuple[Any, Any]:
     """The processor and the model of a folder.
