@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 from rich.console import Console
 
+from glit.bench.random_clip import TINY, write_random_clip
+from glit.bench.random_dataset import WORDS
 from glit.executors.local import LocalExecutor
 from glit.pipeline.run import BuildRequest, build
 from glit.pipeline.state import sealed
@@ -30,6 +35,22 @@ def with_captions_beside(scenes: Path, folder: Path, number: int) -> Path:
     return folder
 
 
+@cache
+def tiny() -> tuple[str, ...]:
+    """What makes recipe `mini` several times faster: a grid of regions and a random CLIP that is tiny."""
+    return "propose.backend=grid", f"score.model={tiny_clip()}"
+
+
+@cache
+def tiny_clip() -> Path:
+    """Folder of a CLIPModel with 32-pixel images, 8-pixel patches and 77 text positions."""
+    made = Path(tempfile.mkdtemp(prefix="glit-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return write_random_clip(
+        made / "tiny-clip", TINY, seed=0, corpus=[" ".join(WORDS)] * 3, vocabulary=700
+    )
+
+
 def run_build(
     images,
     output,
@@ -37,12 +58,14 @@ def run_build(
     overrides=(),
     captions=None,
     regions=None,
-    recipe="mini",
+    recipe="tiny",
     executor=None,
     progress=None,
     **rest,
 ):
-    """One build as the command line does it, silently."""
+    """One build as the command line does it, silently; by tiny models unless a recipe is named."""
+    if recipe == "tiny":
+        recipe, overrides = "mini", [*tiny(), *overrides]
     if captions is not None:
         overrides = ["caption.backend=provided", *overrides]
     if regions is not None:

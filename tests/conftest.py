@@ -12,6 +12,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
+import building
 import cpu_only
 import pytest
 from browser import chromium
@@ -19,8 +20,7 @@ from building import run_build
 from hypothesis import settings
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
-from glit.bench.random_clip import TINY, write_random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
+from glit.bench.random_dataset import DatasetShape, write_random_dataset
 from glit.cli import main as command_line
 from glit.scenes import write_scenes
 
@@ -129,10 +129,9 @@ def photographs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_clip(tmp_path_factory) -> Path:
+def tiny_clip() -> Path:
     """Folder of a CLIPModel with 32-pixel images, 8-pixel patches and 77 text positions."""
-    folder = tmp_path_factory.mktemp("tiny-clip")
-    return write_random_clip(folder, TINY, seed=0, corpus=[" ".join(WORDS)] * 3, vocabulary=700)
+    return building.tiny_clip()
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def test_a_build_and_what_its_calibrations_are_bound_to(scenes, tmp_path) -> Non
     run_build(
         scenes / "images", tmp_path / "d", captions=scenes / "captions.jsonl", limit=4,
         overrides=["score.crop=dense", "score.dense_scale=1.5", "pair.rule=centred"],
-    )  # fmt: skip
+    recipe="mini")  # fmt: skip
     made = Dataset(tmp_path / "d")
     manifest = made.manifest
     assert manifest["recipe"]["pair"]["logit_scale"] == manifest["logit_scale"] == 40.3

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from building import data_bytes
+from building import data_bytes, tiny
 
 from glit.pipeline.stage_task import StageWorker
 from glit.recipes.resources import mini_model
@@ -89,6 +89,7 @@ def test_control_c_says_that_the_same_command_goes_on(
     run, out = StageWorker.run, tmp_path / "out"
     arguments = [
         "build", scenes / "images", "-o", out, "-r", "mini", "--executor", "local",
+        *(word for override in tiny() for word in ("--set", override)),
         "--captions", scenes / "captions.jsonl",
     ]  # fmt: skip
 

@@ -157,7 +157,7 @@ def changed(dataset: Path, to: Path, change) -> Path:
     ("change", "said"),
     [
         (lambda m: None, "the same dataset as"),
-        (lambda m: m["tokenizer"].update(context=77), "mini-matcher in a window of 77"),
+        (lambda m: m["tokenizer"].update(context=77), "tiny-clip in a window of 77"),
         (lambda m: m["recipe"]["pack"].update(image_store="path"), "stores only paths"),
     ],
 )
@@ -174,8 +174,10 @@ def test_other_columns_are_named(built, scenes, tmp_path):
               overrides=["negatives.enabled=true"])  # fmt: skip
     with pytest.raises(InputError, match=r"its columns are not those of .* \(negatives\)"):
         glit.merge([built, tmp_path / "more"], tmp_path / "new")
+    run_build(scenes / "images", tmp_path / "now", captions=scenes / "captions.jsonl", limit=2,
+              recipe="mini")  # fmt: skip
     with pytest.raises(InputError, match="its columns are not those of"):
-        glit.merge([VERSION_1 / "lism", built], tmp_path / "new")
+        glit.merge([VERSION_1 / "lism", tmp_path / "now"], tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

@@ -35,10 +35,12 @@ def test_the_bytes_and_the_fingerprints_of_a_build(scenes, tmp_path, store):
     assert glit.verify(tmp_path / "again") == []
 
 
-def test_a_recipe_with_phrases_wants_them_scored(built, tmp_path):
+def test_a_recipe_with_phrases_wants_them_scored(scenes, tmp_path):
+    built = tmp_path / "built"
+    run_build(scenes / "images", built, captions=scenes / "captions.jsonl", limit=2, recipe="mini")
     with pytest.raises(RecipeError, match="wants a build with score.phrases = true"):
         glit.pair(built, tmp_path / "again", recipe="glit-mini")
-    assert [*tmp_path.iterdir()] == []
+    assert [*tmp_path.iterdir()] == [built]
 
 
 def test_only_keys_of_pair_may_change(built, tmp_path):

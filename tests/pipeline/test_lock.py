@@ -48,7 +48,12 @@ def test_a_build_against_its_lock_records_the_same_identities(scenes, tmp_path):
     lock = read_lock(write_lock(tmp_path / "mini.lock.json"))
     dataset = tmp_path / "dataset"
     manifest = run_build(
-        scenes / "images", dataset, captions=scenes / "captions.jsonl", limit=4, lock=lock
+        scenes / "images",
+        dataset,
+        captions=scenes / "captions.jsonl",
+        limit=4,
+        lock=lock,
+        recipe="mini",
     )
     assert manifest["models"] == {
         role: model for role, model in lock.models.items() if role != "captioner"
@@ -93,7 +98,14 @@ def test_a_locked_commit_is_taken_though_main_has_moved(tmp_path, monkeypatch):
 def test_a_retry_keeps_to_the_lock_of_its_build(scenes, tmp_path):
     lock = read_lock(write_lock(tmp_path / "mini.lock.json"))
     dataset = tmp_path / "dataset"
-    run_build(scenes / "images", dataset, captions=scenes / "captions.jsonl", limit=4, lock=lock)
+    run_build(
+        scenes / "images",
+        dataset,
+        captions=scenes / "captions.jsonl",
+        limit=4,
+        lock=lock,
+        recipe="mini",
+    )
     edit_state(dataset / "work", lambda state: state["lock"]["matcher"].update(sha256="0" * 64))
     with pytest.raises(WeightsError, match="matcher: found 'mini-matcher'"):
         retry(str(dataset), LocalExecutor(), quiet())

@@ -40,18 +40,20 @@ def proposed(output) -> int:
 
 def test_images_without_a_caption_get_no_regions_until_they_have_one(scenes, looked_at, tmp_path):
     captions = some_captions(scenes, tmp_path / "captions.jsonl", 10)
-    manifest = run_build(scenes / "images", tmp_path / "out", captions=captions)
+    manifest = run_build(scenes / "images", tmp_path / "out", captions=captions, recipe="mini")
     assert counts(manifest) == (24, 10, 14, 0)
     assert len(looked_at) == 10 == proposed(tmp_path / "out")
     some_captions(scenes, captions, 24)
-    again = run_build(scenes / "images", tmp_path / "out", captions=captions, replace=True)
+    again = run_build(
+        scenes / "images", tmp_path / "out", captions=captions, replace=True, recipe="mini"
+    )
     assert counts(again) == (24, 24, 0, 0)
     assert len(looked_at) == 24 and len(set(looked_at)) == 24  # none twice
     assert list(verify(str(tmp_path / "out"))) == []
-    run_build(scenes / "images", tmp_path / "whole", captions=captions)
+    run_build(scenes / "images", tmp_path / "whole", captions=captions, recipe="mini")
     assert data_bytes(tmp_path / "whole") == data_bytes(tmp_path / "out")
     some_captions(scenes, captions, 10)
-    run_build(scenes / "images", tmp_path / "out", captions=captions, replace=True)
+    run_build(scenes / "images", tmp_path / "out", captions=captions, replace=True, recipe="mini")
     assert len(looked_at) == 48  # those of the second dataset alone
 
 
@@ -95,7 +97,7 @@ def test_a_retry_finds_regions_of_images_that_have_a_caption_now(scenes, looked_
         (folder / path.name).write_bytes(path.read_bytes())
         if path.name != "000003.png":
             (folder / f"{path.stem}.txt").write_text(captions[path.name])
-    manifest = run_build(folder, out, overrides=["caption.backend=sidecar"])
+    manifest = run_build(folder, out, overrides=["caption.backend=sidecar"], recipe="mini")
     assert counts(manifest) == (6, 5, 1, 0) and len(looked_at) == 5
     (folder / "000003.txt").write_text(captions["000003.png"])
     assert counts(retry(str(out), LocalExecutor(), quiet())) == (6, 6, 0, 0)

@@ -109,7 +109,7 @@ def test_workers_compute_in_the_precision_of_the_plan(scenes, tmp_path, monkeypa
     executor = Planned("cpu")
     manifest = run_build(
         scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
-        executor=executor,
+        executor=executor, recipe="mini",
     )  # fmt: skip
     assert dtypes == ["float32", "float32"]
     assert manifest["precision"] == {"propose": "float32", "score": "float32"}
@@ -125,7 +125,7 @@ def test_a_precision_that_was_asked_for_is_taken_by_workers_and_written_down(
 ):
     manifest = run_build(
         scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
-        overrides=["propose.precision=bfloat16"],
+        overrides=["propose.precision=bfloat16"], recipe="mini",
     )  # fmt: skip
     assert dtypes == ["bfloat16", "float32"]
     assert manifest["precision"] == {"propose": "bfloat16", "score": "float32"}
@@ -136,7 +136,7 @@ def test_a_worker_without_the_planned_device_stops_the_build(scenes, tmp_path, m
     with pytest.raises(UserError, match="device = 'cuda': this machine has none"):
         run_build(
             scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
-            executor=Planned("cuda"),
+            executor=Planned("cuda"), recipe="mini",
         )  # fmt: skip
     assert not [*(tmp_path / "out").glob("work/propose-*/*.parquet")]
     assert [*(tmp_path / "out").glob("work/split-*/*.parquet")]
@@ -243,6 +243,7 @@ def test_what_a_backend_does_not_load_is_refused_before_the_first_image(
             scenes / "images",
             tmp_path / "out",
             overrides=[each.format(file=file) for each in overrides],
+            recipe="mini",
         )
     assert not [*(tmp_path / "out").rglob("*.parquet")]
 

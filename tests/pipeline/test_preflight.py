@@ -170,7 +170,7 @@ def test_mini_models_are_not_let_loose_on_photographs_in_silence(
     with pytest.raises(Begun):
         run_build(
             images, tmp_path / "out", overrides=["caption.backend=sidecar"], executor=Stops(),
-            progress=StageProgress(Console(width=400)),
+            progress=StageProgress(Console(width=400)), recipe="mini",
         )  # fmt: skip
     assert ("For photographs choose -r laptop" in capsys.readouterr().out) == photographs
 
@@ -185,7 +185,7 @@ def test_mini_models_that_a_later_build_brings_in_are_warned_of_too(scenes, tmp_
         overrides += [f"pair.rule={'lism' if words else 'argmax'}"]
         run_build(
             images, tmp_path / "out", overrides=overrides,
-            progress=StageProgress(Console(width=400)), **words,
+            progress=StageProgress(Console(width=400)), **words, recipe="mini",
         )  # fmt: skip
         said = capsys.readouterr().out
         assert "images look otherwise; the pairs will mean nothing" in said

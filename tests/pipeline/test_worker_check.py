@@ -38,7 +38,7 @@ def test_another_model_is_refused(scenes, tmp_path, change, message):
     with pytest.raises(WeightsError, match=message):
         run_build(
             scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=4,
-            overrides=[f"propose.model={model}"], executor=Elsewhere(lambda: change(model)),
+            overrides=[f"propose.model={model}"], executor=Elsewhere(lambda: change(model)), recipe="mini",
         )  # fmt: skip
     assert not list((tmp_path / "out").glob("work/propose-*/*.parquet"))
 

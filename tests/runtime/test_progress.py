@@ -110,6 +110,7 @@ def test_a_build_tells_its_models_and_every_batch(scenes, tmp_path, monkeypatch)
         executor=LocalExecutor(),
         progress=notes,
         limit=4,
+        recipe="mini",
     )
     assert ("propose", "loading", "mini-proposer") in notes.notes
     assert ("caption", "loading", "") in notes.notes  # brought, so no model

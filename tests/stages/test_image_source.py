@@ -28,7 +28,11 @@ def test_an_image_that_changes_under_the_build_becomes_a_drop(scenes, tmp_path):
             super().run_job(job)
 
     manifest = run_build(
-        images, tmp_path / "out", captions=scenes / "captions.jsonl", executor=Vandal()
+        images,
+        tmp_path / "out",
+        captions=scenes / "captions.jsonl",
+        executor=Vandal(),
+        recipe="mini",
     )
     assert manifest["counts"]["drops"] == {"propose/image_changed": 1}
 
