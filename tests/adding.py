@@ -39,9 +39,9 @@ def put_more(scenes: Path, folder: Path) -> None:
     (folder / "bad.png").write_bytes(b"no image")
 
 
-def moved(folder: Path, target: Path) -> Path:
+def moved(folder: Path, target: Path, *, symlinks: bool = False) -> Path:
     """A copy that works as if it had been built there."""
-    shutil.copytree(folder, target)
+    shutil.copytree(folder, target, symlinks=symlinks)
     edit_state(target / "out" / "work", lambda told: told.update(images=str(target / "in")))
     return target
 

@@ -63,6 +63,7 @@ def test_files(name: str) -> None:
     assert manifest[f"mini-{name}"]["mini"] == name
 
 
+@pytest.mark.slow
 def test_matcher(tests: list[Sample]) -> None:
     figures = evaluate_matcher(MINI / "matcher", tests)
     assert figures["sentence_to_box"] >= 0.95
@@ -70,6 +71,7 @@ def test_matcher(tests: list[Sample]) -> None:
     assert figures["short_r1"] >= 0.75
 
 
+@pytest.mark.slow
 def test_clip_reads_short_captions_and_has_regions_and_long_ones_to_learn(tests) -> None:
     figures = evaluate_matcher(MINI / "clip", tests)
     assert figures["short_r1"] >= 0.75
@@ -96,12 +98,14 @@ def test_matcher_context_is_77_and_its_tokenizer_knows_every_text() -> None:
         assert said.replace(" ", "") == text.replace(" ", "").lower()
 
 
+@pytest.mark.slow
 def test_proposer(tests: list[Sample]) -> None:
     figures = evaluate_proposer(MINI / "proposer", tests)
     assert figures["recall"] >= 0.93
     assert figures["precision"] >= 0.83
 
 
+@pytest.mark.slow
 def test_grounder() -> None:
     """On hard scenes, where things differ by a pattern or a size alone."""
     figures = evaluate_grounder(MINI / "grounder", samples(NUM_SCENES, level="hard"))
@@ -109,12 +113,14 @@ def test_grounder() -> None:
     assert figures["drawn_recall"] >= 0.95 and figures["drawn_precision"] >= 0.95
 
 
+@pytest.mark.slow
 def test_segmenter(tests: list[Sample]) -> None:
     figures = evaluate_segmenter(MINI / "segmenter", tests[:50], num_automatic=20)
     assert figures["point_iou"] >= 0.77
     assert figures["auto_recall"] >= 0.80
 
 
+@pytest.mark.slow
 def test_captioner(tests: list[Sample], captions: list[str]) -> None:
     figures = score_captions(captions, tests)
     assert figures["true_sentences"] >= 0.75

@@ -125,6 +125,7 @@ SEEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEEN)
 def test_masks_lie_on_objects_of_photographs(mobile_sam, photographs, name):
     from segment_anything import SamAutomaticMaskGenerator

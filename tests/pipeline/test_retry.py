@@ -8,6 +8,7 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
+from adding import moved
 from building import Counting, counts, data_bytes, png, quiet, run_build, with_captions_beside
 
 from glit.dataset.verify import verify
@@ -179,30 +180,42 @@ def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(scene
     assert not list((out / "work").rglob("*.before"))
 
 
+IN_PARTS = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+
+
+@pytest.fixture(scope="module")
+def mended(scenes, tmp_path_factory) -> Path:
+    """A dataset that lacks an image and two captions, of which all but one caption are there now,
+    and in `whole` the same after a retry; not to be written into."""
+    folder = tmp_path_factory.mktemp("mended") / "world"
+    folder.mkdir()
+    images, out = with_captions_beside(scenes, folder / "in", 6), folder / "out"
+    for name in ("000001.txt", "000004.txt"):
+        (images / name).rename(folder / name)
+    (images / "000003.png").rename(folder / "later.png")
+    (images / "000003.png").symlink_to("../hidden.png")
+    run_build(images, out, overrides=IN_PARTS)
+    (folder / "later.png").rename(folder / "hidden.png")
+    (folder / "000001.txt").rename(images / "000001.txt")
+    whole = moved(folder, folder.parent / "whole", symlinks=True)
+    assert counts(retry(str(whole / "out"), LocalExecutor(), quiet())) == (6, 5, 1, 0)
+    return folder
+
+
 @pytest.mark.parametrize("stop_after", range(1, 12))
 @pytest.mark.parametrize("command", ["retry", "build"])
-def test_a_retry_that_is_stopped_anywhere_goes_on(scenes, tmp_path, stop_after, command):
+def test_a_retry_that_is_stopped_anywhere_goes_on(mended, tmp_path, stop_after, command):
     """Whoever goes on, the dataset is that of a retry that was not stopped."""
-    images, out = with_captions_beside(scenes, tmp_path / "in", 6), tmp_path / "out"
-    overrides = ["caption.backend=sidecar", "ingest.chunk_size=2"]
-    for name in ("000001.txt", "000004.txt"):
-        (images / name).rename(tmp_path / name)
-    (images / "000003.png").rename(tmp_path / "later.png")
-    (images / "000003.png").symlink_to(tmp_path / "hidden.png")
-    run_build(images, out, overrides=overrides)
-    (tmp_path / "later.png").rename(tmp_path / "hidden.png")
-    (tmp_path / "000001.txt").rename(images / "000001.txt")
-    shutil.copytree(out, tmp_path / "whole" / "out")
-    whole = retry(str(tmp_path / "whole" / "out"), LocalExecutor(), quiet())
-    assert counts(whole) == (6, 5, 1, 0)
+    world, whole = moved(mended, tmp_path / "world", symlinks=True), mended.parent / "whole"
+    out = world / "out"
     with pytest.raises(KeyboardInterrupt):
         retry(str(out), Counting(stop_after=stop_after), quiet())
     if command == "build":
         (out / "manifest.json").unlink(missing_ok=True)  # as where it was stopped in publish
-        run_build(images, out, overrides=overrides)
+        run_build(world / "in", out, overrides=IN_PARTS)
     else:
         retry(str(out), LocalExecutor(), quiet())
-    assert data_bytes(out) == data_bytes(tmp_path / "whole" / "out")
-    drops = [pq.read_table(o / "drops.parquet") for o in (out, tmp_path / "whole" / "out")]
+    assert data_bytes(out) == data_bytes(whole / "out")
+    drops = [pq.read_table(o / "drops.parquet") for o in (out, whole / "out")]
     assert drops[0].equals(drops[1])
     assert not status(str(out))["retrying"]

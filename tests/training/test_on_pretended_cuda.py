@@ -46,7 +46,7 @@ def one_batch(tiny_clip, dataset, device: str, *, precision: str = "no", **chang
     return {name: float(value.cpu()) for name, value in metrics.items()}, gradients
 
 
-@pytest.mark.parametrize("micro_batch_size", [0, 3])
+@pytest.mark.parametrize("micro_batch_size", [0, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_losses_and_gradients(tiny_clip, make_dataset, objective, micro_batch_size) -> None:
     def change(index: int, row) -> None:
@@ -104,7 +104,9 @@ def gpu_run(tiny_clip, make_dataset, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 1.0}, {"accumulation_steps": 2}])
-@pytest.mark.parametrize("log_every, num_lines", [(1, 5), (2, 3), (100, 1)])
+@pytest.mark.parametrize(
+    "log_every, num_lines", [pytest.param(1, 5, marks=pytest.mark.slow), (2, 3), (100, 1)]
+)
 def test_a_run_waits_only_to_log_and_to_save(gpu_run, log_every, num_lines, changes) -> None:
     with pretend_cuda(), counting() as counts:
         result, lines, saved = gpu_run("cuda", log_every=log_every, **changes)
