@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -96,14 +97,14 @@ def test_a_retry_that_is_killed_late_counts_one_attempt(scenes, tmp_path, monkey
     for name in ("out", "whole"):
         run_build(images, tmp_path / name, overrides=overrides)
     retry(str(tmp_path / "whole"), LocalExecutor(), quiet())
-    move, moved = Store.move, []
+    move, tables = Store.move, []
 
     def stopped(*words, **named):
         raise KeyboardInterrupt
 
     def move_some(store, source, target):
         move(store, source, target)
-        moved.append(target)
+        tables.append(target)
         if stop == "at the first table" or target.startswith("ingest"):
             raise KeyboardInterrupt
 
