@@ -27,7 +27,7 @@ from glit.storage.store import Store
 
 _KEPT = (
     "recipe", "fingerprints", "models", "precision", "calibration", "prompt", "counts", "packages",
-    "packages_before", "additions", "retries", "selection", "merged",
+    "packages_before", "additions", "retries", "selection", "merged", "corrections",
 )  # fmt: skip
 """What the manifest keeps of every dataset."""
 
@@ -153,7 +153,12 @@ def _manifest(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) ->
         "merged": merged,
         "rules": rules,
     }
-    for key in ("additions", "selection", *([] if manifest["retries"] else ["retries"])):
+    for key in (
+        "additions",
+        "corrections",
+        "selection",
+        *([] if manifest["retries"] else ["retries"]),
+    ):
         manifest.pop(key, None)
     if len(rules) == 1:
         manifest.pop("rules")
