@@ -33,6 +33,7 @@ from glit.data.schema import (
     further_columns,
     hf_feature,
 )
+from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import (
     Counts,
     describe_data_file,
@@ -105,8 +106,8 @@ def apply_corrections(
             raise InputError(f"{dataset.path}: no sample would be left with these corrections")
         manifest = _manifest(dataset, writer, folder, files)
         missing = writer.models.missing
-        unscored = {"not_scored": missing} if missing else {}
-        entry = {**source, "files": told, "samples": len(lines), **writer.counts, **unscored}
+        entry = {**source, "files": told, "samples": len(lines), **writer.counts}
+        entry["scored"] = not missing
         manifest["corrections"] = [*manifest.get("corrections", []), entry]
         manifest["fingerprints"] = _new_fingerprints(manifest["fingerprints"], told)
         finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
@@ -129,7 +130,7 @@ def _read(
     lines: dict[str, Line] = {}
     told, warnings = [], []
     for file in corrections:
-        found, cut = read_corrections(file, sha256)
+        found, cut, digest = read_corrections(file, sha256)
         if cut:
             warnings.append(f"{file}: its last line is unfinished and is left out")
         for line in found:
@@ -140,7 +141,6 @@ def _read(
         if both := len(own.keys() & lines.keys()):
             warnings.append(f"{file}: {both} samples are in an earlier file too; these here count")
         lines |= own
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
         people = sorted({line.by for line in found})
         told.append({"sha256": digest, "lines": len(found), "by": people})
     return lines, told, warnings
@@ -186,16 +186,16 @@ class _Writer:
         for place, sample_id in enumerate(table["sample_id"].to_pylist()):
             if sample_id in self._lines:
                 parts += [table.slice(start, place - start)]
-                parts += self._row(table.slice(place, 1), index, place, name)
+                parts += self._row(table.slice(place, 1), name)
                 start = place + 1
         return pa.concat_tables([*parts, table.slice(start)]).combine_chunks()
 
-    def _row(self, table: pa.Table, index: int, place: int, name: str) -> Iterator[pa.Table]:
+    def _row(self, table: pa.Table, name: str) -> Iterator[pa.Table]:
         """The table of a corrected row; nothing if it is dropped."""
         row = table.to_pylist()[0]
         line = self._lines[row["sample_id"]]
         try:
-            made = self._corrected(row, line.state or State(), index, place)
+            made = self._corrected(row, line.state or State(), table, name)
         except InputError as error:
             raise InputError(f"{line.where}: {row['source_path']}: {error}") from error
         if not isinstance(made, Drop):
@@ -207,7 +207,7 @@ class _Writer:
         self.drops.append({**names, **said})
 
     def _corrected(
-        self, row: dict[str, Any], state: State, index: int, place: int
+        self, row: dict[str, Any], state: State, table: pa.Table, name: str
     ) -> dict[str, Any] | Drop:
         sentences, regions = len(row["sentences"]), len(row["regions"])
         state.check(
@@ -220,7 +220,7 @@ class _Writer:
             return {**row, "review": review(state, edited=row["review"]["edited"])}
 
         def pixels() -> Pixels:
-            return self._dataset.row_group(index).pixels(place)
+            return RowGroup(table, self._dataset.stored_image, name=name).pixels(0)
 
         tools = Tools(
             split=self.models.split, token_span=self.models.token_span,

@@ -68,14 +68,16 @@ class Samples:
             InputError: there is no such sample.
         """
         row = self.row(number)
+        self.journal.refresh()
         state, seen, by = self.journal.of(row.sample_id)
         review = row.extra.get("review") or {"tags": [], "note": ""}
         state = state or State(tags=tuple(review["tags"]), note=review["note"])
+        _check(state, row)
         shown = {p.sentence: None if p.global_wins else p.region for p in row.pairs}
         probability = {p.sentence: p.probability for p in row.pairs}
         return {
             "number": number, "total": len(self), "right": self.num_right(),
-            "path": row.source_path, "size": [row.width, row.height],
+            "id": row.sample_id, "path": row.source_path, "size": [row.width, row.height],
             "sentences": [
                 {"text": each.text, "region": shown.get(index), "p": probability.get(index)}
                 for index, each in enumerate(row.sentences)
@@ -98,10 +100,7 @@ class Samples:
         state, did, seen = state_of(said.get("state")), said.get("did"), said.get("seen")
         if did not in DEEDS or did == "undo" or type(seen) is not int:
             raise InputError("want what was done, and the number of lines that were seen")
-        state.check(
-            sentences=len(row.sentences), regions=len(row.regions),
-            width=row.width, height=row.height,
-        )  # fmt: skip
+        _check(state, row)
         self.journal.add(row.sample_id, state, did, seen=seen)
 
     def undo(self) -> int:
@@ -124,9 +123,25 @@ class Samples:
             raise InputError(f"no sample {number}; there are {len(self)}")
         return self._dataset[self.rows[number]]
 
+    def image(self, sample_id: str) -> bytes:
+        """The encoded image file of a sample; by its id, because browsers keep images.
+
+        Raises:
+            InputError: there is no such sample.
+        """
+        if sample_id not in self._places:
+            raise InputError("no such image")
+        return self.row(self._places[sample_id]).encoded()
+
     def _is_right(self, number: int) -> bool:
         state = self.journal.of(self._ids[number])[0]
         return state is not None and state.right
+
+
+def _check(state: State, row: Row) -> None:
+    state.check(
+        sentences=len(row.sentences), regions=len(row.regions), width=row.width, height=row.height
+    )
 
 
 class CorrectSite(Site):
@@ -152,7 +167,7 @@ class CorrectSite(Site):
             return as_json(self._samples.sample(whole_number(number)))
         if part == "image":
             try:
-                return shown(self._samples.row(whole_number(number)).encoded())
+                return shown(self._samples.image(number))
             except ImageError as error:
                 raise InputError(f"the image is damaged: {error}") from error
         raise InputError(f"nothing at {address}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -209,8 +210,8 @@ def parse_line(text: str, where: str, dataset: str) -> Line:
     return line
 
 
-def read_corrections(file: Path, dataset: str) -> tuple[list[Line], bool]:
-    """The lines of a file, and whether its last one is unfinished and left out.
+def read_corrections(file: Path, dataset: str) -> tuple[list[Line], bool, str]:
+    """The lines of a file, whether its last one is unfinished and left out, and its SHA-256.
 
     Args:
         file: of ``glit pairs correct``.
@@ -223,21 +224,30 @@ def read_corrections(file: Path, dataset: str) -> tuple[list[Line], bool]:
         data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
-    lines, rest = _parsed(data, file, 0, dataset)
+    end = _end(data)
+    lines = _parsed(data[:end], file, 0, dataset)
     if not lines:
         raise InputError(f"{file}: holds no correction")
-    return lines, bool(rest)
+    return lines, end < len(data), hashlib.sha256(data).hexdigest()
 
 
-def _parsed(data: bytes, file: Path, before: int, dataset: str) -> tuple[list[Line], bytes]:
-    """The whole lines of what a file holds after some lines, and the unfinished rest."""
-    *whole, rest = data.split(b"\n")
-    lines = [
+def _end(data: bytes) -> int:
+    """Where the last whole line ends; one without a line break is whole if it is JSON."""
+    start = data.rfind(b"\n") + 1
+    try:
+        json.loads(data[start:])
+    except (ValueError, RecursionError):
+        return start
+    return len(data)
+
+
+def _parsed(data: bytes, file: Path, before: int, dataset: str) -> list[Line]:
+    """The lines of what a file holds after some lines."""
+    return [
         parse_line(line.decode("utf-8", "replace"), f"{file}, line {number}", dataset)
-        for number, line in enumerate(whole, start=before + 1)
+        for number, line in enumerate(data.split(b"\n"), start=before + 1)
         if line.strip()
     ]
-    return lines, rest
 
 
 class Journal:
@@ -260,9 +270,9 @@ class Journal:
         self._lock = threading.Lock()
         self.cut = False
         """Whether the file ended in an unfinished line."""
-        if file.exists():
-            with self._open(os.O_RDWR):
-                pass
+        if not file.parent.is_dir():
+            raise InputError(f"{file}: its folder does not exist")
+        self.refresh()
 
     def __iter__(self) -> Iterator[str]:
         """The samples that something was said of."""
@@ -277,6 +287,17 @@ class Journal:
         """What stands of a sample, the number of its lines, and who wrote the last."""
         lines = self._of.get(sample_id, [])
         return (lines[-1].state, len(lines), lines[-1].by) if lines else (None, 0, "")
+
+    def refresh(self) -> None:
+        """Read what others appended.
+
+        Raises:
+            InputError: the file cannot be read any more.
+        """
+        with self._lock:
+            if self._file.exists():
+                with self._open(os.O_RDWR):
+                    pass
 
     def add(self, sample_id: str, state: State, did: Did, *, seen: int) -> None:
         """Append a line, on disk when this returns.
@@ -327,12 +348,15 @@ class Journal:
 
     def _catch_up(self, handle: int) -> None:
         data = os.pread(handle, max(os.fstat(handle).st_size - self._size, 0), self._size)
-        lines, rest = _parsed(data, self._file, self._num_lines, self._dataset)
-        if rest:  # its writer died: the lock is ours
+        end = _end(data)
+        lines = _parsed(data[:end], self._file, self._num_lines, self._dataset)
+        if end < len(data):  # its writer died: the lock is ours
             self.cut = True
-            os.ftruncate(handle, self._size + len(data) - len(rest))
-        self._num_lines += data.count(b"\n")
-        self._size += len(data) - len(rest)
+            os.ftruncate(handle, self._size + end)
+        elif data and not data.endswith(b"\n"):
+            end += os.write(handle, b"\n")
+        self._num_lines += len(data[:end].splitlines())
+        self._size += end
         for line in lines:
             self._note(line)
 

@@ -192,7 +192,8 @@ def test_without_the_matcher_scores_are_not_known_and_said_so(small, tmp_path, m
     new, told = applied(small, tmp_path, {3: State(boxes={drawn: NEW}, pairs={0: drawn})})
     made = new[3]
     assert "scores of changed boxes and sentences are not known" in told.warnings[0]
-    assert "mini-matcher" in new.manifest["corrections"][0]["not_scored"]
+    assert new.manifest["corrections"][0]["scored"] is False
+    assert "mini-matcher" in told.warnings[0]
     assert pair_of(made, 0).region == drawn and pair_of(made, 0).similarity == 0
     assert not made.similarity[:, drawn].any()
     scored = {each["sentence"]: each["scored"] for each in made.extra["by_hand"]}
@@ -251,6 +252,8 @@ def test_a_corrected_dataset_is_corrected_paired_selected_and_merged(small, tmp_
     parts = glit.split(again.path, tmp_path / "parts", {"a": 0.5, "b": 0.5})
     merged = glit.merge([part.path for part in parts.values()], tmp_path / "merged")
     assert len(merged.manifest["merged"][0]["corrections"]) == 2
+    with pytest.raises(InputError, match="by_hand, review.; merge first, then correct"):
+        glit.merge([small.path, again.path], tmp_path / "other")
     for made in (second, again, *parts.values(), merged):
         assert glit.verify(made.path) == []
 

@@ -48,7 +48,7 @@ def say(client, number, did, **state):
 
 
 def last_states(built, file):
-    found, _ = read_corrections(file, Samples(Dataset(built), file, by="x").journal._dataset)
+    found, _, _ = read_corrections(file, Samples(Dataset(built), file, by="x").journal._dataset)
     return {line.sample_id: line.state for line in found}
 
 
@@ -62,7 +62,7 @@ def test_a_person_corrects_undoes_and_goes_on_another_day(client, built, tmp_pat
     say(client, 2, "pair", pairs={"0": None})
     assert client.post("/undo", json={}).json()["number"] == 2
     assert client.get("/sample/2").json()["state"]["pairs"] == {}
-    picture = client.get("/image/0")
+    picture = client.get(f"/image/{sample['id']}")
     assert picture.headers["content-type"] == "image/png"
     with (
         served(built, tmp_path / "c.jsonl") as address,

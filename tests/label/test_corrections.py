@@ -29,7 +29,7 @@ def test_a_state_comes_back_from_its_line(tmp_path):
         texts={1: "A dog."}, struck=(0,), pairs={1: 7, 2: None}, tags=("x",), note="n", right=True,
     )  # fmt: skip
     Journal(tmp_path / "c.jsonl", DATASET, by="anna").add(SAMPLE, state, "pair", seen=0)
-    (found,), cut = read_corrections(tmp_path / "c.jsonl", DATASET)
+    (found,), cut, _ = read_corrections(tmp_path / "c.jsonl", DATASET)
     assert (found.state, found.by, found.did, cut) == (state, "anna", "pair", False)
 
 
@@ -110,7 +110,7 @@ def test_two_people_lose_no_line_and_see_what_the_other_did(tmp_path):
     with pytest.raises(InputError, match="ben changed that image since"):
         anna.undo()
     assert ben.undo() == SAMPLE
-    found, _ = read_corrections(tmp_path / "c.jsonl", DATASET)
+    found, _, _ = read_corrections(tmp_path / "c.jsonl", DATASET)
     assert [(each.by, each.did) for each in found] == [
         ("anna", "move"), ("ben", "strike"), ("ben", "undo"),
     ]  # fmt: skip
@@ -128,14 +128,14 @@ def test_many_writers_at_once_keep_every_line(tmp_path):
         each.start()
     for each in threads:
         each.join()
-    found, cut = read_corrections(tmp_path / "c.jsonl", DATASET)
+    found, cut, _ = read_corrections(tmp_path / "c.jsonl", DATASET)
     assert len(found) == 60 and not cut
 
 
 def test_the_unfinished_line_of_a_writer_that_died_is_removed_before_the_next(tmp_path):
     file = tmp_path / "c.jsonl"
     file.write_text(line() + "\n" + line()[:40])
-    found, cut = read_corrections(file, DATASET)
+    found, cut, _ = read_corrections(file, DATASET)
     assert len(found) == 1 and cut
     journal = Journal(file, DATASET, by="anna")
     assert journal.cut and journal.of(SAMPLE)[1] == 1
@@ -143,9 +143,26 @@ def test_the_unfinished_line_of_a_writer_that_died_is_removed_before_the_next(tm
     assert [each.did for each in read_corrections(file, DATASET)[0]] == ["move", "strike"]
 
 
+def test_a_whole_last_line_without_a_line_break_counts(tmp_path):
+    file = tmp_path / "c.jsonl"
+    file.write_text(line() + "\n\n" + line(did="strike"))
+    assert [len(read_corrections(file, DATASET)[0]), read_corrections(file, DATASET)[1]] == [
+        2,
+        False,
+    ]
+    journal = Journal(file, DATASET, by="anna")
+    assert not journal.cut
+    journal.add(SAMPLE, State(struck=(0,)), "edit", seen=2)
+    found, _, _ = read_corrections(file, DATASET)
+    assert [each.did for each in found] == ["move", "strike", "edit"]
+    assert found[-1].where.endswith("line 4")
+
+
 def test_a_file_that_cannot_be_written_says_so(tmp_path):
+    with pytest.raises(InputError, match="its folder does not exist"):
+        Journal(tmp_path / "no" / "c.jsonl", DATASET, by="anna")
     with pytest.raises(InputError, match="cannot be written"):
-        Journal(tmp_path / "no" / "c.jsonl", DATASET, by="anna").add(SAMPLE, MOVED, "move", seen=0)
+        Journal(tmp_path, DATASET, by="anna")
 
 
 def test_texts_are_normalised_and_of_one_line():
