@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.curate.corrected_row import Tools, corrected_row, review
+from glit.curate.corrected_row import corrected_row, review
 from glit.curate.dataset_models import DatasetModels
 from glit.curate.rewrite import finish
 from glit.curate.select_rows import source_of
@@ -222,12 +222,7 @@ class _Writer:
         def pixels() -> Pixels:
             return RowGroup(table, self._dataset.stored_image, name=name).pixels(0)
 
-        tools = Tools(
-            split=self.models.split, token_span=self.models.token_span,
-            score=lambda sample: self.models.score(sample, pixels),
-            from_files=self.models.from_files, pairings=self._pairings,
-        )  # fmt: skip
-        return corrected_row(row, state, tools)
+        return corrected_row(row, state, self.models, self._pairings, pixels)
 
 
 def _manifest(

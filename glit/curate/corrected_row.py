@@ -6,6 +6,7 @@ the rule would choose another one of the new scores.
 
 from __future__ import annotations
 
+import dataclasses
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from glit.curate.dataset_models import DatasetModels
 from glit.data import rows
 from glit.data.records import Caption, Drop, Pair, Region, Sample, Scores, Sentence
 from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.errors import InputError
+from glit.images import Pixels
 from glit.label.corrections import Corners, State
 from glit.rules.pairing import Pairing
 
@@ -24,21 +27,6 @@ SOURCE = "person"
 """``source`` of a box that a person drew or moved."""
 _MATRICES = ("similarity", "phrase_similarity", "agreement")
 _ABOUT_BOXES, _ABOUT_TEXT = ("masks", "groundings"), ("phrases", "negatives")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """What corrected rows are made with."""
-
-    split: Callable[[str], tuple[Sentence, ...]]
-    """The dataset's own sentences and token spans of a caption."""
-    token_span: Callable[[str, int, int], tuple[int, int]]
-    """The token span of characters of a caption."""
-    score: Callable[[Sample], Scores | None]
-    """By the dataset's matcher; None where it is not here."""
-    from_files: bool
-    """Whether scores are 1 and 0, as pairs read from files have them."""
-    pairings: Sequence[Pairing]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,30 +57,39 @@ def shown_regions(row: dict[str, Any]) -> dict[int, int | None]:
     return {p["sentence"]: None if p["global_wins"] else p["region"] for p in row["pairs"]}
 
 
-def corrected_row(row: dict[str, Any], state: State, tools: Tools) -> dict[str, Any] | Drop:
+def corrected_row(
+    row: dict[str, Any],
+    state: State,
+    models: DatasetModels,
+    pairings: Sequence[Pairing],
+    image: Callable[[], Pixels],
+) -> dict[str, Any] | Drop:
     """The row with the corrections, as plain values; a drop where nothing is left of it.
 
     Args:
         row: of a data file, as plain values; it is not changed.
         state: checked against the row.
-        tools: of the dataset.
+        models: of the dataset.
+        pairings: the rules that chose the dataset's pairs.
+        image: decodes the row's image, if it is scored.
 
     Raises:
         InputError: the caption cannot be written so.
     """
-    text, boxes = _text(row, state, tools), _boxes(row, state)
+    text, boxes = _text(row, state, models), _boxes(row, state)
     if not text.sentences:
         return Drop(reason="no_sentence", message="a person struck every sentence")
     if not boxes.regions:
         return Drop(reason="no_region", message="a person deleted every region")
     seen = {**shown_regions(row), **state.pairs}
     regions = [boxes.number.get(-1 if (r := seen[old]) is None else r, -1) for old in text.old]
-    changed = {**row, "caption": text.caption, **_moved_parts(row, text, boxes, tools)}
+    changed = {**row, "caption": text.caption, **_moved_parts(row, text, boxes, models)}
     changed["sentences"] = [rows.sentence_row(each) for each in text.sentences]
     changed["regions"] = [rows.region_row(each) for each in boxes.regions]
-    scores, known = _scores(row, changed, text, boxes, regions, tools)
+    sample = _sample(row, changed, text, boxes)
+    scores, known = _scores(row, text, boxes, regions, models, lambda: models.score(sample, image))
     changed |= rows.scores_row(scores)
-    rule = _rule_of(row, tools.pairings)(scores, boxes.regions, text.sentences)
+    rule = _rule_of(row, pairings)(scores, boxes.regions, text.sentences)
     decided = _decided(row, state, text, regions, rule, known)
     pairs = with_by_hand(rule, decided, scores)
     changed["pairs"] = [rows.pair_row(pair) for pair in pairs]
@@ -114,7 +111,7 @@ def review(state: State, *, edited: Sequence[int] = ()) -> dict[str, Any]:
     }
 
 
-def _text(row: dict[str, Any], state: State, tools: Tools) -> _Text:
+def _text(row: dict[str, Any], state: State, models: DatasetModels) -> _Text:
     before = tuple(map(rows.sentence, row["sentences"]))
     if not state.texts and not state.struck:
         everyone = tuple(range(len(before)))
@@ -126,27 +123,20 @@ def _text(row: dict[str, Any], state: State, tools: Tools) -> _Text:
     if not unicodedata.is_normalized("NFC", caption):
         raise InputError("the edited caption is not NFC: a sentence begins with a combining mark")
     sentences, old, same = [], [], []
-    for made in tools.split(caption):
+    for made in models.split(caption):
         shared = {
             number: min(made.char_end, end) - max(made.char_start, start)
             for number, (start, end) in spans.items()
         }
         number = max(shared, key=lambda each: shared[each])
-        is_same = made.text == before[number].text
-        kept = before[number] if is_same else None
-        sentences.append(_with_logprobs(made, kept))
         old.append(number)
-        same.append(is_same)
-    return _Text(
-        caption=caption, sentences=tuple(sentences), old=tuple(old), same=tuple(same)
-    )  # fmt: skip
-
-
-def _with_logprobs(made: Sentence, kept: Sentence | None) -> Sentence:
-    values = rows.sentence_row(made)
-    if kept is not None:
-        values |= {"mean_logprob": kept.mean_logprob, "min_logprob": kept.min_logprob}
-    return rows.sentence(values)
+        same.append(made.text == before[number].text)
+        if same[-1]:
+            kept = before[number]
+            logprobs = {"mean_logprob": kept.mean_logprob, "min_logprob": kept.min_logprob}
+            made = dataclasses.replace(made, **logprobs)
+        sentences.append(made)
+    return _Text(caption=caption, sentences=tuple(sentences), old=tuple(old), same=tuple(same))
 
 
 def _caption(
@@ -161,9 +151,9 @@ def _caption(
     for number, sentence in enumerate(sentences):
         if number in state.struck:
             continue
-        after = [*sentences[number + 1 :]]
         text = state.texts.get(number, sentence.text)
         spans[number] = (len(made), len(made) + len(text))
+        after = sentences[number + 1 : number + 2]
         gap_end = after[0].char_start if after else len(caption)
         made += text + caption[sentence.char_end : gap_end]
     if spans and (len(sentences) - 1) in state.struck:
@@ -194,7 +184,7 @@ def _drawn(corners: Corners, label: str) -> Region:
 
 
 def _moved_parts(
-    row: dict[str, Any], text: _Text, boxes: _Boxes, tools: Tools
+    row: dict[str, Any], text: _Text, boxes: _Boxes, models: DatasetModels
 ) -> dict[str, list[dict[str, Any]]]:
     """Columns that name sentences and regions, where a stage of glit added them."""
     here = {name: row[name] for name in (*_ABOUT_BOXES, *_ABOUT_TEXT) if name in row}
@@ -211,7 +201,7 @@ def _moved_parts(
         kept = [n for n, phrase in enumerate(here["phrases"]) if phrase["sentence"] in sentences]
         phrases = [here["phrases"][number] for number in kept]
         if text.caption != row["caption"]:
-            phrases = [_moved_phrase(row, each, text, sentences, tools) for each in phrases]
+            phrases = [_moved_phrase(row, each, text, sentences, models) for each in phrases]
         made["phrases"] = phrases
         places = {number: place for place, number in enumerate(kept)}
         made["groundings"] = _renumbered(here["groundings"], phrase=places, region=regions)
@@ -232,23 +222,23 @@ def _moved_phrase(
     phrase: dict[str, Any],
     text: _Text,
     sentences: dict[int, int],
-    tools: Tools,
+    models: DatasetModels,
 ) -> dict[str, Any]:
     number = sentences[phrase["sentence"]]
     by = text.sentences[number].char_start - row["sentences"][phrase["sentence"]]["char_start"]
     start, end = phrase["char_start"] + by, phrase["char_end"] + by
-    first, last = tools.token_span(text.caption, start, end)
+    first, last = models.token_span(text.caption, start, end)
     spans = {"char_start": start, "char_end": end, "token_start": first, "token_end": last}
     return {**phrase, "sentence": number, **spans}
 
 
 def _scores(
     row: dict[str, Any],
-    changed: dict[str, Any],
     text: _Text,
     boxes: _Boxes,
     regions: Sequence[int],
-    tools: Tools,
+    models: DatasetModels,
+    score: Callable[[], Scores | None],
 ) -> tuple[Scores, np.ndarray]:
     """Scores [S, R], and which cosines of them are known; those of the dataset stay."""
     old = rows.scores(row, len(row["sentences"]))
@@ -260,7 +250,7 @@ def _scores(
     into = np.ix_(same, np.array([boxes.number[each] for each in boxes.same], dtype=np.int64))
     source = np.ix_(before, kept)
     known[into] = True
-    if tools.from_files:
+    if models.from_files:
         made = np.zeros(shape, dtype=np.float32)
         made[into] = old.similarity[source]
         for number, region in enumerate(regions):
@@ -268,7 +258,7 @@ def _scores(
                 made[number] = np.arange(shape[1]) == region
         whole = (made.max(axis=1) == 0).astype(np.float32)
         return Scores(similarity=made, image_similarity=whole), np.ones(shape, dtype=bool)
-    fresh = None if known.all() else tools.score(_sample(row, changed, text, boxes))
+    fresh = None if known.all() else score()
     parts: dict[str, Any] = {}
     for name in _MATRICES:
         stored, now = getattr(old, name), getattr(fresh, name, None)
