@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glit.stages.recipe import load_recipe as load_recipe
 
 add = api.add
+apply_corrections = api.apply_corrections
 build = api.build
 clean = api.clean
 diff = api.diff
@@ -64,6 +65,7 @@ __all__ = [
     "Row",
     "Sentence",
     "add",
+    "apply_corrections",
     "build",
     "clean",
     "diff",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from glit.backends.weights import Resolved
+    from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
     from glit.curate.select_rows import Choice
     from glit.dataset.reader import Dataset
@@ -480,6 +481,37 @@ def merge(
     folder = local_folder(output)
     write([open_dataset(each) for each in datasets], folder, progress or null_progress())
     return open_dataset(folder)
+
+
+def apply_corrections(
+    dataset: PathLike,
+    output: PathLike,
+    corrections: Sequence[PathLike],
+    *,
+    matcher: str = "",
+    image_root: PathLike = "",
+    progress: StageProgress | None = None,
+) -> Applied:
+    """Write a finished dataset with the corrections that people made on its page.
+
+    Args:
+        dataset: the dataset that was corrected.
+        output: a folder that does not exist yet.
+        corrections: files of ``glit pairs correct``; of a sample in several the last file's count.
+        matcher: name or folder of the dataset's matcher, if its recipe's name does not find it.
+        image_root: the ingested folder, for a dataset that stores images by path.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason. Nothing is written.
+    """
+    from glit.curate.correct import apply_corrections as write
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_folder
+
+    folder, opened = local_folder(output), open_dataset(dataset, image_root=image_root)
+    files = [Path(file) for file in corrections]
+    return write(opened, folder, files, progress or null_progress(), matcher=matcher)
 
 
 def references(

@@ -37,7 +37,7 @@ ENDLESS = {"--serve"}
 CLUSTER = "127.0.0.1:1"
 """Where no cluster is."""
 
-BY_HAND = {"pairs label", "pairs calibrate"}
+BY_HAND = {"pairs label", "pairs calibrate", "pairs correct", "pairs apply"}
 """Commands that want a person's answers, or what a person answered; of them only the help."""
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from glit.curate.rewrite import finish, write_rows
 from glit.curate.select_rows import source_of
-from glit.data.schema import DROPS_SCHEMA
+from glit.data.schema import CORRECTED, DROPS_SCHEMA
 from glit.dataset.manifest import Counts, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
@@ -27,7 +27,7 @@ from glit.storage.store import Store
 
 _KEPT = (
     "recipe", "fingerprints", "models", "precision", "calibration", "prompt", "counts", "packages",
-    "packages_before", "additions", "retries", "selection", "merged",
+    "packages_before", "additions", "retries", "selection", "merged", "corrections",
 )  # fmt: skip
 """What the manifest keeps of every dataset."""
 
@@ -109,9 +109,11 @@ def _check(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) -> No
         if not dataset.schema.equals(first.schema):
             fields = [{(f.name, str(f.type)) for f in each.schema} for each in (dataset, first)]
             differ = sorted({name for name, _ in fields[0] ^ fields[1]})
+            by_hand = {*differ} <= {name for name, _ in CORRECTED}
+            todo = "merge first, then correct" if by_hand else "build one of them again"
             raise InputError(
                 f"{dataset.path}: its columns are not those of {first.path} "
-                f"({', '.join(differ) or 'another order'}); build one of them again"
+                f"({', '.join(differ) or 'another order'}); {todo}"
             )
 
 
@@ -153,7 +155,12 @@ def _manifest(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) ->
         "merged": merged,
         "rules": rules,
     }
-    for key in ("additions", "selection", *([] if manifest["retries"] else ["retries"])):
+    for key in (
+        "additions",
+        "corrections",
+        "selection",
+        *([] if manifest["retries"] else ["retries"]),
+    ):
         manifest.pop(key, None)
     if len(rules) == 1:
         manifest.pop("rules")

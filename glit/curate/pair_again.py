@@ -20,11 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.curate.rewrite import finish
+from glit.data.records import Pair
 from glit.data.rows import pair_row
 from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
+from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.dataset.manifest import describe_data_file, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
+from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
 from glit.pipeline.plan import find_calibration, fingerprint
 from glit.recipes.config import as_table, build_dataclass
@@ -171,6 +174,12 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True, name="parent").start()
 
 
+def _pairs(row: Row, pairing: Pairing) -> tuple[Pair, ...]:
+    """The pairs of the rule; those that a person decided stay."""
+    made = pairing(row.scores, row.regions, row.sentences)
+    return with_by_hand(made, by_hand_of(row.extra), row.scores)
+
+
 def _write_file(
     dataset: str, folder: str, pairing: Pairing, name: str, *, report: Report = lambda rows: None
 ) -> dict[str, Any]:
@@ -186,7 +195,7 @@ def _write_file(
                 continue
             group = opened.row_group(index)
             rows = [
-                [pair_row(pair) for pair in pairing(row.scores, row.regions, row.sentences)]
+                [pair_row(pair) for pair in _pairs(row, pairing)]
                 for row in opened.row_group(index, images=False)
             ]
             at = group.table.schema.get_field_index("pairs")

@@ -81,6 +81,19 @@ GROUNDING = pa.struct([("phrase", pa.int32()), ("region", pa.int32()), ("score",
 MASK = pa.struct([("region", pa.int32()), ("counts", pa.string())])
 MASKS = ("masks", pa.list_(MASK))
 """The column of the stages that keep masks."""
+BY_HAND = pa.struct([("sentence", pa.int32()), ("region", pa.int32()), ("scored", pa.bool_())])
+"""A pair that a person decided: region -1 for none; ``scored`` is false if its similarity is not
+known, which is then 0."""
+REVIEW = pa.struct(
+    [
+        ("right", pa.bool_()),
+        ("edited", pa.list_(pa.int32())),
+        ("tags", pa.list_(pa.string())),
+        ("note", pa.string()),
+    ]
+)
+CORRECTED = (("by_hand", pa.list_(BY_HAND)), ("review", REVIEW))
+"""The columns that glit pairs apply adds."""
 NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
 _LATER = {"mean_logprob", "min_logprob", "probability", "support"}
 _VERSION_1 = {

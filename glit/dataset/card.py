@@ -163,7 +163,7 @@ def _added(manifest: dict[str, Any]) -> str:
 
 
 def origins(manifest: dict[str, Any]) -> list[str]:
-    """Sentences on the datasets that rows were taken from by glit select and glit merge."""
+    """Sentences on the datasets that rows were taken from by glit select, merge and pairs apply."""
     said = []
     if "merged" in manifest:
         names = [
@@ -178,6 +178,14 @@ def origins(manifest: dict[str, Any]) -> list[str]:
         )
         name, rows = selection.get("name"), selection.get("rows")
         said.append(f"Selected from the {rows} samples of {name} by glit select: `{options}`.")
+    for each in manifest.get("corrections", []):
+        kinds = ("moved", "drawn", "deleted", "edited", "struck", "paired", "right")
+        done = ", ".join(f"{each[kind]} {kind}" for kind in kinds if each.get(kind))
+        said.append(
+            f"People looked at {each.get('samples')} of the {each.get('rows')} samples of "
+            f"{each.get('name')} and corrected them ({done or 'nothing changed'}); `by_hand` and "
+            "`review` tell which."
+        )
     return said
 
 

@@ -240,6 +240,9 @@ def _damaged_origin(manifest: dict[str, Any]) -> str:
             for each in several
         ):
             return key
+    corrections = manifest.get("corrections", [])
+    if not isinstance(corrections, list) or not all(isinstance(each, dict) for each in corrections):
+        return "corrections"
     return "" if isinstance(manifest.get("selection", {}), dict) else "selection"
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from glit.data.rle import checked_mask
-from glit.data.schema import GROUNDING, LATER_FIELDS, MASK, PHRASE
+from glit.data.schema import BY_HAND, GROUNDING, LATER_FIELDS, MASK, PHRASE
 
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000
@@ -29,6 +29,7 @@ _BOX = ("x0", "y0", "x1", "y1")
 _GROUNDED = {"phrases": pa.list_(PHRASE), "groundings": pa.list_(GROUNDING)}
 """Columns that a grounder adds; those of another type are not its own."""
 _MASKS = {"masks": pa.list_(MASK)}
+_BY_HAND = {"by_hand": pa.list_(BY_HAND)}
 _NULLABLE = LATER_FIELDS | {"image", "image_similarity", "phrase_similarity", "agreement"}
 
 
@@ -50,12 +51,12 @@ def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
         faults = [*_identity(table), *_sizes(table)]
         nested = {
             name: _Lists(table.column(name))
-            for name in ("sentences", "regions", "pairs", *_GROUNDED, *_MASKS)
+            for name in ("sentences", "regions", "pairs", *_GROUNDED, *_MASKS, *_BY_HAND)
             if name in table.column_names and _is_ours(name, table.schema.field(name).type)
         }
         faults += _spans(table, nested)
         faults += _boxes(table, nested)
-        faults += _indices(nested)
+        faults += [*_indices(nested), *_decided(nested)]
         faults += [] if faults else _masks(table, nested)
         faults += _numbers(nested)
         faults += _similarities(table, nested)
@@ -151,7 +152,7 @@ def _sizes(table: pa.Table) -> Iterator[tuple[int, str]]:
 
 
 def _is_ours(name: str, kind: pa.DataType) -> bool:
-    return (_GROUNDED | _MASKS).get(name, kind) == kind
+    return (_GROUNDED | _MASKS | _BY_HAND).get(name, kind) == kind
 
 
 def is_grounded_schema(schema: pa.Schema) -> bool:
@@ -231,6 +232,18 @@ def _indices(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
                 bad |= index >= column.counts[nested[name].row]
             what = f"a {name[:-1]} names a {field} that the sample does not have"
             yield from nested[name].first(bad, what)
+
+
+def _decided(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+    """Pairs that a person decided; their region -1 is none."""
+    if "by_hand" not in nested:
+        return
+    found = nested["by_hand"]
+    for field, first in (("sentence", 0), ("region", -1)):
+        bad, column = found[field] < first, nested.get(f"{field}s")
+        if column is not None:
+            bad |= found[field] >= column.counts[found.row]
+        yield from found.first(bad, f"by_hand names a {field} that the sample does not have")
 
 
 def _numbers(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:

@@ -31,6 +31,7 @@ from glit.data.schema import (
     further_columns,
     hf_feature,
 )
+from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.dataset.duplicate_samples import Repeats
 from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
@@ -369,7 +370,8 @@ def _breaches_of(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
     regions = tuple(map(rows.region, row["regions"]))
     sentences = tuple(map(rows.sentence, row["sentences"]))
     try:
-        wanted = [rows.pair_row(pair) for pair in pairing(scores, regions, sentences)]
+        made = with_by_hand(pairing(scores, regions, sentences), by_hand_of(row), scores)
+        wanted = [rows.pair_row(pair) for pair in made]
     except RecipeError as error:
         yield str(error)
         return

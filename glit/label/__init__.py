@@ -1,8 +1,13 @@
-"""``glit pairs``: a person judges pairs, and a calibration is fitted to the verdicts.
+"""``glit pairs``: a person judges pairs, and a calibration is fitted to the verdicts; a person
+corrects boxes, sentences and pairs.
 
-choose.py      which pairs to judge
-verdicts.py    what was said, one line a pair in a file
-page.html      the page that asks
-server.py      shows it, on this machine only
-calibrate.py   the calibration of a rule, and how good it is
+choose.py          which pairs to judge
+verdicts.py        what was said, one line a pair in a file
+page.html          the page that asks
+server.py          shows it, on this machine only
+calibrate.py       the calibration of a rule, and how good it is
+corrections.py     what was corrected, one line a step in a file
+correct.html       the page to correct samples on
+correct_server.py  shows it, on this machine only
+precision.py       the share of recommended pairs that people left as right
 """

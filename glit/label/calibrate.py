@@ -7,16 +7,18 @@ overlap with an IoU of 0.5 or more; other sentences are left out, and counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from glit.data.geometry import iou
+from glit.data.rows import pair_row, region_row
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
+from glit.label.precision import Judged, Precision, precision
 from glit.label.verdicts import Labelled
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import (
@@ -61,6 +63,8 @@ class Report:
     """None if no sentence, or every sentence, was judged false."""
     left_out: int
     """Verdicts on a region that the rule does not choose, which tell nothing of the one it does."""
+    precision: Precision
+    """The share of the dataset's own pairs that were called right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,7 +111,19 @@ def calibrate(
         pairs=quality,
         sentences=of_sentences,
         left_out=len(cases) - len(judged),
+        precision=precision(_judged(dataset, verdicts)),
     )
+
+
+def _judged(dataset: Dataset, verdicts: Mapping[tuple[str, int], Labelled]) -> Iterator[Judged]:
+    """The dataset's pairs on whose region there is a verdict."""
+    samples = {sample_id for sample_id, _ in verdicts}
+    for row in dataset.rows(images=False):
+        for pair in row.pairs if row.sample_id in samples else ():
+            said = verdicts.get((row.sample_id, pair.sentence))
+            if said is not None and said.region == pair.region and not pair.global_wins:
+                region = row.regions[pair.region]
+                yield pair_row(pair), region_row(region), said.verdict == "right"
 
 
 def _cases(

@@ -1,4 +1,4 @@
-"""A small web server on loopback, for ``glit view --serve`` and ``glit pairs label``.
+"""A small web server on loopback, for ``glit view --serve`` and ``glit pairs``.
 
 A server listens on the loopback address and refuses requests that were sent to another name than
 this machine's, as pages of others would send them.
@@ -23,7 +23,6 @@ from glit.images import decode, upright_file
 
 HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost")
-_LONGEST_BODY = 4096
 _LONGEST_NUMBER = 15
 """Digits: no dataset has more rows, and databases take them."""
 _LONGEST_FAULT = 300
@@ -42,6 +41,8 @@ class Site(ABC):
 
     policy: ClassVar[str] = "frame-ancestors 'none'"
     """Content-Security-Policy of every answer."""
+    longest_body: ClassVar[int] = 4096
+    """Bytes that can be posted."""
 
     @abstractmethod
     def answer(self, address: str) -> Answer:
@@ -175,8 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != "application/json":
             raise UserError("want JSON")
         length = whole_number(self.headers.get("Content-Length", "0"))
-        if length > _LONGEST_BODY:
-            raise UserError(f"want {_LONGEST_BODY} bytes at most")
+        if length > self._site.longest_body:
+            raise UserError(f"want {self._site.longest_body} bytes at most")
         return self._site.take(self.path, json.loads(self.rfile.read(length)))
 
     def _respond(self, work: Any) -> None:

@@ -141,6 +141,7 @@ def test_verdicts_become_a_calibration_that_a_build_takes(scored_scenes, tmp_pat
     )
     assert done.code == 0, done.errors
     assert "average precision 0.9" in done.output and "sentences: " in done.output
+    assert "left as right: " in done.output and "by probability" in done.output
     calibration = read_calibration(made)
     assert calibration.support is not None
     again = glit.pair(

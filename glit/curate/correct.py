@@ -1,0 +1,265 @@
+"""``glit pairs apply``: a finished dataset with a person's corrections.
+
+Rows that nobody corrected are taken over as they stand; files and row groups stay the same, less
+the samples of which nothing is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.curate.corrected_row import corrected_row, review
+from glit.curate.dataset_models import DatasetModels
+from glit.curate.rewrite import finish
+from glit.curate.select_rows import source_of
+from glit.data.data_files import series_of_file
+from glit.data.parquet import write_parquet
+from glit.data.records import Drop
+from glit.data.schema import (
+    CORRECTED,
+    DROPS_SCHEMA,
+    SCHEMA_VERSION,
+    dataset_schema,
+    further_columns,
+    hf_feature,
+)
+from glit.dataset.columns import RowGroup
+from glit.dataset.manifest import (
+    Counts,
+    describe_data_file,
+    describe_file,
+    pairings_of,
+    sum_without_pair,
+)
+from glit.dataset.mini_models import dataset_caution
+from glit.dataset.reader import Dataset
+from glit.errors import InputError
+from glit.images import Pixels
+from glit.label.corrections import KINDS, Line, State, read_corrections
+from glit.label.precision import Judged, Precision, judged_pairs, precision
+from glit.runtime.progress import StageProgress
+from glit.stages.pack import writer_options
+from glit.storage.outputs import new_folder
+from glit.storage.store import Store
+
+_REDONE = ("caption", "split", "propose", "ground", "score", "pair", "negatives", "pack")
+"""Steps whose results corrections change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of corrections."""
+
+    samples: int
+    """Corrected or reviewed."""
+    dropped: int
+    """Of these the samples without a sentence or a region left."""
+    counts: dict[str, int]
+    """By a key of :data:`glit.label.corrections.KINDS`."""
+    warnings: tuple[str, ...]
+    precision: Precision
+
+
+def apply_corrections(
+    dataset: Dataset,
+    output: Path,
+    corrections: Sequence[Path],
+    progress: StageProgress,
+    *,
+    matcher: str = "",
+) -> Applied:
+    """Write the dataset with corrections.
+
+    Args:
+        dataset: the one that was corrected, of the schema version of this glit.
+        output: a folder that does not exist yet; it appears when everything is written.
+        corrections: files of ``glit pairs correct``; of a sample in several the last file's.
+        progress: counts the rows.
+        matcher: name or folder of the dataset's matcher, if its recipe's name does not find it.
+
+    Raises:
+        InputError: a line is none, or impossible in this dataset, or nothing would be left.
+        DatasetError: a file of the dataset is damaged.
+    """
+    if dataset.manifest["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{dataset.path}: schema version {dataset.manifest['schema_version']}; build it again"
+        )
+    with new_folder(output) as folder:
+        source = source_of(dataset)
+        lines, told, warnings = _read(dataset, corrections, source["manifest_sha256"])
+        writer = _Writer(dataset, lines, DatasetModels(dataset, matcher=matcher))
+        progress.begin("correct", total=len(dataset), done=0, drops=False)
+        (folder / "data").mkdir()
+        files = {name: writer.write(folder, name, progress) for name in dataset.files}
+        if len(writer.drops) == len(dataset):
+            raise InputError(f"{dataset.path}: no sample would be left with these corrections")
+        manifest = _manifest(dataset, writer, folder, files)
+        missing = writer.models.missing
+        entry = {**source, "files": told, "samples": len(lines), **writer.counts}
+        entry["scored"] = not missing
+        manifest["corrections"] = [*manifest.get("corrections", []), entry]
+        manifest["fingerprints"] = _new_fingerprints(manifest["fingerprints"], told)
+        finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
+    if missing:
+        warnings.append(
+            f"scores of changed boxes and sentences are not known ({missing}); "
+            "they are 0, and 'scored' is false in by_hand"
+        )
+    return Applied(
+        samples=len(lines), dropped=len(writer.drops), counts=writer.counts,
+        warnings=tuple(warnings), precision=precision(writer.judged),
+    )  # fmt: skip
+
+
+def _read(
+    dataset: Dataset, corrections: Sequence[Path], sha256: str
+) -> tuple[dict[str, Line], list[dict[str, Any]], list[str]]:
+    """The last line of every sample, what the manifest keeps of the files, and warnings."""
+    known = {each.as_py() for each in dataset.table(["sample_id"])["sample_id"]}
+    lines: dict[str, Line] = {}
+    told, warnings = [], []
+    for file in corrections:
+        found, cut, digest = read_corrections(file, sha256)
+        if cut:
+            warnings.append(f"{file}: its last line is unfinished and is left out")
+        for line in found:
+            if line.sample_id not in known:
+                raise InputError(f"{line.where}: no sample {line.sample_id} in {dataset.path}")
+        last = {line.sample_id: line for line in found}
+        own = {name: line for name, line in last.items() if line.state is not None}
+        if both := len(own.keys() & lines.keys()):
+            warnings.append(f"{file}: {both} samples are in an earlier file too; these here count")
+        lines |= own
+        people = sorted({line.by for line in found})
+        told.append({"sha256": digest, "lines": len(found), "by": people})
+    return lines, told, warnings
+
+
+class _Writer:
+    """Writes data files, and remembers what it changed."""
+
+    def __init__(self, dataset: Dataset, lines: dict[str, Line], models: DatasetModels) -> None:
+        self._dataset, self._lines, self.models = dataset, lines, models
+        self._pairings = pairings_of(dataset.manifest)
+        own = [each for each in further_columns(dataset.schema) if each not in CORRECTED]
+        if taken := {name for name, _ in own} & {name for name, _ in CORRECTED}:
+            raise InputError(f"{dataset.path}: has a column {min(taken)} that is not glit's")
+        self.further = (*own, *CORRECTED)
+        self.drops: list[dict[str, Any]] = []
+        self.dropped_in: Counter[int | None] = Counter()
+        self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self.judged: list[Judged] = []
+
+    def write(self, folder: Path, name: str, progress: StageProgress) -> dict[str, Any]:
+        """One data file; what the manifest says of it."""
+        schema = dataset_schema(tokenizer=self._dataset.manifest["tokenizer"], further=self.further)
+        number = 0
+        with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
+            for index, place in enumerate(self._dataset.places):
+                if place.path == name:
+                    table = self._group(index, name, schema)
+                    if len(table):
+                        writer.write_table(table, row_group_size=len(table))
+                    number += len(table)
+                    progress.advance(place.num_rows)
+        return describe_data_file(folder / name, number)
+
+    def _group(self, index: int, name: str, schema: pa.Schema) -> pa.Table:
+        """The rows of a row group: those between corrected ones as they stand, and these."""
+        table = self._dataset.table(row_group=index)
+        for (column, kind), empty in zip(CORRECTED, ([], review(State())), strict=True):
+            if column not in table.column_names:
+                table = table.append_column(column, pa.array([empty] * len(table), type=kind))
+        table = table.select(schema.names).cast(schema)
+        parts, start = [], 0
+        for place, sample_id in enumerate(table["sample_id"].to_pylist()):
+            if sample_id in self._lines:
+                parts += [table.slice(start, place - start)]
+                parts += self._row(table.slice(place, 1), name)
+                start = place + 1
+        return pa.concat_tables([*parts, table.slice(start)]).combine_chunks()
+
+    def _row(self, table: pa.Table, name: str) -> Iterator[pa.Table]:
+        """The table of a corrected row; nothing if it is dropped."""
+        row = table.to_pylist()[0]
+        line = self._lines[row["sample_id"]]
+        try:
+            made = self._corrected(row, line.state or State(), table, name)
+        except InputError as error:
+            raise InputError(f"{line.where}: {row['source_path']}: {error}") from error
+        if not isinstance(made, Drop):
+            yield pa.Table.from_pylist([made], schema=table.schema)
+            return
+        self.dropped_in[series_of_file(name)] += 1
+        names = {key: row[key] for key in ("sample_id", "source_path")}
+        said = {"stage": "correct", "reason": made.reason, "message": made.message, "attempt": 0}
+        self.drops.append({**names, **said})
+
+    def _corrected(
+        self, row: dict[str, Any], state: State, table: pa.Table, name: str
+    ) -> dict[str, Any] | Drop:
+        sentences, regions = len(row["sentences"]), len(row["regions"])
+        state.check(
+            sentences=sentences, regions=regions, width=row["width"], height=row["height"]
+        )  # fmt: skip
+        for kind, number in state.counts(regions=regions).items():
+            self.counts[kind] += number
+        self.judged += judged_pairs(row, state)
+        if not state.changes:
+            return {**row, "review": review(state, edited=row["review"]["edited"])}
+
+        def pixels() -> Pixels:
+            return RowGroup(table, self._dataset.stored_image, name=name).pixels(0)
+
+        return corrected_row(row, state, self.models, self._pairings, pixels)
+
+
+def _manifest(
+    dataset: Dataset, writer: _Writer, folder: Path, files: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """The manifest without the corrections' provenance; writes the lists of what is left out."""
+    manifest = json.loads(json.dumps(dataset.manifest))
+    number = len(writer.drops)
+    for name in ("drops.parquet", "duplicates.parquet"):
+        (folder / name).write_bytes(Store(dataset.path).read(name))
+    if number:
+        new = pa.Table.from_pylist(writer.drops, schema=DROPS_SCHEMA)
+        drops = pa.concat_tables([dataset.drops().cast(DROPS_SCHEMA), new])
+        write_parquet(drops, folder / "drops.parquet")
+        files["drops.parquet"] = describe_file(folder / "drops.parquet", len(drops))
+    counts = manifest["counts"]
+    for drop in writer.drops:
+        key = f"{drop['stage']}/{drop['reason']}"
+        counts["drops"][key] = counts["drops"].get(key, 0) + 1
+    counts |= {"shipped": counts["shipped"] - number, "dropped": counts["dropped"] + number}
+    for place, addition in enumerate(manifest.get("additions", []), start=1):
+        addition["shipped"] -= writer.dropped_in[place]
+        addition["dropped"] += writer.dropped_in[place]
+    manifest["files"] |= files
+    counts["without_pair"] = sum_without_pair(manifest["files"])
+    manifest["counts"] = dataclasses.asdict(Counts(**counts))
+    added = {name: hf_feature(kind) for name, kind in CORRECTED}
+    manifest["columns"] = {**manifest.get("columns", {}), **added}
+    return manifest
+
+
+def _new_fingerprints(fingerprints: dict[str, str], told: list[dict[str, Any]]) -> dict[str, str]:
+    """Those of the steps whose results changed are of the corrections too."""
+    files = " ".join(each["sha256"] for each in told)
+    return {
+        step: hashlib.sha256(f"{value} {files}".encode()).hexdigest()[:12]
+        if step in _REDONE
+        else value
+        for step, value in fingerprints.items()
+    }
