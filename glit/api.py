@@ -503,7 +503,12 @@ def references(
 
 
 def overlap(
-    dataset: PathLike, references: PathLike, *, progress: StageProgress | None = None
+    dataset: PathLike,
+    references: PathLike,
+    *,
+    page: PathLike | None = None,
+    images: PathLike = "",
+    progress: StageProgress | None = None,
 ) -> list[Overlap]:
     """The samples of a finished dataset that a file of :func:`references` holds, or that resemble
     one of its images.
@@ -511,16 +516,30 @@ def overlap(
     Args:
         dataset: the finished dataset.
         references: the file.
+        page: an HTML file to write, with both images of every pair side by side.
+        images: the folder or address of the list's images, for the page; without it, the page
+            shows the list's own small grey pictures.
         progress: counts the images.
 
     Raises:
         GlitError: with a one-line reason.
     """
     from glit.curate.references import find_overlaps
+    from glit.errors import UserError
+    from glit.pipeline.source import find_source
     from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_file
+    from glit.view.overlap import write_overlap_page
 
-    told = progress or null_progress()
-    return list(find_overlaps(open_dataset(dataset), os.fspath(references), told))
+    output = None if page is None else local_file(page)
+    if images and output is None:
+        raise UserError(f"--images {images}: is for a page; add --page FILE.html")
+    root = find_source(os.fspath(images)).root if images else ""
+    opened, path = open_dataset(dataset), os.fspath(references)
+    found = list(find_overlaps(opened, path, progress or null_progress()))
+    if output is not None:
+        write_overlap_page(output, opened, found, references=path, images=root)
+    return found
 
 
 def diff(a: PathLike, b: PathLike) -> dict[str, Any]:

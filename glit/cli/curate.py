@@ -148,6 +148,12 @@ def references_command(
 def overlap_command(
     dataset: DatasetArgument,
     references: Annotated[str, typer.Argument(help="A file that glit references wrote.")],
+    page: Annotated[
+        str | None, typer.Option("--page", help="The HTML file to write, both images side by side.")
+    ] = None,
+    images: Annotated[
+        str, typer.Option("--images", help="Where the list's images are, for the page.")
+    ] = "",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -155,7 +161,7 @@ def overlap_command(
     from glit.runtime.progress import StageProgress
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
-        found = api.overlap(dataset, references, progress=progress)
+        found = api.overlap(dataset, references, page=page, images=images, progress=progress)
     if as_json:
         print(json.dumps([asdict(each) for each in found]))
     elif found:
@@ -167,6 +173,8 @@ def overlap_command(
         Console(highlight=False).print(table)
     if not as_json:
         print(f"images of the dataset that are in {references}: {len(found)}")
+        if page is not None:
+            print(local_file(page).resolve().as_uri())
     if found:
         raise typer.Exit(1)
 

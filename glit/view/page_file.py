@@ -33,7 +33,14 @@ def report_html(data: dict[str, Any]) -> str:
     return page_html(json_for_html(data), images="data:", connect="'none'", further=further)
 
 
-def page_html(data: str, *, images: str, connect: str, further: Sequence[str] = ()) -> str:
+def page_html(
+    data: str,
+    *,
+    images: str,
+    connect: str,
+    further: Sequence[str] = (),
+    of_dataset: bool = True,
+) -> str:
     """The page with its content security policy.
 
     Args:
@@ -41,9 +48,11 @@ def page_html(data: str, *, images: str, connect: str, further: Sequence[str] = 
         images: where images may come from.
         connect: what the script may ask.
         further: styles and scripts that only this page has, by the name of both files.
+        of_dataset: with all that pages of datasets and runs share; else with the least of it.
     """
-    style = "\n".join(_read(name) for name in (*_STYLES, *(f"{each}.css" for each in further)))
-    scripts = "\n".join(_read(name) for name in (*_SCRIPTS, *(f"{each}.js" for each in further)))
+    styles, scripts = (_STYLES, _SCRIPTS) if of_dataset else (_STYLES[:1], _SCRIPTS[:1])
+    style = "\n".join(_read(name) for name in (*styles, *(f"{each}.css" for each in further)))
+    scripts = "\n".join(_read(name) for name in (*scripts, *(f"{each}.js" for each in further)))
     script = f"(() => {{\n'use strict';\n{scripts}\n}})();"
     policy = (
         f"default-src 'none'; img-src {images}; connect-src {connect}; "

@@ -131,7 +131,7 @@ class _Pictures:
         self._dataset, self._connection = dataset, connection
         columns = ("sample_id", "source_path", "image")
         self._groups = RowGroupCache(dataset, capacity=8, columns=columns)
-        self._originals = Originals(dataset)
+        self._originals = Originals.of(dataset.path, dataset.image_root)
 
     def of(self, values: str, lines: list[_Line]) -> Iterator[dict[str, Any]]:
         """Those nearest below and above every threshold; without one, the lowest and highest."""

@@ -107,7 +107,7 @@ def report_data(
             "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,
                           "all": len(dataset), "seed": seed, "where": where},
             "samples": list(_samples(dataset, chosen, progress or null_progress())),
-            "dropped": all_dropped(connection, Originals(dataset)),
+            "dropped": all_dropped(connection, Originals.of(dataset.path, dataset.image_root)),
             **({"quality": quality(dataset, connection)} if has_quality(dataset) else {}),
         }  # fmt: skip
 

@@ -42,7 +42,7 @@ class Site(loopback.Site):
         columns = [name for name in dataset.schema.names if name != "image"]
         self._rows = RowGroupCache(dataset, capacity=_ROWS_KEPT, columns=columns)
         self._pictures = RowGroupCache(dataset, capacity=_PICTURES_KEPT, columns=_PICTURE)
-        self._originals = Originals(dataset)
+        self._originals = Originals.of(dataset.path, dataset.image_root)
         self._counting = Lock()
         self._embeddings = Embeddings.of(dataset, self._embedded_rows)
 
