@@ -386,10 +386,12 @@ def select(
     where: str = "",
     sample: int | None = None,
     by: str = "",
+    distinct: float | None = None,
+    model: str = "",
     seed: int = 0,
     progress: StageProgress | None = None,
 ) -> Dataset:
-    """Write some rows of a finished dataset as a new one, without models or pixels.
+    """Write some rows of a finished dataset as a new one.
 
     Args:
         dataset: the finished dataset.
@@ -397,6 +399,9 @@ def select(
         where: take only samples that meet this condition in SQL, as ``glit export --where``.
         sample: of these at most so many, chosen by a hash of the seed and the ``sample_id``.
         by: a column or an expression in SQL; take equally many samples of each value.
+        distinct: of images whose embeddings have this cosine or more, keep one: the sharpest where
+            that was measured, else the largest.
+        model: whose embeddings: a name, a folder, a run of ``glit train``, or a hub id.
         seed: another one takes others.
         progress: counts the images.
 
@@ -405,7 +410,7 @@ def select(
     """
     from glit.curate.select_rows import Choice
 
-    choice = Choice(where=where, sample=sample, by=by, seed=seed)
+    choice = Choice(where=where, sample=sample, by=by, distinct=distinct, model=model, seed=seed)
     return _select(dataset, output, choice, progress)[""]
 
 
@@ -418,6 +423,8 @@ def split(
     sample: int | None = None,
     by: str = "",
     together: str = "",
+    distinct: float | None = None,
+    model: str = "",
     seed: int = 0,
     progress: StageProgress | None = None,
 ) -> dict[str, Dataset]:
@@ -431,6 +438,8 @@ def split(
         sample: as for :func:`select`.
         by: as for :func:`select`.
         together: a column or an expression in SQL; samples with the same value go to the same part.
+        distinct: as for :func:`select`.
+        model: as for :func:`select`.
         seed: another one divides them otherwise.
         progress: counts the images.
 
@@ -443,8 +452,9 @@ def split(
     if not shares:
         raise UserError("split: no parts; want shares, as {'train': 0.98, 'val': 0.02}")
     choice = Choice(
-        where=where, sample=sample, by=by, split=dict(shares), together=together, seed=seed
-    )
+        where=where, sample=sample, by=by, split=dict(shares), together=together,
+        distinct=distinct, model=model, seed=seed,
+    )  # fmt: skip
     return _select(dataset, output, choice, progress)
 
 

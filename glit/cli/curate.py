@@ -66,16 +66,28 @@ def select_command(
         str,
         typer.Option("--together", help="Samples with the same value of this SQL share a part."),
     ] = "",
+    distinct: Annotated[
+        float | None,
+        typer.Option(
+            "--distinct",
+            help="Of images whose embeddings have this cosine or more, take the best one.",
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", help="The model for --distinct: a name, a folder or a run.")
+    ] = "",
     seed: Annotated[int, typer.Option("--seed", help="Another seed takes others.")] = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Write some samples as a new dataset, or divide them into parts. Needs no model."""
+    """Write some samples as a new dataset, or divide them into parts. Without --distinct it needs
+    no model."""
     from glit.runtime.progress import StageProgress
 
     folder, shares = local_folder(output), None if split is None else _shares(split)
     if shares is None and together:
         raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
     rest: Any = {"where": where, "sample": sample, "by": by, "seed": seed}
+    rest |= {"distinct": distinct, "model": model}
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         if shares is None:
             parts = {"": api.select(dataset, folder, **rest, progress=progress)}
@@ -84,9 +96,11 @@ def select_command(
                 dataset, folder, shares, together=together, **rest, progress=progress
             )  # fmt: skip
     for name, part in parts.items():
-        print(f"{len(part)} images: {folder / name}")
+        repeats = part.manifest["counts"]["duplicates"]
+        told = "" if distinct is None else f" ({repeats} near-duplicates left out)"
+        print(f"{len(part)} images{told}: {folder / name}")
     ingest = next(iter(parts.values())).manifest["recipe"].get("ingest", {})
-    if shares and not together and ingest.get("near_duplicates", -1) < 0:
+    if shares and not together and distinct is None and ingest.get("near_duplicates", -1) < 0:
         print(
             f"{dataset} was built without ingest.near_duplicates: images that look the same may be "
             "in different parts"
