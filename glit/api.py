@@ -387,10 +387,12 @@ def select(
     where: str = "",
     sample: int | None = None,
     by: str = "",
+    distinct: float | None = None,
+    model: str = "",
     seed: int = 0,
     progress: StageProgress | None = None,
 ) -> Dataset:
-    """Write some rows of a finished dataset as a new one, without models or pixels.
+    """Write some rows of a finished dataset as a new one.
 
     Args:
         dataset: the finished dataset.
@@ -398,6 +400,9 @@ def select(
         where: take only samples that meet this condition in SQL, as ``glit export --where``.
         sample: of these at most so many, chosen by a hash of the seed and the ``sample_id``.
         by: a column or an expression in SQL; take equally many samples of each value.
+        distinct: of images whose embeddings have this cosine or more, keep one: the sharpest where
+            that was measured, else the largest.
+        model: whose embeddings: a name, a folder, a run of ``glit train``, or a hub id.
         seed: another one takes others.
         progress: counts the images.
 
@@ -406,7 +411,7 @@ def select(
     """
     from glit.curate.select_rows import Choice
 
-    choice = Choice(where=where, sample=sample, by=by, seed=seed)
+    choice = Choice(where=where, sample=sample, by=by, distinct=distinct, model=model, seed=seed)
     return _select(dataset, output, choice, progress)[""]
 
 
@@ -419,6 +424,8 @@ def split(
     sample: int | None = None,
     by: str = "",
     together: str = "",
+    distinct: float | None = None,
+    model: str = "",
     seed: int = 0,
     progress: StageProgress | None = None,
 ) -> dict[str, Dataset]:
@@ -432,6 +439,8 @@ def split(
         sample: as for :func:`select`.
         by: as for :func:`select`.
         together: a column or an expression in SQL; samples with the same value go to the same part.
+        distinct: as for :func:`select`.
+        model: as for :func:`select`.
         seed: another one divides them otherwise.
         progress: counts the images.
 
@@ -444,8 +453,9 @@ def split(
     if not shares:
         raise UserError("split: no parts; want shares, as {'train': 0.98, 'val': 0.02}")
     choice = Choice(
-        where=where, sample=sample, by=by, split=dict(shares), together=together, seed=seed
-    )
+        where=where, sample=sample, by=by, split=dict(shares), together=together,
+        distinct=distinct, model=model, seed=seed,
+    )  # fmt: skip
     return _select(dataset, output, choice, progress)
 
 
@@ -535,7 +545,12 @@ def references(
 
 
 def overlap(
-    dataset: PathLike, references: PathLike, *, progress: StageProgress | None = None
+    dataset: PathLike,
+    references: PathLike,
+    *,
+    page: PathLike | None = None,
+    images: PathLike = "",
+    progress: StageProgress | None = None,
 ) -> list[Overlap]:
     """The samples of a finished dataset that a file of :func:`references` holds, or that resemble
     one of its images.
@@ -543,16 +558,30 @@ def overlap(
     Args:
         dataset: the finished dataset.
         references: the file.
+        page: an HTML file to write, with both images of every pair side by side.
+        images: the folder or address of the list's images, for the page; without it, the page
+            shows the list's own small grey pictures.
         progress: counts the images.
 
     Raises:
         GlitError: with a one-line reason.
     """
     from glit.curate.references import find_overlaps
+    from glit.errors import UserError
+    from glit.pipeline.source import find_source
     from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_file
+    from glit.view.overlap import write_overlap_page
 
-    told = progress or null_progress()
-    return list(find_overlaps(open_dataset(dataset), os.fspath(references), told))
+    output = None if page is None else local_file(page)
+    if images and output is None:
+        raise UserError(f"--images {images}: is for a page; add --page FILE.html")
+    root = find_source(os.fspath(images)).root if images else ""
+    opened, path = open_dataset(dataset), os.fspath(references)
+    found = list(find_overlaps(opened, path, progress or null_progress()))
+    if output is not None:
+        write_overlap_page(output, opened, found, references=path, images=root)
+    return found
 
 
 def diff(a: PathLike, b: PathLike) -> dict[str, Any]:

@@ -82,6 +82,10 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
 
 def _companions(words: list[str], value: str) -> list[str]:
     """What a value does not make sense without."""
+    if words == ["overlap"] and value == SCENES:
+        return ["--page", f"{NEW}.html"]
+    if words == ["select"] and value in ("0.95", "mini-matcher"):
+        return ["--model", "mini-matcher"] if value == "0.95" else ["--distinct", "0.9"]
     if words == ["select"] and value in ("width", "sample_id"):
         return ["--sample", "2"] if value == "width" else ["--split", "a=0.5,b=0.5"]
     if value == CLUSTER:
@@ -117,10 +121,12 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("pair", "overrides"): ["pair.rule=centred"],
     ("pair", "recipe"): ["lism"],
     ("merge", "datasets"): [DATASET],
+    ("overlap", "page"): [f"{NEW}.html"],
     ("overlap", "references"): [REFERENCES],
     ("references", "output"): [f"{NEW}.parquet"],
     ("query", "output"): [f"{NEW}.parquet"],
     ("select", "by"): ["width"],
+    ("select", "distinct"): ["0.95"],
     ("select", "sample"): ["5"],
     ("select", "split"): ["train=0.5,val=0.5"],
     ("select", "together"): ["sample_id"],

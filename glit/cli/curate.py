@@ -66,16 +66,28 @@ def select_command(
         str,
         typer.Option("--together", help="Samples with the same value of this SQL share a part."),
     ] = "",
+    distinct: Annotated[
+        float | None,
+        typer.Option(
+            "--distinct",
+            help="Of images whose embeddings have this cosine or more, take the best one.",
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", help="The model for --distinct: a name, a folder or a run.")
+    ] = "",
     seed: Annotated[int, typer.Option("--seed", help="Another seed takes others.")] = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Write some samples as a new dataset, or divide them into parts. Needs no model."""
+    """Write some samples as a new dataset, or divide them into parts. Without --distinct it needs
+    no model."""
     from glit.runtime.progress import StageProgress
 
     folder, shares = local_folder(output), None if split is None else _shares(split)
     if shares is None and together:
         raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
     rest: Any = {"where": where, "sample": sample, "by": by, "seed": seed}
+    rest |= {"distinct": distinct, "model": model}
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         if shares is None:
             parts = {"": api.select(dataset, folder, **rest, progress=progress)}
@@ -84,9 +96,11 @@ def select_command(
                 dataset, folder, shares, together=together, **rest, progress=progress
             )  # fmt: skip
     for name, part in parts.items():
-        print(f"{len(part)} images: {folder / name}")
+        repeats = part.manifest["counts"]["duplicates"]
+        told = "" if distinct is None else f" ({repeats} near-duplicates left out)"
+        print(f"{len(part)} images{told}: {folder / name}")
     ingest = next(iter(parts.values())).manifest["recipe"].get("ingest", {})
-    if shares and not together and ingest.get("near_duplicates", -1) < 0:
+    if shares and not together and distinct is None and ingest.get("near_duplicates", -1) < 0:
         print(
             f"{dataset} was built without ingest.near_duplicates: images that look the same may be "
             "in different parts"
@@ -148,6 +162,12 @@ def references_command(
 def overlap_command(
     dataset: DatasetArgument,
     references: Annotated[str, typer.Argument(help="A file that glit references wrote.")],
+    page: Annotated[
+        str | None, typer.Option("--page", help="The HTML file to write, both images side by side.")
+    ] = None,
+    images: Annotated[
+        str, typer.Option("--images", help="Where the list's images are, for the page.")
+    ] = "",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -155,7 +175,7 @@ def overlap_command(
     from glit.runtime.progress import StageProgress
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
-        found = api.overlap(dataset, references, progress=progress)
+        found = api.overlap(dataset, references, page=page, images=images, progress=progress)
     if as_json:
         print(json.dumps([asdict(each) for each in found]))
     elif found:
@@ -167,6 +187,8 @@ def overlap_command(
         Console(highlight=False).print(table)
     if not as_json:
         print(f"images of the dataset that are in {references}: {len(found)}")
+        if page is not None:
+            print(local_file(page).resolve().as_uri())
     if found:
         raise typer.Exit(1)
 

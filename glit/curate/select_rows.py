@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.curate.distinct import Repeat, find_repeats, repeats_table
 from glit.curate.rewrite import finish, write_rows
 from glit.data.parquet import PINNED, write_parquet
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
@@ -41,6 +42,8 @@ class Choice:
     by: str = ""
     split: Mapping[str, float] = dataclasses.field(default_factory=dict)
     together: str = ""
+    distinct: float | None = None
+    model: str = ""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -50,6 +53,10 @@ class Choice:
             raise UserError(f"--by {self.by}: balances a sample; add --sample N")
         if self.together.strip() and not self.split:
             raise UserError(f"--together {self.together}: is for --split; add --split NAME=SHARE,…")
+        if self.distinct is not None and not 0 < self.distinct <= 1:
+            raise UserError(f"--distinct {self.distinct}: want a cosine above 0, at most 1")
+        if bool(self.model) != (self.distinct is not None):
+            raise UserError("--distinct COSINE and --model MODEL go together: it embeds the images")
         for name, share in self.split.items():
             if not _PART_NAME.fullmatch(name):
                 raise UserError(f"--split: {name!r} names no folder; want letters and digits")
@@ -86,6 +93,15 @@ def select_rows(
                 dataset, connection, where=choice.where, most=choice.sample,
                 by=choice.by.strip(), seed=choice.seed,
             ).numbers  # fmt: skip
+            noted, repeats = choice.noted(), None
+            if choice.distinct is not None:
+                repeats, digest = find_repeats(
+                    dataset, np.asarray(chosen, np.int64), cosine=choice.distinct,
+                    model=choice.model, progress=progress,
+                )  # fmt: skip
+                noted |= {"model": Path(choice.model).name, "model_sha256": digest}
+                left_out = {each.number for each in repeats}
+                chosen = tuple(number for number in chosen if number not in left_out)
             parts = {"": np.asarray(chosen, np.int64)}
             if choice.split:
                 together = choice.together.strip() or "sample_id"
@@ -97,8 +113,10 @@ def select_rows(
         manifests = {}
         for part, numbers in parts.items():
             below = folder / part
-            noted = {**source_of(dataset), **choice.noted(), **({"part": part} if part else {})}
-            manifest = manifests[part] = _write_part(below, dataset, numbers, noted, progress)
+            told = {**source_of(dataset), **noted, **({"part": part} if part else {})}
+            manifest = manifests[part] = _write_part(
+                below, dataset, numbers, repeats, told, progress
+            )
             name = f"{output.name}-{part}" if part else output.name
             finish(below, manifest, name=name, caution=caution)
     return manifests
@@ -117,10 +135,11 @@ def _write_part(
     folder: Path,
     dataset: Dataset,
     numbers: np.ndarray,
+    repeats: list[Repeat] | None,
     noted: dict[str, Any],
     progress: StageProgress,
 ) -> dict[str, Any]:
-    """Write the Parquet files of a part; its manifest."""
+    """Write the Parquet files of a part; its manifest. Repeats belong to the part of what stays."""
     manifest = json.loads(json.dumps(dataset.manifest))
     files = write_rows(
         folder,
@@ -128,18 +147,25 @@ def _write_part(
         pack=manifest["recipe"].get("pack", {}),
         report=progress.advance,
     )
+    duplicates = DUPLICATES_SCHEMA.empty_table()
+    repeated = np.empty(0, np.int64)
+    if repeats is not None:
+        shipped = set(numbers.tolist())
+        own = [each for each in repeats if each.kept in shipped]
+        duplicates = repeats_table(dataset, own)
+        repeated = np.array([each.number for each in own], np.int64)
     counts = Counts(
         ingested=len(dataset),
         shipped=len(numbers),
-        dropped=(left := len(dataset) - len(numbers)),
-        duplicates=0,
+        dropped=(left := len(dataset) - len(numbers) - len(repeated)),
+        duplicates=len(repeated),
         drops={"select/not_selected": left} if left else {},
         without_pair=sum_without_pair(files),
     )
-    _write_drops(folder / "drops.parquet", dataset, numbers)
-    write_parquet(DUPLICATES_SCHEMA.empty_table(), folder / "duplicates.parquet")
+    _write_drops(folder / "drops.parquet", dataset, np.concatenate([numbers, repeated]))
+    write_parquet(duplicates, folder / "duplicates.parquet")
     files["drops.parquet"] = describe_file(folder / "drops.parquet", left)
-    files["duplicates.parquet"] = describe_file(folder / "duplicates.parquet", 0)
+    files["duplicates.parquet"] = describe_file(folder / "duplicates.parquet", len(repeated))
     manifest.pop("additions", None)
     before = {"before": manifest["selection"]} if "selection" in manifest else {}
     manifest |= {
@@ -151,7 +177,7 @@ def _write_part(
 
 
 def _write_drops(path: Path, dataset: Dataset, numbers: np.ndarray) -> None:
-    """List the rows that were not selected, a row group for each data file."""
+    """List the rows that are not among these, a row group for each data file."""
     left = np.ones(len(dataset), bool)
     left[numbers] = False
     with pq.ParquetWriter(path, DROPS_SCHEMA, **PINNED) as writer:

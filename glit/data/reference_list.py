@@ -83,11 +83,19 @@ class ReferenceList:
                 "-o LIST.parquet'"
             )
         self._names: list[str] = table["name"].to_pylist()
-        self._number = {digest: n for n, digest in enumerate(table["sha256"].to_pylist())}
-        self._references = References(_thumbnails(table["thumbnail"]))
+        self._digests: list[bytes] = table["sha256"].to_pylist()
+        self._number = {digest: n for n, digest in enumerate(self._digests)}
+        self._thumbnails = _thumbnails(table["thumbnail"])
+        self._references = References(self._thumbnails)
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def named(self, name: str) -> Reference:
+        """The first image of this name."""
+        number = self._names.index(name)
+        digest = self._digests[number].hex()
+        return Reference(name=name, sha256=digest, thumbnail=self._thumbnails[number])
 
     def find(
         self, sample_ids: Sequence[str], thumbnails: Sequence[Thumbnail]

@@ -120,11 +120,12 @@ class References:
         self._means = np.concatenate([means for _, means in made])
         self._reference = np.tile(telling, len(made))
         self._variant = np.repeat(np.arange(len(made)), len(telling))
-        self._order, self._first = [], []
+        self._order, self._sorted, self._first = [], [], []
         for band in range(_BANDS):
             keys = _band(self._hashes, band)
             order = np.argsort(keys, kind="stable")
             self._order.append(order)
+            self._sorted.append(self._hashes[order])
             self._first.append(np.searchsorted(keys[order], np.arange(2**_BAND_BITS + 1)))
 
     def resembled(self, images: Thumbnails) -> list[Resemblance | None]:
@@ -151,21 +152,20 @@ class References:
     def _candidates(self, images: Thumbnails) -> Iterator[tuple[int, int]]:
         """Images and entries of the index whose hashes differ in few bits, in order."""
         own, means = hashes(images)
-        flips = [0, *(1 << bit for bit in range(_BAND_BITS))]
+        flips = np.array([0, *(1 << bit for bit in range(_BAND_BITS))])
         seen: list[np.ndarray] = []
         for band in range(_BANDS):
-            for flip in flips:
-                keys = _band(own, band) ^ flip
-                start, end = self._first[band][keys], self._first[band][keys + 1]
-                image = np.repeat(np.arange(len(own)), end - start)
-                within = np.arange(len(image)) - np.repeat(
-                    np.cumsum(end - start) - (end - start), end - start
-                )
-                entry = self._order[band][np.repeat(start, end - start) + within]
-                close = np.bitwise_count(own[image] ^ self._hashes[entry]) <= MOST_BITS
-                image, entry = image[close], entry[close]
-                alike = _correlations(means[image], self._means[entry]) >= _LEAST_OF_MEANS
-                seen.append(np.stack([image[alike], entry[alike]], axis=1))
+            keys = (_band(own, band)[:, None] ^ flips).ravel()
+            start = self._first[band][keys]
+            number = self._first[band][keys + 1] - start
+            place = np.repeat(start - (np.cumsum(number) - number), number)
+            place += np.arange(len(place), dtype=place.dtype)
+            image = np.repeat(np.repeat(np.arange(len(own)), len(flips)), number)
+            near = np.bitwise_count(own[image] ^ self._sorted[band][place]) <= MOST_BITS
+            close = np.flatnonzero(near)
+            image, entry = image[close], self._order[band][place[close]]
+            alike = _correlations(means[image], self._means[entry]) >= _LEAST_OF_MEANS
+            seen.append(np.stack([image[alike], entry[alike]], axis=1))
         yield from map(tuple, np.unique(np.concatenate(seen), axis=0).tolist())
 
 

@@ -149,7 +149,9 @@ DUPLICATES_SCHEMA = pa.schema(
         ("kind", pa.string()),
     ]
 )
-"""``kind`` is ``exact`` (same bytes) or ``near`` (perceptual hash)."""
+"""``kind`` is ``exact`` (same bytes), ``near`` (perceptual hash) or ``meaning`` (embeddings)."""
+WITH_DISTANCE = DUPLICATES_SCHEMA.append(pa.field("distance", pa.float32()))
+"""Of datasets that ``glit select --distinct`` wrote: 1 minus the cosine."""
 
 
 Columns = tuple[tuple[str, pa.DataType], ...]

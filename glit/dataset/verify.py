@@ -27,6 +27,7 @@ from glit.data.schema import (
     META_HUGGINGFACE,
     META_SCHEMA_VERSION,
     META_TOKENIZER,
+    WITH_DISTANCE,
     dataset_columns,
     further_columns,
     hf_feature,
@@ -162,9 +163,9 @@ def _check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) 
 
 
 def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
-    for name, key, schema in (
-        ("drops.parquet", "dropped", DROPS_SCHEMA),
-        ("duplicates.parquet", "duplicates", DUPLICATES_SCHEMA),
+    for name, key, schemas in (
+        ("drops.parquet", "dropped", [DROPS_SCHEMA]),
+        ("duplicates.parquet", "duplicates", [DUPLICATES_SCHEMA, WITH_DISTANCE]),
     ):
         if not dataset.exists(name):
             continue  # reported as missing already
@@ -174,7 +175,7 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
             except (pa.ArrowException, OSError, ValueError) as error:
                 yield f"{name}: cannot be read ({first_line(error)})"
                 continue
-        if not table.schema.remove_metadata().equals(schema.remove_metadata()):
+        if table.schema.remove_metadata() not in schemas:
             yield f"{name}: its columns are not those of the schema"
             continue
         if table.num_rows != manifest["counts"][key]:

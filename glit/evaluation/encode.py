@@ -25,6 +25,7 @@ from glit.clip.text_window import stretch_model
 from glit.errors import GlitError, InputError, RunError
 from glit.evaluation.collection import Collection
 from glit.evaluation.encode_config import EncodeConfig
+from glit.images import Pixels
 from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress, null_progress
@@ -109,6 +110,14 @@ class Embedder:
         embeddings = torch.cat([embedding.cpu() for _, embedding in found])
         self.check(embeddings, [f"image {collection.names[index]}" for index, _ in pictures])
         return embeddings
+
+    def pixels(self, images: Iterable[Pixels]) -> Iterator[Float[np.ndarray, "v d"]]:
+        """Embeddings of decoded images, some ``batch_size`` at a time; not checked to be finite."""
+        squares = (fit_image(each, side=self.encoder.side, fit=self.fit) for each in images)
+        for some in batched(squares, self.batch_size):
+            with torch.inference_mode():
+                found = self.encoder.encode_images(torch.stack(some).to(self.device))[1]
+            yield found.cpu().numpy()
 
     def encoded_images(
         self,

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from glit.errors import RunError
 from glit.recipes.extras import require
-from glit.runtime.prefetch import batched
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -77,29 +76,21 @@ def _embedder(model: str) -> tuple[Embed, int]:
     """What embeds image files, and the length of an embedding."""
     require("models", needed_for="--embeddings")
     import numpy as np
-    import torch
 
-    from glit.clip.preprocess import fit_image
     from glit.evaluation.config import EvaluateConfig
     from glit.evaluation.encode import load_embedder
     from glit.images import decode
 
     loaded = load_embedder(model, EvaluateConfig())
-    encoder = loaded.encoder
 
-    @torch.inference_mode()
     def embed(files: list[bytes]) -> pa.FixedSizeListArray:
-        squares = (fit_image(decode(data), side=encoder.side, fit=loaded.fit) for data in files)
-        found = [
-            encoder.encode_images(torch.stack(some).to(loaded.device))[1].cpu().numpy()
-            for some in batched(squares, loaded.batch_size)
-        ]
-        vectors = np.concatenate(found).astype(np.float32)
+        found = loaded.pixels(decode(data) for data in files)
+        vectors = np.concatenate(list(found)).astype(np.float32)
         if not np.isfinite(vectors).all():
             raise RunError(f"model {model}: an embedding is not finite; are the weights damaged?")
-        return pa.FixedSizeListArray.from_arrays(vectors.ravel(), encoder.width)
+        return pa.FixedSizeListArray.from_arrays(vectors.ravel(), loaded.encoder.width)
 
-    return embed, encoder.width
+    return embed, loaded.encoder.width
 
 
 def _batches(

@@ -7,6 +7,7 @@ FAST-GOAL Eq. 1 and GOAL section 3.1: class-token embeddings of crops and senten
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -68,6 +69,10 @@ class ScoreConfig(MatcherConfig):
     dense_scale: float = added(1.0)
     """With ``crop = "dense"``: the side at which the image is read, as a multiple of the model's
     own."""
+    min_caption_similarity: float = added(-1.0)
+    """Drop images whose cosine with the whole caption is lower; the caption is cut to the model's
+    text window. Above -1, the cosine is kept as a column ``caption_similarity``: -0.99 drops
+    next to nothing and shows the values. -1 does not compare them."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
@@ -80,6 +85,14 @@ class ScoreConfig(MatcherConfig):
             0 < self.dense_scale <= _MOST_SCALE,
             f"[score] dense_scale: found {self.dense_scale}, want above 0, at most {_MOST_SCALE}",
         )
+        least = self.min_caption_similarity
+        require_value(
+            -1 <= least <= 1, f"[score] min_caption_similarity: found {least}, want -1 to 1"
+        )
+        require_value(
+            least == -1 or self.backend == "clip",
+            f"[score] min_caption_similarity: backend = {self.backend!r} compares nothing",
+        )
 
 
 class ScoreStage(Stage):
@@ -89,6 +102,9 @@ class ScoreStage(Stage):
     version = 1
     reads = ("image", "sentences", "regions")
     makes = ("scores",)
+    reasons: ClassVar = {
+        "low_caption_similarity": "the caption resembles the image less than [score] wants"
+    }
     title, role = "Similarity", "matcher"
     config = ScoreConfig
     columns = (
@@ -101,6 +117,10 @@ class ScoreStage(Stage):
     def __init__(self, config: ScoreConfig, matcher: Matcher) -> None:
         self._config = config
         self._matcher = matcher
+
+    @classmethod
+    def chosen(cls, config: ScoreConfig) -> type[ScoreStage]:
+        return ScoreCaptions if config.min_caption_similarity > -1 else cls
 
     @classmethod
     def backend(cls, config: ScoreConfig) -> Backend:
@@ -224,6 +244,50 @@ class ScoreStage(Stage):
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
         return dataclasses.replace(sample, scores=rows.scores(row, len(row["image_similarity"])))
+
+
+class ScoreCaptions(ScoreStage):
+    """Also compares every image with its whole caption, and drops those below a threshold."""
+
+    reads = (*ScoreStage.reads, "caption")
+    dataset_columns = (("caption_similarity", pa.float32()),)
+    columns = (*ScoreStage.columns, *dataset_columns)
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        captions = [sample.caption for sample in samples]
+        texts = [caption.text for caption in captions if caption is not None]
+        found = isolate(texts, lambda some: list(self._matcher.embed_sentences(some)))
+        ids = [sample.sample_id for sample in samples]
+        self._captions = dict(zip(ids, found, strict=True))
+        yield from super().process(samples, images)
+
+    def _joined(
+        self, sample: Sample, sentences: list[np.ndarray | Drop], regions: np.ndarray | Drop
+    ) -> Outcome:
+        outcome = super()._joined(sample, sentences, regions)
+        caption = self._captions[sample.sample_id]
+        if isinstance(outcome, Drop) or isinstance(regions, Drop):
+            return outcome
+        if isinstance(caption, Drop):
+            return caption
+        cosine = round(float(caption.astype(np.float32) @ regions[-1]), SIMILARITY_DECIMALS)
+        if not math.isfinite(cosine):
+            return Drop(reason="not_finite", message="the matcher answered NaN or infinity")
+        least = self._config.min_caption_similarity
+        if cosine < least:
+            message = f"cosine with the caption {cosine:.4f}, want {least:g} or more"
+            return Drop(reason="low_caption_similarity", message=message)
+        extra = {**outcome.extra, "caption_similarity": cosine}
+        return dataclasses.replace(outcome, extra=extra)
+
+    @classmethod
+    def row(cls, sample: Sample) -> dict[str, Any]:
+        return {**super().row(sample), "caption_similarity": sample.extra["caption_similarity"]}
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        extra = {**sample.extra, "caption_similarity": row["caption_similarity"]}
+        return dataclasses.replace(super().with_row(sample, row), extra=extra)
 
 
 class ReadPairs(ScoreStage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,10 +68,12 @@ CHARTS = (
 )  # fmt: skip
 
 
-def charts(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+def charts(
+    connection: duckdb.DuckDBPyConnection, wanted: Sequence[Chart] = CHARTS
+) -> list[dict[str, Any]]:
     """Compute every distribution that the dataset has numbers for."""
     found = []
-    for chart in CHARTS:
+    for chart in wanted:
         counted = connection.execute(
             f"""SELECT round(value / {chart.step})::BIGINT AS bin, count(*) FROM ({chart.sql})
                 WHERE isfinite(value::DOUBLE) GROUP BY bin ORDER BY bin"""

@@ -113,13 +113,9 @@ class Embeddings:
             self._fault = f"matcher {self._model.name}: {error}"
 
     def _embed(self) -> None:
-        import torch
-
         from glit.backends.model_files import weights_hash
-        from glit.clip.preprocess import fit_image
         from glit.evaluation.config import EvaluateConfig
         from glit.evaluation.encode import load_embedder
-        from glit.runtime.prefetch import batched
         from glit.runtime.process_state import without_bars
 
         numbers = self._rows()
@@ -127,15 +123,12 @@ class Embeddings:
         if weights_hash(self._model) != self._sha256:
             raise RunError("its weights are not those that the dataset was built with")
         with without_bars():
-            loaded = load_embedder(str(self._model), EvaluateConfig())
+            loaded = load_embedder(str(self._model), EvaluateConfig(batch_size=_BATCH))
         found = []
-        for some in batched(self._pictures(numbers), _BATCH):
+        for some in loaded.pixels(self._pictures(numbers)):
             if self._stopped.is_set():
                 return
-            pixels = [fit_image(each, side=loaded.encoder.side, fit=loaded.fit) for each in some]
-            with torch.inference_mode():
-                batch = torch.stack(pixels).to(loaded.device)
-                found.append(loaded.encoder.encode_images(batch)[1].cpu().numpy())
+            found.append(some)
         if not found:
             raise RunError("no image can be read")
         vectors = np.concatenate(found).astype(np.float32)

@@ -296,7 +296,7 @@ def explain_page(dataset: Dataset, found: dict[str, Any]) -> dict[str, Any]:
         page["sample"] = sample(row, number=found["row"], image=thumbnail_url(row))
         page["why"] = [why(sentence, found) for sentence in found["sentences"]]
     else:
-        page["image"] = Originals(dataset).picture(
+        page["image"] = Originals.of(dataset.path, dataset.image_root).picture(
             found["path"], found["sample_id"] or "", max_side=MAX_SIDE, max_bytes=MAX_BYTES
         )
     return page

@@ -10,27 +10,32 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Self
 
-from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.pipeline.source import find_source
 from glit.shards.files import ImageFiles
-from glit.storage.store import inside
+from glit.storage.store import Store, inside
 from glit.view.thumbnails import data_url, thumbnail
 
 _STATE = "work/state.json"
 
 
 class Originals:
-    """The folder of the images: ``image_root``, else the one recorded in the work folder.
+    """Files below a folder.
 
     Args:
-        dataset: a finished one.
+        root: the folder or address; nothing is found without one.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
-        self._root = dataset.image_root or _remembered(dataset)
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    @classmethod
+    def of(cls, output: str, image_root: str) -> Self:
+        """The images of a build: ``image_root``, else the folder recorded in its work folder."""
+        return cls(image_root or _remembered(Store(output)))
 
     def picture(self, path: str, sample_id: str, *, max_side: int, max_bytes: int) -> str:
         """A thumbnail as a data URL; empty if the file is gone, different or damaged.
@@ -59,12 +64,12 @@ class Originals:
             return None
 
 
-def _remembered(dataset: Dataset) -> str:
+def _remembered(output: Store) -> str:
     """The root of the last build, where the work folder is still here; else empty."""
-    if not dataset.is_local:
+    if not output.is_local:
         return ""
     try:
-        state = json.loads(Path(dataset.full(_STATE)).read_text(encoding="utf-8"))
+        state = json.loads(Path(output.full(_STATE)).read_text(encoding="utf-8"))
         images = os.fspath(state["images"])
         root = "" if "://" in images else find_source(images).root
     except (OSError, ValueError, KeyError, TypeError, InputError):

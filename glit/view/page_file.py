@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,31 @@ def report_html(data: dict[str, Any]) -> str:
     Args:
         data: what the scripts show; see :func:`glit.view.report.report_data`.
     """
-    return page_html(json_for_html(data), images="data:", connect="'none'")
+    further = ("quality",) if "quality" in data else ()
+    return page_html(json_for_html(data), images="data:", connect="'none'", further=further)
 
 
-def page_html(data: str, *, images: str, connect: str) -> str:
+def page_html(
+    data: str,
+    *,
+    images: str,
+    connect: str,
+    further: Sequence[str] = (),
+    of_dataset: bool = True,
+) -> str:
     """The page with its content security policy.
 
     Args:
         data: safe JSON.
         images: where images may come from.
         connect: what the script may ask.
+        further: styles and scripts that only this page has, by the name of both files.
+        of_dataset: with all that pages of datasets and runs share; else with the least of it.
     """
-    style = "\n".join(_read(name) for name in _STYLES)
-    script = "(() => {\n'use strict';\n" + "\n".join(_read(name) for name in _SCRIPTS) + "\n})();"
+    styles, scripts = (_STYLES, _SCRIPTS) if of_dataset else (_STYLES[:1], _SCRIPTS[:1])
+    style = "\n".join(_read(name) for name in (*styles, *(f"{each}.css" for each in further)))
+    scripts = "\n".join(_read(name) for name in (*scripts, *(f"{each}.js" for each in further)))
+    script = f"(() => {{\n'use strict';\n{scripts}\n}})();"
     policy = (
         f"default-src 'none'; img-src {images}; connect-src {connect}; "
         f"style-src {_hash(style)}; script-src {_hash(script)}; "

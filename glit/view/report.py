@@ -24,6 +24,7 @@ from glit.view.charts import charts, labels, sources, totals
 from glit.view.dropped import all_dropped
 from glit.view.originals import Originals
 from glit.view.page_file import report_html
+from glit.view.quality import has_quality, quality
 from glit.view.samples import sample
 from glit.view.story import left_out, story
 from glit.view.thumbnails import data_url, thumbnail
@@ -106,7 +107,8 @@ def report_data(
             "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,
                           "all": len(dataset), "seed": seed, "where": where},
             "samples": list(_samples(dataset, chosen, progress or null_progress())),
-            "dropped": all_dropped(connection, Originals(dataset)),
+            "dropped": all_dropped(connection, Originals.of(dataset.path, dataset.image_root)),
+            **({"quality": quality(dataset, connection)} if has_quality(dataset) else {}),
         }  # fmt: skip
 
 

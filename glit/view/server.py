@@ -21,6 +21,7 @@ from glit.view.dropped import dropped
 from glit.view.embeddings import MOST, Embeddings
 from glit.view.originals import Originals
 from glit.view.page_file import json_for_html, page_html
+from glit.view.quality import has_quality, quality
 from glit.view.report import overview
 from glit.view.samples import sample
 from glit.view.search import Asked, Search
@@ -41,7 +42,7 @@ class Site(loopback.Site):
         columns = [name for name in dataset.schema.names if name != "image"]
         self._rows = RowGroupCache(dataset, capacity=_ROWS_KEPT, columns=columns)
         self._pictures = RowGroupCache(dataset, capacity=_PICTURES_KEPT, columns=_PICTURE)
-        self._originals = Originals(dataset)
+        self._originals = Originals.of(dataset.path, dataset.image_root)
         self._counting = Lock()
         self._embeddings = Embeddings.of(dataset, self._embedded_rows)
 
@@ -61,7 +62,10 @@ class Site(loopback.Site):
             "selection": {"all": len(self._dataset), "where": self._search.where},
             "embeddings": 0 if self._embeddings is None else MOST,
         }
-        return page_html(json_for_html(data), images="'self' data:", connect="'self'")
+        further = ("quality",) if has_quality(self._dataset) else ()
+        return page_html(
+            json_for_html(data), images="'self' data:", connect="'self'", further=further
+        )
 
     def samples(self, asked: Asked, first: int) -> dict[str, Any]:
         """A page of samples."""
@@ -98,8 +102,10 @@ class Site(loopback.Site):
     @cached_property
     def _numbers(self) -> dict[str, Any]:
         cursor = self._search.connection.cursor()
+        measured = has_quality(self._dataset)
         return {"totals": totals(cursor), "left_out": left_out(cursor), "charts": charts(cursor),
-                "sources": sources(cursor), "labels": labels(cursor)}  # fmt: skip
+                "sources": sources(cursor), "labels": labels(cursor),
+                **({"quality": quality(self._dataset, cursor)} if measured else {})}  # fmt: skip
 
     def image(self, number: int) -> Answer:
         """A full-size upright image in a format that browsers show, and its media type.

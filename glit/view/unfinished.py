@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 from glit.pipeline.status import status
 from glit.pipeline.unfinished import UnfinishedBuild
 from glit.stages import all_reasons
-from glit.storage.store import Store
 from glit.version import __version__
 from glit.view.originals import Originals
 from glit.view.report import page_title
@@ -29,11 +27,7 @@ def unfinished_data(build: UnfinishedBuild, *, image_root: str = "") -> dict[str
     Raises:
         UserError: there is no build, or it is of another version of glit.
     """
-    store = Store(build.output)
-    folder: Any = SimpleNamespace(
-        image_root=image_root, is_local=store.is_local, full=lambda name: store.full(name)
-    )
-    originals = Originals(folder)
+    originals = Originals.of(build.output, image_root)
     drops = build.drops().to_pylist()
     numbers = Counter(f"{row['stage']}/{row['reason']}" for row in drops)
     meanings, now = all_reasons(), status(build.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import shutil
 
@@ -14,6 +15,7 @@ from PIL import Image, ImageEnhance
 
 import glit
 from glit import api
+from glit.data import resemblance
 from glit.data.reference_list import Reference, list_bytes
 from glit.data.resemblance import References, thumbnail
 from glit.dataset.reader import Dataset
@@ -74,6 +76,23 @@ def test_pictures_of_one_colour_resemble_nothing():
     white[1] = 7
     assert References(white).resembled(white) == [None] * 3
     assert References(white[:0]).resembled(white) == [None] * 3
+
+
+def test_the_index_finds_what_comparing_all_hashes_finds(photographs):
+    images = [decode(path.read_bytes()) for path in sorted(photographs.glob("*.jpg"))[:12]]
+    known = np.stack([thumbnail(image) for image in images])
+    asked = np.concatenate([known, known[:, ::-1], np.rot90(known, axes=(1, 2)), known[:, 4:60, 4:60].repeat(2, 1).repeat(2, 2)[:, :64, :64]])  # fmt: skip
+    index = References(known)
+    own, means = resemblance.hashes(asked)
+    wanted = []
+    for image, entry in itertools.product(range(len(own)), range(len(index._hashes))):
+        differing = int(own[image] ^ index._hashes[entry])
+        bands = [(differing >> 16 * band & 0xFFFF).bit_count() for band in range(4)]
+        if min(bands) <= 1 and sum(bands) <= resemblance.MOST_BITS:
+            pair = means[image][None], index._means[entry][None]
+            if resemblance._correlations(*pair)[0] >= resemblance._LEAST_OF_MEANS:
+                wanted.append((image, entry))
+    assert list(index._candidates(asked)) == wanted and len(wanted) > 40
 
 
 @pytest.fixture

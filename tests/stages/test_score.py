@@ -1,7 +1,16 @@
-import numpy as np
+import dataclasses
+import math
 
-from glit.data.records import Box, Drop, Region, Sample, Sentence
-from glit.stages.score import ScoreConfig, ScoreStage
+import numpy as np
+import pytest
+from building import run_build
+
+import glit
+from glit.data.records import Box, Caption, Drop, Region, Sample, Sentence
+from glit.dataset.reader import Dataset
+from glit.errors import RecipeError
+from glit.recipes.config import identity
+from glit.stages.score import ScoreCaptions, ScoreConfig, ScoreStage
 
 
 class Directions:
@@ -77,3 +86,51 @@ def test_scores_come_back_from_their_row():
     (outcome,) = run([make(["1", "2"], [2, 1, 0])])
     row = ScoreStage.row(outcome)
     assert ScoreStage.with_row(make(["1", "2"], [2, 1, 0]), row).scores == outcome.scores
+
+
+def captioned(text):
+    caption = Caption(text=text, kind="provided", model="", revision="", prompt_sha256="")
+    sample = make(["0", "1"], [1, 2])
+    return dataclasses.replace(sample, caption=caption, sample_id=text.rjust(64, "0"))
+
+
+def test_captions_below_the_threshold_are_drops_with_the_value():
+    """The whole image is the direction 0; a caption of 7 is NaN, and NaN never passes."""
+    config = ScoreConfig(batch_size=3, min_caption_similarity=0.5)
+    samples = [captioned("0"), captioned("1"), captioned("7")]
+    kept, low, nan = ScoreCaptions(config, Directions()).process(samples, Pictures())
+    assert kept.extra["caption_similarity"] == 1
+    assert low == Drop(
+        reason="low_caption_similarity", message="cosine with the caption 0.0000, want 0.5 or more"
+    )
+    assert nan.reason == "not_finite"
+    row = ScoreCaptions.row(kept)
+    again = ScoreCaptions.with_row(captioned("0"), row)
+    assert again.extra == kept.extra and again.scores == kept.scores
+
+
+def test_a_build_keeps_the_values_and_drops_below_the_threshold(scenes, tmp_path):
+    def build(name, least):
+        run_build(
+            scenes / "images", tmp_path / name, captions=scenes / "captions.jsonl", limit=6,
+            overrides=[f"score.min_caption_similarity={least}"],
+        )  # fmt: skip
+        assert glit.verify(tmp_path / name) == []
+        return Dataset(str(tmp_path / name))
+
+    found = {row.source_path: row.extra["caption_similarity"] for row in build("all", -0.99)}
+    assert len(found) == 6 and all(math.isfinite(value) for value in found.values())
+    least = sorted(found.values())[3] - 1e-4
+    some = build("some", f"{least:.6f}")
+    assert {row.source_path for row in some} == {p for p, v in found.items() if v >= least}
+    assert {row["reason"] for row in some.drops().to_pylist()} == {"low_caption_similarity"}
+
+
+def test_off_it_is_in_no_fingerprint_and_values_that_cannot_be():
+    assert "min_caption_similarity" not in identity(ScoreConfig())
+    assert ScoreStage.chosen(ScoreConfig()) is ScoreStage
+    for value in (math.nan, -2, 1.5):
+        with pytest.raises(RecipeError, match="min_caption_similarity: found"):
+            ScoreConfig(min_caption_similarity=value)
+    with pytest.raises(RecipeError, match="backend = 'file' compares nothing"):
+        ScoreConfig(backend="file", min_caption_similarity=0.1)

@@ -8,7 +8,6 @@ import os
 import pytest
 from building import png
 
-from glit.dataset.reader import Dataset
 from glit.view.originals import Originals
 
 
@@ -16,7 +15,7 @@ from glit.view.originals import Originals
 def picture(hostile, tmp_path):
     """Asks for a picture below ``tmp_path/in``."""
     (tmp_path / "in").mkdir()
-    originals = Originals(Dataset(hostile, image_root=str(tmp_path / "in")))
+    originals = Originals.of(str(hostile), str(tmp_path / "in"))
 
     def ask(path: str, sample_id: str) -> str:
         return originals.picture(path, sample_id, max_side=64, max_bytes=4096)
@@ -57,6 +56,8 @@ def test_without_a_work_folder_nobody_knows_where(hostile, tmp_path):
     copy = hashlib.sha256((hostile.parent / "images" / "zz-copy.png").read_bytes()).hexdigest()
 
     def found(dataset) -> str:
-        return Originals(Dataset(dataset)).picture("zz-copy.png", copy, max_side=64, max_bytes=4096)
+        return Originals.of(str(dataset), "").picture(
+            "zz-copy.png", copy, max_side=64, max_bytes=4096
+        )
 
     assert found(hostile) and not found(tmp_path)

@@ -1,0 +1,117 @@
+"""Rows of a dataset without near-duplicates by the meaning of their images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float64, Int64
+
+from glit.data.meaning import near_duplicates
+from glit.data.schema import WITH_DISTANCE
+from glit.dataset.reader import Dataset, RowGroupCache
+from glit.errors import DatasetError, RunError
+from glit.images import ImageError, Pixels, decode
+from glit.recipes.extras import require
+from glit.runtime.progress import StageProgress
+from glit.stages.quality import QUALITY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """A row that is left out."""
+
+    number: int
+    kept: int
+    """The row that stays for it."""
+    distance: float
+    """1 minus the cosine of the embeddings."""
+
+
+def find_repeats(
+    dataset: Dataset,
+    numbers: Int64[np.ndarray, " N"],
+    *,
+    cosine: float,
+    model: str,
+    progress: StageProgress,
+) -> tuple[list[Repeat], str]:
+    """The rows that repeat another one, which is sharper or larger, and the SHA-256 of the weights.
+
+    Args:
+        dataset: whose rows.
+        numbers: of the rows to compare, ascending.
+        cosine: from which two images are the same.
+        model: whose image embeddings are compared: a name, a folder, a run or a hub id.
+        progress: counts the images.
+
+    Raises:
+        DatasetError: an image cannot be read.
+        WeightsError: there is no such model.
+        RunError: an embedding is not finite.
+    """
+    require("models", needed_for="--distinct")
+    from glit.backends.model_files import weights_hash
+    from glit.evaluation.config import EvaluateConfig
+    from glit.evaluation.encode import load_embedder
+    from glit.runtime.process_state import without_bars
+
+    with without_bars():
+        loaded = load_embedder(model, EvaluateConfig())
+    progress.begin("embed", total=len(numbers), done=0, drops=False)
+    found = np.empty((len(numbers), loaded.encoder.width), np.float32)
+    done = 0
+    for some in loaded.pixels(_pixels(dataset, numbers)):
+        found[done : done + len(some)] = some
+        done += len(some)
+        progress.advance(len(some))
+    if not np.isfinite(found).all():
+        raise RunError(f"model {model}: an embedding is not finite; are the weights damaged?")
+    order = _best_first(dataset, numbers)
+    repeats = near_duplicates(found[order], least=cosine)
+    best_first = numbers[order].tolist()
+    rows = [
+        Repeat(number=best_first[a], kept=best_first[b], distance=round(1 - value, 6))
+        for a, (b, value) in repeats.items()
+    ]
+    return sorted(rows, key=lambda row: row.number), weights_hash(loaded.folder)
+
+
+def _pixels(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Iterator[Pixels]:
+    columns = ("sample_id", "source_path", "image")
+    groups = RowGroupCache(dataset, capacity=1, columns=columns)
+    for number in numbers.tolist():
+        group, row = dataset.locate(number)
+        table = groups.get(group)
+        try:
+            yield decode(table.image(row))
+        except ImageError as error:
+            path = table.table.column("source_path")[row].as_py()
+            raise DatasetError(f"{path}: {error}; run 'glit verify'") from error
+
+
+def _best_first(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
+    """The sharpest first where that was measured, else the largest; then by ``sample_id``."""
+    place = dataset.schema.get_field_index("quality")
+    measured = place >= 0 and dataset.schema.field(place).type == QUALITY
+    columns = ["sample_id", "width", "height", *["quality"] * measured]
+    table = dataset.table(columns).take(pa.array(numbers))
+    worth: Float64[np.ndarray, " N"] = table["width"].to_numpy().astype(np.float64)
+    worth = worth * table["height"].to_numpy()
+    if measured:
+        values = [(each or {}).get("sharpness") for each in table["quality"].to_pylist()]
+        worth = np.nan_to_num(np.array(values, np.float64), nan=-1.0)
+    return np.lexsort((table["sample_id"].to_numpy(), -worth))
+
+
+def repeats_table(dataset: Dataset, repeats: list[Repeat]) -> pa.Table:
+    """The rows of ``duplicates.parquet``, with the distance of each."""
+    names = dataset.table(["sample_id", "source_path"])
+    own = names.take(pa.array([each.number for each in repeats], pa.int64()))
+    kept = names["source_path"].take(pa.array([each.kept for each in repeats], pa.int64()))
+    kinds = pa.array(["meaning"] * len(repeats), pa.string())
+    distances = pa.array([each.distance for each in repeats], WITH_DISTANCE.field("distance").type)
+    columns = [own["sample_id"], own["source_path"], kept, kinds, distances]
+    return pa.table(columns, schema=WITH_DISTANCE)
