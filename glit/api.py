@@ -279,6 +279,7 @@ def export(
     output: PathLike,
     embeddings: str = "",
     where: str = "",
+    grid: bool = True,
     image_root: PathLike = "",
 ) -> None:
     """Write a dataset in another format.
@@ -289,6 +290,7 @@ def export(
         output: a folder that does not exist yet.
         embeddings: for ``lance``: the CLIP whose image embeddings are added.
         where: write only samples that meet this condition in SQL, as ``glit export --where``.
+        grid: False leaves out the regions of the grid, and the pairs that have one.
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
@@ -301,7 +303,7 @@ def export(
 
     folder = local_folder(output)
     opened = narrowed(open_dataset(dataset, image_root=image_root), where)
-    write(opened, to=to, output=folder, embeddings=embeddings)
+    write(opened, to=to, output=folder, embeddings=embeddings, grid=grid)
 
 
 def verify(dataset: PathLike) -> list[str]:

@@ -199,6 +199,9 @@ def export_command(
     where: Annotated[
         str, typer.Option("--where", help="Write only samples that meet this SQL condition.")
     ] = "",
+    no_grid: Annotated[
+        bool, typer.Option("--no-grid", help="Leave out the grid's regions, and their pairs.")
+    ] = False,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
@@ -213,7 +216,14 @@ def export_command(
         progress.begin("export", total=len(opened), done=0, drops=False)
         if embeddings:
             progress.loading(embeddings)
-        export(opened, to=to, output=folder, embeddings=embeddings, report=progress.advance)
+        export(
+            opened,
+            to=to,
+            output=folder,
+            embeddings=embeddings,
+            grid=not no_grid,
+            report=progress.advance,
+        )
     print(f"{len(opened)} images: {folder}")
 
 

@@ -20,6 +20,7 @@ from glit.exporters.lance import export_lance
 from glit.exporters.mdetr import export_mdetr
 from glit.exporters.odvg import export_odvg
 from glit.exporters.webdataset import export_webdataset
+from glit.exporters.without_grid import WithoutGrid
 from glit.storage.outputs import new_folder
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ EXPORTERS: dict[str, Exporter] = {
     "webdataset": export_webdataset,
 }
 """By the name that ``glit export --to`` takes."""
+WHOLE_TABLES = ("lance",)
+"""Those that copy the dataset's own columns, and so all its regions."""
 EMBEDDING: dict[str, Callable[..., None]] = {"lance": export_lance}
 """Those that take ``embeddings`` as well."""
 
@@ -50,6 +53,7 @@ def export(
     to: str,
     output: Path,
     embeddings: str = "",
+    grid: bool = True,
     report: Report = lambda rows: None,
 ) -> None:
     """Write a dataset in another format.
@@ -59,16 +63,22 @@ def export(
         to: a key of :data:`EXPORTERS`.
         output: a folder that does not exist yet; it appears when everything is written.
         embeddings: the CLIP whose image embeddings go in beside; of :data:`EMBEDDING` alone.
+        grid: False leaves out the regions of the grid; not for :data:`WHOLE_TABLES`.
         report: called with so many more rows that are written.
 
     Raises:
-        InputError: no such format, the folder exists, or the format takes no embeddings.
+        InputError: no such format, the folder exists, or the format takes no embeddings or
+            has all columns of the dataset.
         DatasetError: a file of the dataset is damaged.
     """
     if to not in EXPORTERS:
         raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}")
     if embeddings and to not in EMBEDDING:
         raise InputError(f"--embeddings: --to {to} has no place for them; want --to lance")
+    if not grid:
+        if to in WHOLE_TABLES:
+            raise InputError(f"--no-grid: --to {to} has all columns of the dataset; want another")
+        dataset = WithoutGrid(dataset)
     with new_folder(output) as partial:
         if embeddings:
             EMBEDDING[to](dataset, partial, report, embeddings=embeddings)

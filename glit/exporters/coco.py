@@ -1,6 +1,6 @@
 """``coco``: JSON in the layout of COCO's detection and caption tasks.
 
-    images/SAMPLE_ID.jpg
+    images/NAME.jpg
     instances.json    every region: ``bbox`` [x, y, width, height] in pixels, ``category_id``
     captions.json     every caption
 
@@ -45,7 +45,7 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
         for image_id, row in enumerate(dataset, start=1):
             name = write_picture(row, folder / "images")
             image = {"id": image_id, "file_name": name, "width": row.width, "height": row.height,
-                     "source_path": row.source_path}  # fmt: skip
+                     "source_path": row.source_path, "sample_id": row.sample_id}  # fmt: skip
             instances.add("images", image)
             captions.add("images", image)
             caption = {"id": image_id, "image_id": image_id, "caption": row.caption.text}

@@ -1,6 +1,6 @@
 """``fiftyone``: a folder in FiftyOne's own layout, for ``fo.types.FiftyOneDataset``.
 
-    data/SAMPLE_ID.jpg
+    data/NAME.jpg
     samples.json       ``caption``, ``sentences``, ``regions``, ``pairs`` and where the file was
     metadata.json      the fields and their types
 

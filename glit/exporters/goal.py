@@ -1,6 +1,6 @@
 """``goal``: the list that GOAL's published trainer reads, with the image crops.
 
-    images/SAMPLE_ID.jpg
+    images/NAME.jpg
     segments/SAMPLE_ID_RANK.png    what a sentence has, cut out, best pair first
     goal.json                      ``original_filename``, ``original_caption`` and ``segment``: for
                                    every pair ``filename``, ``caption``, ``similarity_score`` and

@@ -1,6 +1,6 @@
 """``grit``: rows in the layout of GRIT, with whole sentences as expressions.
 
-    images/SAMPLE_ID.jpg
+    images/NAME.jpg
     grit-00000.parquet    a row an image: ``key`` names its picture, ``caption``, ``width``,
                           ``height``, and ``ref_exps``: [start, end, x0, y0, x1, y1, score], the
                           box as shares of width and height, best pair first; ``noun_chunks``:

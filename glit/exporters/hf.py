@@ -24,7 +24,7 @@ from glit.data.schema import META_HUGGINGFACE
 from glit.exporters.coco import NO_LABEL
 from glit.exporters.figures import Figures
 from glit.exporters.hf_card import hub_card
-from glit.exporters.parts import local_of, picture, write_tables, xywh
+from glit.exporters.parts import local_of, write_tables, xywh
 from glit.exporters.preview import numbered, with_boxes
 
 if TYPE_CHECKING:
@@ -147,11 +147,13 @@ def _labels(dataset: Dataset) -> list[str]:
 
 
 def _rows(rows: Iterable[Row], names: list[str], report: Report) -> Iterator[dict[str, Any]]:
+    from glit.images import upright_file
+
     number_of = {name: number for number, name in enumerate(names)}
     for row in rows:
-        data, name = picture(row)
+        data, suffix = upright_file(row.encoded())
         yield {
-            "image": {"bytes": data, "path": name},
+            "image": {"bytes": data, "path": f"{row.sample_id}{suffix}"},
             "image_id": row.sample_id,
             "width": row.width,
             "height": row.height,

@@ -1,6 +1,6 @@
 """``mdetr``: captions with the spans of their regions, for MDETR and related models.
 
-    images/SAMPLE_ID.jpg
+    images/NAME.jpg
     annotations.json    COCO's layout; an image has its ``caption``, an annotation its
                         ``tokens_positive``: characters [start, end) of the caption
 

@@ -1,6 +1,6 @@
 """``odvg``: rows as open-vocabulary detectors are trained on: MM-Grounding-DINO, LLMDet.
 
-    images/SAMPLE_ID.jpg
+    images/NAME.jpg
     annotations.jsonl    a line an image: ``filename``, ``height``, ``width``, ``grounding`` with
                          ``caption`` and ``regions``: ``bbox`` (xyxy pixels), ``phrase``,
                          ``tokens_positive`` (characters [start, end) of the caption)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import mimetypes
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +24,10 @@ ROWS_A_GROUP = 100
 """Of tables with pictures."""
 FILE_BYTES = 400 << 20
 """A data file is closed when it has grown to this."""
+_LONGEST_NAME = 200
+"""Bytes of a file's name; file systems end at 255."""
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|\ud800-\udfff]')
+"""Characters that no file name holds on some system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +88,38 @@ def xywh(region: Region) -> list[float]:
     return [x0, y0, x1 - x0, y1 - y0]
 
 
-def picture(row: Row) -> tuple[bytes, str]:
-    """The image file in upright orientation, and its name."""
+def write_picture(row: Row, folder: Path) -> str:
+    """Write the image file into a folder, upright; return its name there.
+
+    That is the name it was ingested under, folders included. Its sample's id takes the place of a
+    name that another image has already, or that no file can have.
+    """
     from glit.images import upright_file
 
     data, suffix = upright_file(row.encoded())
-    return data, f"{row.sample_id}{suffix}"
-
-
-def write_picture(row: Row, folder: Path) -> str:
-    """Write the image file into a folder; return its name."""
-    data, name = picture(row)
-    (folder / name).write_bytes(data)
+    name = _name(row.source_path, suffix)
+    try:
+        if not name:
+            raise FileExistsError
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / name).open("xb") as file:
+            file.write(data)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        name = f"{row.sample_id}{suffix}"
+        (folder / name).write_bytes(data)
     return name
+
+
+def _name(source: str, suffix: str) -> str:
+    """A path relative to the pictures' folder, which it cannot leave; empty if there is none."""
+    parts = [_UNSAFE.sub("_", part) for part in source.split("/") if part not in ("", ".", "..")]
+    if not parts or any(len(part.encode(errors="replace")) > _LONGEST_NAME for part in parts):
+        return ""
+    last = PurePosixPath(parts[-1])
+    kind = mimetypes.guess_type(last.name)[0] or ""
+    if kind != mimetypes.guess_type(f"x{suffix}")[0]:  # it was encoded otherwise, or has none
+        last = last.with_suffix(suffix) if kind.startswith("image/") else Path(f"{last}{suffix}")
+    return "/".join([*parts[:-1], last.name])
 
 
 def write_tables(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glit.exporters.parts import FILE_BYTES, picture
+from glit.exporters.parts import FILE_BYTES
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -40,11 +40,12 @@ def export_webdataset(dataset: Dataset, folder: Path, report: Report) -> None:
 
 def _fill(tar: tarfile.TarFile, rows: Iterator[Row], most: int, report: Report) -> int:
     """Put samples into a tar file until it is full; how many."""
+    from glit.images import upright_file
+
     done = 0
     while done < min(most, _MOST_SAMPLES) and tar.offset < FILE_BYTES:
         row = next(rows)
-        data, name = picture(row)
-        suffix = name.removeprefix(row.sample_id)
+        data, suffix = upright_file(row.encoded())
         _add(tar, f"{row.sample_id}{suffix}", data)
         _add(tar, f"{row.sample_id}.txt", row.caption.text.encode())
         about = json.dumps(_about(row), ensure_ascii=False, allow_nan=False)
