@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -105,7 +106,9 @@ def run_page(page: Path, folder: Path, glit: Warm) -> None:
         for line in lines_of(block):
             if re.match("glit (add|build|retry) ", line):
                 line += " --executor local"
-            if line.startswith("glit ") and not needs_a_shell(line):
+            if line.startswith("python -m tools."):
+                run([sys.executable, *shlex.split(line)[1:]], folder)
+            elif line.startswith("glit ") and not needs_a_shell(line):
                 run_glit_line(glit, line, folder)
             else:
                 run(["sh", "-c", line.replace("glit ", f"{sys.executable} -m glit ", 1)], folder)
@@ -120,7 +123,10 @@ def run_glit_line(glit: Warm, line: str, folder: Path) -> None:
 
 
 def run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
 
 
