@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+from building import tiny, tiny_clip
 from small_hub import TOKEN, Repository, small_hub
 
 import glit
@@ -96,6 +98,33 @@ def test_a_dataset_is_read_on_the_hub(hub, licensed, run_glit, tmp_path):
         done = run_glit(*words)
         assert done.code == 2 and done.errors.startswith(f"glit: {ADDRESS}: the Hub is only read")
         assert "glit push" in done.errors
+
+
+def test_a_build_reads_images_and_captions_on_the_hub(hub, scenes, tmp_path):
+    files = {f"images/{n:06d}.png": scenes / "images" / f"{n:06d}.png" for n in range(4)}
+    files["captions.jsonl"] = scenes / "captions.jsonl"
+    hub.repositories["me/photos"] = Repository(False, {n: p.read_bytes() for n, p in files.items()})
+    for output, root in (
+        (tmp_path / "there", "hf://datasets/me/photos"),
+        (tmp_path / "here", scenes),
+    ):
+        glit.build(
+            f"{root}/images", output, recipe="mini", captions=f"{root}/captions.jsonl",
+            settings=tiny(), executor="local", quiet=True, limit=4,
+        )  # fmt: skip
+    here, there = glit.open_dataset(tmp_path / "here"), glit.open_dataset(tmp_path / "there")
+    assert len(here) == 4 and there.table().equals(here.table())
+
+
+def test_training_reads_the_hub(hub, licensed, tmp_path):
+    glit.push(licensed, NAME)
+    settings = [f"train.model={tiny_clip()}", "train.epochs=1", "train.batch_size=12"]
+    runs = {}
+    for name, dataset in (("here", licensed), ("there", ADDRESS)):
+        glit.train(dataset, tmp_path / name, recipe="clip", settings=settings)
+        runs[name] = (tmp_path / name / "last" / "model.safetensors").read_bytes()
+    assert runs["here"] == runs["there"]
+    assert not any(TOKEN.encode() in p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
 
 
 def test_images_are_listed_on_the_hub(hub):
@@ -191,6 +220,12 @@ def test_who_may_not_upload_is_told_in_one_line(
     assert done.code in (1, 2) and done.errors.count("\n") == 1 and said in done.errors
     assert not token or token not in done.output + done.errors
     assert not any(each.files for each in hub.repositories.values())
+
+
+def test_the_extra_is_named(licensed, run_glit, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    done = run_glit("push", licensed, NAME)
+    assert done.code == 2 and done.errors.endswith("pip install 'glit[models]'\n")
 
 
 def test_offline_or_without_a_hub(hub, licensed, run_glit, monkeypatch):
