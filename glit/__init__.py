@@ -34,6 +34,7 @@ merge = api.merge
 open_dataset = api.open_dataset
 overlap = api.overlap
 pair = api.pair
+push = api.push
 references = api.references
 retry = api.retry
 select = api.select
@@ -76,6 +77,7 @@ __all__ = [
     "open_dataset",
     "overlap",
     "pair",
+    "push",
     "references",
     "retry",
     "select",

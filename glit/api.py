@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
     from glit.curate.select_rows import Choice
+    from glit.dataset.push import Pushed
     from glit.dataset.reader import Dataset
     from glit.evaluation.report import Result
     from glit.evaluation.statistics import Statistics
@@ -304,6 +305,39 @@ def export(
     folder = local_folder(output)
     opened = narrowed(open_dataset(dataset, image_root=image_root), where)
     write(opened, to=to, output=folder, embeddings=embeddings, grid=grid)
+
+
+def push(
+    dataset: PathLike,
+    repository: str,
+    *,
+    private: bool = False,
+    licence: str = "",
+    progress: StageProgress | None = None,
+) -> Pushed:
+    """Upload a finished dataset to the Hugging Face Hub. Call it again to resume.
+
+    Every file of the folder is uploaded but the work folder and hidden files. The access token is
+    that of ``huggingface_hub``: HF_TOKEN, or a login.
+
+    Args:
+        dataset: the folder of a finished dataset.
+        repository: ``OWNER/NAME``; made if it does not exist.
+        private: make a private repository; one that exists must be private.
+        licence: for the card that is uploaded, as ``cc-by-4.0``; the folder keeps its own.
+        progress: counts the files.
+
+    Raises:
+        UserError: the dataset is not finished or has no licence, no repository can have this name,
+            or there is no access token.
+        DatasetError: a file is not the manifest's.
+        StorageError: the Hub refuses the token, or the connection failed.
+    """
+    from glit.dataset.push import push as upload
+    from glit.runtime.progress import null_progress
+
+    told = progress or null_progress()
+    return upload(os.fspath(dataset), repository, told, private=private, licence=licence)
 
 
 def verify(dataset: PathLike) -> list[str]:

@@ -37,8 +37,8 @@ ENDLESS = {"--serve"}
 CLUSTER = "127.0.0.1:1"
 """Where no cluster is."""
 
-BY_HAND = {"pairs label", "pairs calibrate", "pairs correct", "pairs apply"}
-"""Commands that want a person's answers, or what a person answered; of them only the help."""
+BY_HAND = {"pairs label", "pairs calibrate", "pairs correct", "pairs apply", "push"}
+"""Commands that want a person's answers or account; of them only the help."""
 
 
 def command_lines() -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""``status``, ``verify``, ``query``, ``export``, ``pair``, ``select``, ``merge``, ``clean``."""
+"""``status``, ``verify``, ``query``, ``export``, ``push``, ``clean``."""
 
 from __future__ import annotations
 
@@ -225,6 +225,27 @@ def export_command(
             report=progress.advance,
         )
     print(f"{len(opened)} images: {folder}")
+
+
+def push_command(
+    dataset: Annotated[str, typer.Argument(help="The folder of a finished dataset.")],
+    repository: Annotated[str, typer.Argument(help="The repository on the Hub: OWNER/NAME.")],
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a private repository. Default: public.")
+    ] = False,
+    licence: Annotated[
+        str, typer.Option("--license", help="Licence for the uploaded card, as cc-by-4.0.")
+    ] = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Upload a finished dataset to the Hugging Face Hub. Run it again to resume."""
+    from glit.runtime.progress import StageProgress
+
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        pushed = api.push(dataset, repository, private=private, licence=licence, progress=progress)
+    what = "private" if pushed.private else "public"
+    done = f"{pushed.num_uploaded} of {pushed.num_files} files uploaded"
+    print(f"{done}: {pushed.url} ({what}; glit reads {pushed.address})")
 
 
 def clean_command(dataset: DatasetArgument) -> None:

@@ -77,7 +77,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)
     told.begin("files", total=len(manifest["files"]), done=0, drops=False)
-    yield from _check_files(dataset, manifest, told)
+    yield from check_files(dataset, manifest, told)
     yield from _check_left_out(dataset, manifest)
     try:
         pairings = pairings_of(manifest)
@@ -138,8 +138,8 @@ def _check_additions(manifest: dict[str, Any]) -> Iterator[str]:
         yield f"manifest.json: data files of {unknown} additions that it does not tell of"
 
 
-def _check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) -> Iterator[str]:
-    """What is wrong with the bytes of files."""
+def check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) -> Iterator[str]:
+    """What is wrong with the bytes of files, and which are too many or missing."""
     on_disk = {f"data/{name}" for name in dataset.names("data")}
     for name in sorted(on_disk - set(manifest["files"])):
         yield f"{name}: not in the manifest"

@@ -23,6 +23,8 @@ def output_folder(output: str | os.PathLike[str]) -> str:
     words = tidy(output)
     if "://" not in words:
         return str(local_folder(words))
+    if words.lower().startswith("hf://"):
+        raise UserError(f"{output}: the Hub is only read; write to a folder, then use glit push")
     if not words.partition("://")[2].strip("/"):
         raise UserError(f"{output}: an address without a bucket; want s3://BUCKET/FOLDER")
     return words
@@ -77,6 +79,10 @@ def new_folder(output: Path) -> Iterator[Path]:
 
 def _here(output: str | os.PathLike[str], what: str) -> Path:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", os.fspath(output)):
+        if os.fspath(output).lower().startswith("hf:/"):
+            raise UserError(
+                f"{output}: the Hub is only read; write to a {what}, then use glit push"
+            )
         raise UserError(
             f"{output}: an address, but this command writes to local folders only (glit build "
             f"writes to addresses); want a local {what}: write it here and upload it afterwards"

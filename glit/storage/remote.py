@@ -19,6 +19,7 @@ from fsspec.asyn import sync
 from fsspec.core import url_to_fs
 
 from glit.errors import MissingExtraError, StorageError, UserError, first_line
+from glit.storage.hub import hub_fault
 from glit.storage.remote_settings import EXTRAS, S3_TRIES, settings
 
 CREDENTIALS = frozenset(
@@ -29,7 +30,7 @@ CREDENTIALS = frozenset(
 )  # fmt: skip
 """Codes of S3 that a whole key meets, not an object."""
 _BEYOND_END = frozenset({"InvalidRange", "416"})
-_MODULES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+_MODULES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "models": "huggingface-hub"}
 _DENIED_TO_ONE = frozenset({"AuthorizationPermissionMismatch"})
 """What Azure calls an object that this key may not read, while the key itself is good."""
 _COPY_LOOK_S = 1.0
@@ -55,7 +56,43 @@ def open_remote(address: str) -> tuple[fsspec.AbstractFileSystem, str]:
         raise UserError(f"{address}: cannot be opened ({error})") from error
     if extra == "s3":
         fs.retries = S3_TRIES
+    if kind == "hf":
+        _open_repository(fs, address, str(base))
     return fs, str(base).rstrip("/")
+
+
+def _open_repository(fs: Any, address: str, path: str) -> None:
+    """Look a repository of the Hub up, and forget what was listed of it before.
+
+    Raises:
+        UserError: there is none, or no such revision of it.
+        StorageError: the Hub cannot be reached, or refuses the token.
+    """
+    with translate_storage_errors(address):
+        try:
+            fs.invalidate_cache()
+            fs.resolve_path(path)
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{address}: no such repository or revision on the Hub, or a private one; log in "
+                "with: hf auth login, or set HF_TOKEN"
+            ) from error
+        except (ValueError, NotImplementedError) as error:
+            raise UserError(f"{address}: want hf://datasets/OWNER/NAME") from error
+
+
+def exists_remote(fs: Any, path: str) -> bool:
+    """Whether there is an object or a folder; the Hub's file system says no to all it cannot see.
+
+    Raises:
+        Exception: what the client meets on the Hub.
+    """
+    if fs.protocol != "hf":
+        return bool(fs.exists(path))
+    try:
+        return bool(fs.info(path))
+    except FileNotFoundError:
+        return False
 
 
 def own_name(fs: fsspec.AbstractFileSystem, path: str) -> str:
@@ -97,9 +134,11 @@ def translate_storage_errors(
         if of_bucket:
             raise StorageError(where, "there is no such bucket") from error
         raise
-    except (FileExistsError, StorageError):
+    except (FileExistsError, StorageError, UserError):
         raise
     except Exception as error:
+        if fault := hub_fault(error):
+            raise StorageError(where, fault[0], keys=fault[1]) from error
         met = _met(error)
         code = _code(met)
         denied = _is_denied(met, code)

@@ -31,7 +31,7 @@ def walk_remote(fs: Any, base: str, where: str) -> Iterator[tuple[str, int, str]
 
 def stamp_of(info: dict[str, Any]) -> str:
     """A value that changes with the object: its tag, else its time."""
-    for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated"):
+    for key in ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "blob_id"):
         if info.get(key):
             return str(info[key])
     return ""

@@ -8,9 +8,11 @@ from typing import Any
 
 from fsspec import config
 
+from glit.storage.hub import hub_settings
+
 EXTRAS = {
     "s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs",
-    "az": "az", "abfs": "az", "abfss": "az", "adl": "az",
+    "az": "az", "abfs": "az", "abfss": "az", "adl": "az", "hf": "models",
 }  # fmt: skip
 """Which extra opens which kind of address."""
 CONNECT_S = 10
@@ -45,6 +47,8 @@ def settings(kind: str) -> dict[str, Any]:
         own |= _for_s3()
     elif extra == "gs":
         own |= _for_gs()
+    elif kind == "hf":
+        own |= hub_settings()
     users: dict[str, Any] = {}
     for name, its in EXTRAS.items():
         if its == extra:

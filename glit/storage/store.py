@@ -28,6 +28,7 @@ from fsspec.implementations.local import LocalFileSystem
 from glit.storage.remote import (
     RangeFile,
     copy_remote,
+    exists_remote,
     open_remote,
     own_name,
     remove_remote,
@@ -143,7 +144,7 @@ class Store:
         if self.is_local:
             return os.path.isfile(self.full(path)) or os.path.isdir(self.full(path))
         with translate_storage_errors(self.address(path)):
-            return bool(self._fs.exists(self.full(path)))
+            return exists_remote(self._fs, self.full(path))
 
     def modified(self, path: str) -> datetime:
         """When a file was written, by the clock of the store.

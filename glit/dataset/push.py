@@ -1,0 +1,295 @@
+"""Upload a finished dataset to a dataset repository of the Hugging Face Hub.
+
+The manifest goes up last, as in a folder: a repository with a manifest holds a complete dataset.
+Up to ``_FILES_A_COMMIT`` files are one commit; readers see all of it or what was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glit.data.data_files import series_of_file
+from glit.dataset.card import LICENCE_WARNING
+from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.dataset.verify import check_files
+from glit.errors import (
+    DatasetError,
+    InputError,
+    MissingExtraError,
+    StorageError,
+    UserError,
+    first_line,
+)
+from glit.runtime.progress import StageProgress
+from glit.storage.hub import endpoint, hub_fault, is_offline, quiet_client
+from glit.storage.store import TEMPORARY_MARK, Store
+
+_CARD = "README.md"
+_FILES_A_COMMIT = 200
+_FILES_AT_ONCE = 5
+_SIGNED = re.compile(r"\?\S+")
+"""Of an address, what can be signed."""
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+_LICENCE_LINES = re.compile(r"^licen[sc]e:[^\n]*\n(?:[ \t]*-[^\n]*\n)*", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed:
+    """What lies on the Hub after :func:`push`."""
+
+    address: str
+    """Under which glit reads it: ``hf://datasets/OWNER/NAME``."""
+    url: str
+    num_files: int
+    num_uploaded: int
+    """How many of these were not there yet."""
+    private: bool
+
+
+def push(
+    dataset: str, repository: str, told: StageProgress, *, private: bool = False, licence: str = ""
+) -> Pushed:
+    """Upload what is missing of a finished dataset; see :func:`glit.api.push`."""
+    api = _open_hub(repository)
+    if "://" in dataset:
+        raise UserError(f"{dataset}: an address; want the folder of a finished dataset")
+    folder = Store(dataset)
+    manifest = read_manifest(folder)
+    files = _files_of(Path(folder.full("")))
+    card = _card(Path(folder.full(_CARD)), licence)
+    told.begin("files", total=len(manifest["files"]), done=0, drops=False)
+    for breach in check_files(folder, manifest, told):
+        raise DatasetError(f"{dataset}: not uploaded, as it is damaged: {breach}")
+    files |= {_CARD: card, MANIFEST: folder.read(MANIFEST)}
+    where = f"hf://datasets/{repository}"
+    with _hub_errors(where), _no_progress_bars():
+        is_private = _make_repository(api, repository, private=private)
+        there = _files_there(api, repository)
+        stale = _stale(where, there, files, manifest)
+        known = {name: each["sha256"] for name, each in manifest["files"].items()}
+        missing = [n for n in files if not _is_there(files[n], there.get(n), known.get(n, ""))]
+        _upload(api, repository, {name: files[name] for name in missing}, stale, there, told)
+    return Pushed(
+        address=where,
+        url=f"{api.endpoint}/datasets/{repository}",
+        num_files=len(files),
+        num_uploaded=len(missing),
+        private=is_private,
+    )
+
+
+def _open_hub(repository: str) -> Any:
+    """The Hub's client, if a repository can have this name and there is an access token.
+
+    Raises:
+        UserError: see above, or HF_HUB_OFFLINE is set.
+    """
+    try:
+        from huggingface_hub import HfApi, get_token
+        from huggingface_hub.errors import HFValidationError
+        from huggingface_hub.utils import validate_repo_id
+    except ImportError as error:
+        raise MissingExtraError(
+            "huggingface-hub", extra="models", needed_for="glit push"
+        ) from error
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise UserError(f"{repository!r}: no name on the Hub; want OWNER/NAME") from error
+    if repository.count("/") != 1:
+        raise UserError(f"{repository!r}: no name on the Hub; want OWNER/NAME")
+    if is_offline():
+        raise UserError("glit push: HF_HUB_OFFLINE is set; unset it to upload")
+    with _hub_errors(f"hf://datasets/{repository}"):
+        if not get_token():
+            raise UserError(
+                "glit push: no access token; log in with: hf auth login, or set HF_TOKEN"
+            )
+    quiet_client()
+    return HfApi(endpoint=endpoint())
+
+
+def _files_of(root: Path) -> dict[str, Path | bytes]:
+    """Files by their path in the dataset, the data first: no work folder, nothing hidden."""
+    found: dict[str, Path | bytes] = {}
+    for folder, folders, names in os.walk(root):
+        below = Path(folder).relative_to(root)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".") and (below / name).as_posix() != "work"
+        )
+        for name in sorted(names):
+            path = Path(folder, name)
+            if not name.startswith(".") and TEMPORARY_MARK not in name and path.is_file():
+                found[(below / name).as_posix()] = path
+    return dict(sorted(found.items(), key=lambda each: not each[0].startswith("data/")))
+
+
+def _card(path: Path, licence: str) -> bytes:
+    """The card with its licence.
+
+    Raises:
+        InputError: there is no card, or no licence.
+    """
+    from huggingface_hub import metadata_load
+
+    try:
+        data, text = metadata_load(path) or {}, path.read_bytes().decode()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({first_line(error)}); want the card") from error
+    except Exception as error:  # of YAML, or not UTF-8
+        raise InputError(f"{path}: no YAML header ({first_line(error)})") from error
+    if licence:
+        if not _LICENCE.fullmatch(licence) or licence == "unknown":
+            raise UserError(f"--license {licence}: no licence of the Hub; want one as cc-by-4.0")
+        if data.get("license") == licence:
+            return text.encode()
+        opening, dashes, rest = text.partition("---\n")
+        header, end, body = rest.partition("\n---\n")
+        if opening.strip("\ufeff") or not dashes or not end:
+            raise InputError(f"{path}: no YAML header that could hold --license {licence}")
+        header = _LICENCE_LINES.sub("", header + "\n")
+        body = body.replace(LICENCE_WARNING + "\n\n", "")
+        return f"---\nlicense: {licence}\n{header.rstrip()}{end}{body}".encode()
+    if data.get("license") in (None, "", [], "unknown", ["unknown"]):
+        raise InputError(
+            f"{path}: names no licence; write it there (license: cc-by-4.0), or add --license"
+        )
+    return text.encode()
+
+
+def _make_repository(api: Any, repository: str, *, private: bool) -> bool:
+    """Create the repository if there is none; return whether it is private.
+
+    Raises:
+        UserError: it is public, and was to be private.
+    """
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        found = api.repo_info(repository, repo_type="dataset")
+    except RepositoryNotFoundError:
+        api.create_repo(repository, repo_type="dataset", private=private or None)
+        found = api.repo_info(repository, repo_type="dataset")
+    if private and not found.private:
+        raise UserError(
+            f"--private: {repository} exists and is public; nothing was uploaded; make it private "
+            "on the Hub first, or choose another name"
+        )
+    return bool(found.private)
+
+
+def _files_there(api: Any, repository: str) -> dict[str, Any]:
+    found = api.list_repo_tree(repository, repo_type="dataset", recursive=True)
+    return {each.path: each for each in found if hasattr(each, "blob_id")}
+
+
+def _is_there(file: Path | bytes, there: Any, sha256: str) -> bool:
+    """Whether the Hub has these bytes; it knows large files by SHA-256, others by git's SHA-1."""
+    size = len(file) if isinstance(file, bytes) else file.stat().st_size
+    if there is None or there.size != size:
+        return False
+    if sha256 and there.lfs is not None:
+        return there.lfs.sha256 == sha256
+    data = file if isinstance(file, bytes) else file.read_bytes()
+    if there.lfs is not None:
+        return there.lfs.sha256 == hashlib.sha256(data).hexdigest()
+    return there.blob_id == hashlib.sha1(b"blob %d\0" % size + data).hexdigest()
+
+
+def _stale(
+    where: str, there: dict[str, Any], files: dict[str, Any], manifest: dict[str, Any]
+) -> list[str]:
+    """Data files of an earlier state of the dataset, which are to go.
+
+    Raises:
+        UserError: there are data files, and they are not glit's.
+    """
+    others = sorted(name for name in there if name.startswith("data/") and name not in files)
+    if others and (MANIFEST not in there or any(series_of_file(name) is None for name in others)):
+        raise UserError(
+            f"{where}: holds files of another dataset ({others[0]}); choose another "
+            "name, or remove them there first"
+        )
+    return others
+
+
+def _upload(
+    api: Any,
+    repository: str,
+    missing: dict[str, Path | bytes],
+    stale: list[str],
+    there: dict[str, Any],
+    told: StageProgress,
+) -> None:
+    """Upload and commit; what was uploaded before a cut is not uploaded again."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    names = list(missing)
+    groups = [names[at : at + _FILES_A_COMMIT] for at in range(0, len(names), _FILES_A_COMMIT)]
+    if len(groups) > 1 and MANIFEST in there:  # there is no complete dataset until the last one
+        stale = [*stale, MANIFEST]
+    told.begin("upload", total=len(names), done=0, drops=False)
+    for group in groups or ([[]] if stale else []):
+        adds = []
+        for name in group:
+            file = missing[name]
+            source = file if isinstance(file, bytes) else str(file)
+            adds.append(CommitOperationAdd(path_in_repo=name, path_or_fileobj=source))
+        for at in range(0, len(adds), _FILES_AT_ONCE):
+            part = adds[at : at + _FILES_AT_ONCE]
+            api.preupload_lfs_files(repository, part, repo_type="dataset", free_memory=False)
+            told.advance(len(part))
+        api.create_commit(
+            repository,
+            [*(CommitOperationDelete(path_in_repo=name) for name in stale), *adds],
+            commit_message="Upload a dataset with glit",
+            repo_type="dataset",
+        )
+        stale = []
+
+
+@contextlib.contextmanager
+def _hub_errors(where: str) -> Iterator[None]:
+    """Translate errors of the Hub's client.
+
+    Raises:
+        StorageError: in one line, without the access token or a signed address.
+    """
+    try:
+        yield
+    except (UserError, StorageError):
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        reason, is_token = hub_fault(error) or (_SIGNED.sub("", first_line(error)), False)
+        raise StorageError(where, reason, keys=is_token) from error
+    except Exception as error:
+        if (fault := hub_fault(error)) is None:
+            raise
+        raise StorageError(where, fault[0], keys=fault[1]) from error
+
+
+@contextlib.contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Without the client's own bars; as it was afterwards."""
+    from huggingface_hub.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    before = are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not before:
+            enable_progress_bars()
