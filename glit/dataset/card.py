@@ -143,10 +143,15 @@ def limits(recipe: dict[str, Any], caution: str = "") -> str:
     return "\n".join([*first, _BY_FILES if pairs_from_files(recipe) else _BY_MODELS, _LIMITS])
 
 
+def shown(value: object) -> str:
+    """A recipe's value in a sentence; the parts of a list with commas between."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def _steps(recipe: dict[str, Any]) -> str:
     """What each step with a title of its own ran on."""
     return " ".join(
-        f"{step.title}: `{recipe[step.name].get(step.shows, '')}`."
+        f"{step.title}: `{shown(recipe[step.name].get(step.shows, ''))}`."
         for step in all_steps()
         if step.title and step.name in recipe
     )

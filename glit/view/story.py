@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from glit.dataset.card import pairs_from_files
+from glit.dataset.card import pairs_from_files, shown
 from glit.dataset.manifest import pairing_of
 from glit.stages import all_reasons, all_steps
 
@@ -33,7 +33,7 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
         steps.append(
             {
                 "title": step.title,
-                "how": str(options.get(step.shows, ""))
+                "how": shown(options.get(step.shows, ""))
                 + (_FROM_FILES if step.name == "score" and pairs_from_files(recipe) else ""),
                 "model": model.get("name", ""),
                 "revision": model.get("revision", ""),
