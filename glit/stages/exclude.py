@@ -35,7 +35,8 @@ class ExcludeConfig:
 
     enabled: bool = False
     """Whether images of ``lists`` are dropped as ``in_evaluation``: the same file, and the same
-    picture re-encoded, resized, recoloured, turned, mirrored or cropped to 80 %."""
+    picture re-encoded, resized, recoloured, turned, mirrored, cropped to 80 %, or cropped so in
+    the list."""
     lists: tuple[str, ...] = ()
     """Files that ``glit references`` wrote, paths or addresses that all workers can read."""
     model: str = added("")
@@ -88,7 +89,7 @@ class ExcludeStage(Stage):
     """Compares every image with lists of others."""
 
     name = "exclude"
-    version = 1
+    version = 2
     reads = ("image",)
     filters = True
     reasons: ClassVar = {"in_evaluation": "the image is in one of exclude.lists, or resembles one"}

@@ -75,6 +75,24 @@ def test_photographs_after_what_people_do_to_them(photographs, way):
     assert not words or all(each is None or words in each.kind for each in found)
 
 
+@pytest.mark.parametrize(("share", "mirrored"), [(0.9, False), (0.8, False), (0.8, True)])
+def test_photographs_of_which_the_list_has_a_crop(photographs, share, mirrored):
+    images = [
+        Image.fromarray(decode(path.read_bytes())) for path in sorted(photographs.glob("*.jpg"))
+    ]
+    crops = [cropped(image, share) for image in images[:25]]
+    if mirrored:
+        crops = [crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for crop in crops]
+    listed = References(np.stack([thumbnail(np.asarray(crop)) for crop in crops]))
+    found = listed.resembled(np.stack([thumbnail(np.asarray(image)) for image in images]))
+    assert found[25:] == [None] * 25
+    assert all(each is None or each.reference == n for n, each in enumerate(found[:25]))
+    kinds = {each.kind for each in found if each}
+    assert sum(each is not None for each in found) >= 0.8 * 25
+    middle = ", mirrored" * mirrored
+    assert kinds <= {f"same picture{middle}; the list has a crop", f"same picture{middle}"}
+
+
 def test_pictures_of_one_colour_resemble_nothing():
     white = np.full((3, 64, 64), 255, np.uint8)
     white[1] = 7
@@ -88,15 +106,16 @@ def test_the_index_finds_what_comparing_all_hashes_finds(photographs):
     asked = np.concatenate([known, known[:, ::-1], np.rot90(known, axes=(1, 2)), known[:, 4:60, 4:60].repeat(2, 1).repeat(2, 2)[:, :64, :64]])  # fmt: skip
     index = References(known)
     own, means = resemblance.hashes(asked)
+    entries = index._index
     wanted = []
-    for image, entry in itertools.product(range(len(own)), range(len(index._hashes))):
-        differing = int(own[image] ^ index._hashes[entry])
+    for image, entry in itertools.product(range(len(own)), range(len(entries.hashes))):
+        differing = int(own[image] ^ entries.hashes[entry])
         bands = [(differing >> 16 * band & 0xFFFF).bit_count() for band in range(4)]
         if min(bands) <= 1 and sum(bands) <= resemblance.MOST_BITS:
-            pair = means[image][None], index._means[entry][None]
+            pair = means[image][None], entries.means[entry][None]
             if resemblance._correlations(*pair)[0] >= resemblance._LEAST_OF_MEANS:
                 wanted.append((image, entry))
-    assert list(index._candidates(asked)) == wanted and len(wanted) > 40
+    assert list(entries.near(own, means)) == wanted and len(wanted) > 40
 
 
 @pytest.fixture(scope="module")
