@@ -561,13 +561,14 @@ def apply_corrections(
 
 
 def references(
-    images: PathLike, output: PathLike, *, progress: StageProgress | None = None
+    images: PathLike, output: PathLike, *, model: str = "", progress: StageProgress | None = None
 ) -> Written:
     """Write hashes and thumbnails of images that datasets must not hold, as a Parquet file.
 
     Args:
         images: what :func:`build` takes.
         output: the file to write.
+        model: whose embeddings of the images are kept too, to find other pictures of the same.
         progress: counts the images.
 
     Raises:
@@ -577,13 +578,17 @@ def references(
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_file
 
-    return write_references(os.fspath(images), local_file(output), progress or null_progress())
+    return write_references(
+        os.fspath(images), local_file(output), progress or null_progress(), model=model
+    )
 
 
 def overlap(
     dataset: PathLike,
     references: PathLike,
     *,
+    model: str = "",
+    cosine: float | None = None,
     page: PathLike | None = None,
     images: PathLike = "",
     progress: StageProgress | None = None,
@@ -594,6 +599,9 @@ def overlap(
     Args:
         dataset: the finished dataset.
         references: the file.
+        model: the one whose embeddings the file holds; images that resemble one of its images by
+            them are found too.
+        cosine: of two embeddings, from which images mean the same; None is 0.95.
         page: an HTML file to write, with both images of every pair side by side.
         images: the folder or address of the list's images, for the page; without it, the page
             shows the list's own small grey pictures.
@@ -606,15 +614,22 @@ def overlap(
     from glit.errors import UserError
     from glit.pipeline.source import find_source
     from glit.runtime.progress import null_progress
+    from glit.stages.exclude import LEAST_COSINE
     from glit.storage.outputs import local_file
     from glit.view.overlap import write_overlap_page
 
     output = None if page is None else local_file(page)
     if images and output is None:
         raise UserError(f"--images {images}: is for a page; add --page FILE.html")
+    if cosine is not None and not model:
+        raise UserError(f"--cosine {cosine}: is of embeddings; add --model, that of the list")
+    if cosine is not None and not 0 < cosine <= 1:
+        raise UserError(f"--cosine {cosine}: want a cosine above 0, at most 1")
     root = find_source(os.fspath(images)).root if images else ""
     opened, path = open_dataset(dataset), os.fspath(references)
-    found = list(find_overlaps(opened, path, progress or null_progress()))
+    least = LEAST_COSINE if cosine is None else cosine
+    listed = find_overlaps(opened, path, progress or null_progress(), model=model, cosine=least)
+    found = list(listed)
     if output is not None:
         write_overlap_page(output, opened, found, references=path, images=root)
     return found

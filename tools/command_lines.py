@@ -84,6 +84,8 @@ def _companions(words: list[str], value: str) -> list[str]:
     """What a value does not make sense without."""
     if words == ["overlap"] and value == SCENES:
         return ["--page", f"{NEW}.html"]
+    if words == ["overlap"] and value == "0.9":
+        return ["--model", "mini-matcher"]
     if words == ["select"] and value in ("0.95", "mini-matcher"):
         return ["--model", "mini-matcher"] if value == "0.95" else ["--distinct", "0.9"]
     if words == ["select"] and value in ("width", "sample_id"):
@@ -121,6 +123,7 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("pair", "overrides"): ["pair.rule=centred"],
     ("pair", "recipe"): ["lism"],
     ("merge", "datasets"): [DATASET],
+    ("overlap", "cosine"): ["0.9"],
     ("overlap", "page"): [f"{NEW}.html"],
     ("overlap", "references"): [REFERENCES],
     ("references", "output"): [f"{NEW}.parquet"],

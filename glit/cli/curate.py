@@ -146,6 +146,10 @@ def merge_command(
 def references_command(
     images: Annotated[str, typer.Argument(help="Images as glit build takes them.")],
     output: Annotated[str, typer.Option("-o", "--output", help="The .parquet file to write.")],
+    model: Annotated[
+        str,
+        typer.Option("--model", help="Also keep embeddings by it: a name, a folder or a run."),
+    ] = "",
     quiet: QuietOption = False,
 ) -> None:
     """Write hashes and thumbnails of images that datasets must not hold. Lists unusable files."""
@@ -153,7 +157,7 @@ def references_command(
 
     path = local_file(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        written = api.references(images, path, progress=progress)
+        written = api.references(images, path, model=model, progress=progress)
     for name, reason in written.unusable.items():
         print(visible(f"left out: {name}: {reason}"), file=sys.stderr)
     print(f"{written.num_images} images: {path}")
@@ -162,6 +166,13 @@ def references_command(
 def overlap_command(
     dataset: DatasetArgument,
     references: Annotated[str, typer.Argument(help="A file that glit references wrote.")],
+    model: Annotated[
+        str, typer.Option("--model", help="Also compare embeddings by it, the list's model.")
+    ] = "",
+    cosine: Annotated[
+        float | None,
+        typer.Option("--cosine", help="Of embeddings, from which it is found. Default: 0.95."),
+    ] = None,
     page: Annotated[
         str | None, typer.Option("--page", help="The HTML file to write, both images side by side.")
     ] = None,
@@ -175,7 +186,10 @@ def overlap_command(
     from glit.runtime.progress import StageProgress
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
-        found = api.overlap(dataset, references, page=page, images=images, progress=progress)
+        found = api.overlap(
+            dataset, references, model=model, cosine=cosine, page=page, images=images,
+            progress=progress,
+        )  # fmt: skip
     if as_json:
         print(json.dumps([asdict(each) for each in found]))
     elif found:
@@ -183,7 +197,7 @@ def overlap_command(
         for each in found:
             other = each.found
             names = visible(each.source_path), visible(other.name)
-            table.add_row(*names, other.kind, f"{other.correlation:.3f}")
+            table.add_row(*names, other.kind, other.likeness)
         Console(highlight=False).print(table)
     if not as_json:
         print(f"images of the dataset that are in {references}: {len(found)}")

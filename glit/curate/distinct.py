@@ -12,10 +12,10 @@ from jaxtyping import Float64, Int64
 from glit.data.meaning import near_duplicates
 from glit.data.schema import WITH_DISTANCE
 from glit.dataset.reader import Dataset, RowGroupCache
-from glit.errors import DatasetError, RunError
+from glit.errors import DatasetError
 from glit.images import ImageError, Pixels, decode
-from glit.recipes.extras import require
 from glit.runtime.progress import StageProgress
+from glit.stages.image_model import ImageModel
 from glit.stages.quality import QUALITY
 
 
@@ -52,23 +52,14 @@ def find_repeats(
         WeightsError: there is no such model.
         RunError: an embedding is not finite.
     """
-    require("models", needed_for="--distinct")
-    from glit.backends.model_files import weights_hash
-    from glit.evaluation.config import EvaluateConfig
-    from glit.evaluation.encode import load_embedder
-    from glit.runtime.process_state import without_bars
-
-    with without_bars():
-        loaded = load_embedder(model, EvaluateConfig())
+    loaded = ImageModel(model, needed_for="--distinct")
     progress.begin("embed", total=len(numbers), done=0, drops=False)
-    found = np.empty((len(numbers), loaded.encoder.width), np.float32)
+    found = np.empty((len(numbers), loaded.width), np.float32)
     done = 0
     for some in loaded.pixels(_pixels(dataset, numbers)):
         found[done : done + len(some)] = some
         done += len(some)
         progress.advance(len(some))
-    if not np.isfinite(found).all():
-        raise RunError(f"model {model}: an embedding is not finite; are the weights damaged?")
     order = _best_first(dataset, numbers)
     repeats = near_duplicates(found[order], least=cosine)
     best_first = numbers[order].tolist()
@@ -76,7 +67,7 @@ def find_repeats(
         Repeat(number=best_first[a], kept=best_first[b], distance=round(1 - value, 6))
         for a, (b, value) in repeats.items()
     ]
-    return sorted(rows, key=lambda row: row.number), weights_hash(loaded.folder)
+    return sorted(rows, key=lambda row: row.number), loaded.sha256
 
 
 def _pixels(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Iterator[Pixels]:

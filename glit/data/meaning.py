@@ -44,6 +44,31 @@ def near_duplicates(
     return found
 
 
+def most_alike(
+    embeddings: Float32[np.ndarray, "N D"],
+    references: Float32[np.ndarray, "R D"],
+    *,
+    least: float,
+) -> list[tuple[int, float] | None]:
+    """For every image the reference of the highest cosine, and that, if it is at least so much.
+
+    >>> images = np.array([[1, 0], [0.6, 0.8]], np.float32)
+    >>> most_alike(images, np.array([[0, 1]], np.float32), least=0.7)
+    [None, (0, 0.8)]
+    """
+    best: list[tuple[int, float] | None] = [None] * len(embeddings)
+    for start in range(0, len(references), _COLUMNS):
+        cosines = embeddings @ references[start : start + _COLUMNS].T
+        close = cosines >= np.maximum(cosines.max(axis=1, keepdims=True), least) - _SLACK
+        for row in np.flatnonzero(close.any(axis=1)).tolist():
+            places = start + np.flatnonzero(close[row])
+            exact = _exact(embeddings[row], references[places])
+            first, known = int(exact.argmax()), best[row]
+            if exact[first] >= (least if known is None else np.nextafter(known[1], 2)):
+                best[row] = int(places[first]), float(exact[first])
+    return best
+
+
 def _within(
     embeddings: Float32[np.ndarray, "N D"], members: Int64[np.ndarray, " M"], least: float
 ) -> Iterator[tuple[int, int, float]]:
@@ -76,12 +101,18 @@ def _note(
     repeated: dict[int, tuple[int, float]],
 ) -> bool:
     """Note the first of the others that an image repeats; whether there is one."""
-    products = embeddings[others].astype(np.float64) * embeddings[number]
-    cosines = products.sum(axis=1).round(_DECIMALS)
+    cosines = _exact(embeddings[number], embeddings[others])
     same = np.flatnonzero(cosines >= least)
     if len(same):
         repeated[number] = int(others[same[0]]), float(cosines[same[0]])
     return len(same) > 0
+
+
+def _exact(
+    own: Float32[np.ndarray, " D"], others: Float32[np.ndarray, "N D"]
+) -> Float64[np.ndarray, " N"]:
+    """Cosines of an image with others."""
+    return (others.astype(np.float64) * own).sum(axis=1).round(_DECIMALS)
 
 
 def _clusters(embeddings: Float32[np.ndarray, "N D"]) -> Int64[np.ndarray, " N"]:

@@ -3,7 +3,9 @@
 A reference is a grey thumbnail of 64 x 64. From it come difference hashes of the whole image and
 of nine crops to 80 % of each side, in eight orientations. An image is compared with the references
 whose hash differs from its own in at most 8 of 64 bits, by the correlation of both thumbnails, for
-which the crop is moved until it fits best. Everything is whole numbers but that correlation.
+which the crop is moved until it fits best. Crops of the image are compared with whole references
+the same way, so references that are crops are found too. Everything is whole numbers but that
+correlation.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ class Resemblance:
     orientation: int
     """0: as it is; 1 to 3: turned that often by 90 degrees; 4 to 7: mirrored, then turned."""
     is_cropped: bool
+    is_crop_listed: bool
+    """Whether the reference is a crop of the image."""
     correlation: float
 
     @property
@@ -64,7 +68,8 @@ class Resemblance:
         """In words, what was done to the reference."""
         done = ["mirrored"] * (self.orientation >= 4)
         done += ["turned"] * (self.orientation % 4 > 0) + ["cropped"] * self.is_cropped
-        return f"same picture, {' and '.join(done)}" if done else "same picture"
+        words = f"same picture, {' and '.join(done)}" if done else "same picture"
+        return f"{words}; the list has a crop" if self.is_crop_listed else words
 
 
 def thumbnail(pixels: Pixels) -> Thumbnail:
@@ -116,42 +121,63 @@ class References:
             hashes(turned(thumbnails[telling], orientation), window)
             for orientation, window in VARIANTS
         ]
-        self._hashes = np.concatenate([values for values, _ in made])
-        self._means = np.concatenate([means for _, means in made])
         self._reference = np.tile(telling, len(made))
         self._variant = np.repeat(np.arange(len(made)), len(telling))
-        self._order, self._sorted, self._first = [], [], []
-        for band in range(_BANDS):
-            keys = _band(self._hashes, band)
-            order = np.argsort(keys, kind="stable")
-            self._order.append(order)
-            self._sorted.append(self._hashes[order])
-            self._first.append(np.searchsorted(keys[order], np.arange(2**_BAND_BITS + 1)))
+        values = np.concatenate([values for values, _ in made])
+        means = np.concatenate([means for _, means in made])
+        wholes = len(telling) * sum(window == WHOLE for _, window in VARIANTS)
+        self._index = _Index(values, means)
+        self._wholes = _Index(values[:wholes], means[:wholes])
 
     def resembled(self, images: Thumbnails) -> list[Resemblance | None]:
         """For each thumbnail the reference that it resembles most, if it resembles any."""
         found: list[Resemblance | None] = [None] * len(images)
         best = np.full(len(images), LEAST_CORRELATION)
-        for image, entry in self._candidates(images):
+        for part, image, entry in self._candidates(images):
             if not np.ptp(images[image]):
                 continue
             orientation, window = VARIANTS[self._variant[entry]]
             reference = int(self._reference[entry])
             whole = turned(self._thumbnails[reference], orientation)
-            value = _best_correlation(images[image], whole, window)
+            if part == WHOLE:
+                value = _best_correlation(images[image], whole, window)
+            else:
+                value = _best_correlation(whole, images[image], part)
             if value > best[image]:
                 best[image] = value
                 found[image] = Resemblance(
                     reference=reference,
                     orientation=orientation,
                     is_cropped=window != WHOLE,
+                    is_crop_listed=part != WHOLE,
                     correlation=value,
                 )
         return found
 
-    def _candidates(self, images: Thumbnails) -> Iterator[tuple[int, int]]:
-        """Images and entries of the index whose hashes differ in few bits, in order."""
-        own, means = hashes(images)
+    def _candidates(self, images: Thumbnails) -> Iterator[tuple[Window, int, int]]:
+        """Parts of images, the images, and entries that may be the same."""
+        for part in WINDOWS:
+            index = self._index if part == WHOLE else self._wholes
+            yield from ((part, image, entry) for image, entry in index.near(*hashes(images, part)))
+
+
+class _Index:
+    """Hashes in order of each of their bands."""
+
+    def __init__(self, values: UInt64[np.ndarray, " N"], means: UInt8[np.ndarray, "N 72"]) -> None:
+        self.hashes, self.means = values, means
+        self._order, self._sorted, self._first = [], [], []
+        for band in range(_BANDS):
+            keys = _band(values, band)
+            order = np.argsort(keys, kind="stable")
+            self._order.append(order)
+            self._sorted.append(values[order])
+            self._first.append(np.searchsorted(keys[order], np.arange(2**_BAND_BITS + 1)))
+
+    def near(
+        self, own: UInt64[np.ndarray, " M"], means: UInt8[np.ndarray, "M 72"]
+    ) -> Iterator[tuple[int, int]]:
+        """Numbers of hashes and entries that differ in few bits, in order."""
         flips = np.array([0, *(1 << bit for bit in range(_BAND_BITS))])
         seen: list[np.ndarray] = []
         for band in range(_BANDS):
@@ -164,7 +190,7 @@ class References:
             near = np.bitwise_count(own[image] ^ self._sorted[band][place]) <= MOST_BITS
             close = np.flatnonzero(near)
             image, entry = image[close], self._order[band][place[close]]
-            alike = _correlations(means[image], self._means[entry]) >= _LEAST_OF_MEANS
+            alike = _correlations(means[image], self.means[entry]) >= _LEAST_OF_MEANS
             seen.append(np.stack([image[alike], entry[alike]], axis=1))
         yield from map(tuple, np.unique(np.concatenate(seen), axis=0).tolist())
 

@@ -113,7 +113,16 @@ class Embedder:
 
     def pixels(self, images: Iterable[Pixels]) -> Iterator[Float[np.ndarray, "v d"]]:
         """Embeddings of decoded images, some ``batch_size`` at a time; not checked to be finite."""
-        squares = (fit_image(each, side=self.encoder.side, fit=self.fit) for each in images)
+        yield from self.squares(map(self.square, images))
+
+    def square(self, image: Pixels) -> UInt8[Tensor, "3 s s"]:
+        """A decoded image as the model's square."""
+        return fit_image(image, side=self.encoder.side, fit=self.fit)
+
+    def squares(
+        self, squares: Iterable[UInt8[Tensor, "3 s s"]]
+    ) -> Iterator[Float[np.ndarray, "v d"]]:
+        """:meth:`pixels` of what :meth:`square` made of them."""
         for some in batched(squares, self.batch_size):
             with torch.inference_mode():
                 found = self.encoder.encode_images(torch.stack(some).to(self.device))[1]
@@ -175,7 +184,7 @@ class Embedder:
         image = _decoded(collection, index)
         if box_xyxy is not None:
             image = crop(image, np.array(box_xyxy))
-        return fit_image(image, side=self.encoder.side, fit=self.fit)
+        return self.square(image)
 
     def check(self, found: Float[Tensor, "n x"], names: Sequence[str]) -> None:
         """Refuse rows that are not finite.

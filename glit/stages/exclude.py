@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+from jaxtyping import Float32
+
+from glit.backends.base import Backend
+from glit.backends.device import best_device
 from glit.data.records import Drop, Sample
 from glit.data.reference_list import ReferenceList
-from glit.data.resemblance import Thumbnail, thumbnail
+from glit.data.resemblance import thumbnail
 from glit.errors import InputError
-from glit.recipes.config import require_value
-from glit.stages.base import Outcome, Stage
+from glit.images import Pixels
+from glit.recipes.config import Device, Precision, added, require_value, speed_only
+from glit.stages.base import Outcome, Stage, isolate
+from glit.stages.image_model import ImageModel
 from glit.stages.image_source import ImageSource, loaded_batches
-from glit.stages.plan import Plan
+from glit.stages.plan import Plan, Recipe
 from glit.storage.store import Store
 
 _BATCH = 64
+LEAST_COSINE = 0.95
 _MOST_BYTES = 1 << 31
 
 
@@ -27,57 +35,125 @@ class ExcludeConfig:
 
     enabled: bool = False
     """Whether images of ``lists`` are dropped as ``in_evaluation``: the same file, and the same
-    picture re-encoded, resized, recoloured, turned, mirrored or cropped to 80 %."""
+    picture re-encoded, resized, recoloured, turned, mirrored, cropped to 80 %, or cropped so in
+    the list."""
     lists: tuple[str, ...] = ()
     """Files that ``glit references`` wrote, paths or addresses that all workers can read."""
+    model: str = added("")
+    """Also drop images whose embedding by this model resembles one of the lists', which were
+    written with ``glit references --model``: a name in manifests/weights.toml, a hub id, or a
+    folder. Empty compares no embeddings."""
+    revision: str = added("main")
+    """Hub revision of the model."""
+    cosine: float = added(LEAST_COSINE)
+    """The cosine of two embeddings from which images mean the same."""
+    device: Device = speed_only("auto")
+    """Where the model runs; ``auto`` uses a GPU if there is one."""
+
+    @property
+    def precision(self) -> Precision:
+        """Of the model; that of the lists' embeddings."""
+        return "float32"
 
     def __post_init__(self) -> None:
+        require_value(
+            0 < self.cosine <= 1,
+            f"[exclude] cosine: found {self.cosine}, want above 0, at most 1",
+        )
+        require_value(
+            bool(self.model) or self.cosine == LEAST_COSINE,
+            "[exclude] cosine: is of embeddings; name the lists' model with exclude.model",
+        )
         require_value(
             bool(self.lists) or not self.enabled,
             "[exclude] lists: found none, want files that 'glit references' wrote",
         )
 
 
+class _Embedding(Backend):
+    """Its configuration has no precision to settle."""
+
+    def settled(self, config: Any, device: str = "") -> Any:
+        found = config.device if config.device != "auto" else device or best_device()
+        return replace(config, device=found)
+
+
+def _open_model(config: ExcludeConfig, name: str) -> ImageModel:
+    return ImageModel(name, needed_for="exclude.model", device=config.device)
+
+
+EMBEDDING = _Embedding(make=_open_model, gpu_bytes=6 << 30, extras=("models",))
+
+
 class ExcludeStage(Stage):
     """Compares every image with lists of others."""
 
     name = "exclude"
-    version = 1
+    version = 2
     reads = ("image",)
     filters = True
     reasons: ClassVar = {"in_evaluation": "the image is in one of exclude.lists, or resembles one"}
-    title, shows = "Left out", "lists"
+    title, shows, role = "Left out", "lists", "embedder"
     config = ExcludeConfig
 
-    def __init__(self, lists: Sequence[ReferenceList]) -> None:
-        self._lists = lists
+    def __init__(
+        self, lists: Sequence[ReferenceList], model: ImageModel | None, cosine: float
+    ) -> None:
+        self._lists, self._model, self._cosine = lists, model, cosine
+
+    @classmethod
+    def backend(cls, config: ExcludeConfig) -> Backend | None:
+        return EMBEDDING if config.model else None
+
+    @classmethod
+    def extras(cls, recipe: Recipe) -> Mapping[str, str]:
+        return {"models": "exclude.model"} if recipe.of(ExcludeConfig).model else {}
+
+    @classmethod
+    def check(cls, plan: Plan) -> None:
+        if (model := plan.models.get(cls.role)) is not None:
+            for path in plan.config(ExcludeConfig).lists:
+                open_references(path).check_model(model.name, model.sha256)
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        lists = plan.config(ExcludeConfig).lists
-        return {"lists": [open_references(path).sha256 for path in lists]}
+        lists = [open_references(path).sha256 for path in plan.config(ExcludeConfig).lists]
+        model = plan.models.get(cls.role)
+        return {"lists": lists, **({"model": model.identity()} if model else {})}
 
     @classmethod
     def open(cls, plan: Plan) -> ExcludeStage:
-        return cls([open_references(path) for path in plan.config(ExcludeConfig).lists])
+        config, model = plan.config(ExcludeConfig), plan.models.get(cls.role)
+        lists = [open_references(path) for path in config.lists]
+        opened = None if model is None else EMBEDDING.make(config, str(model.path))
+        return cls(lists, opened, config.cosine)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         for batch in loaded_batches(samples, images, _BATCH):
             good = [(sample, image) for sample, image in batch if not isinstance(image, Drop)]
-            thumbnails = [thumbnail(image) for _, image in good]
-            drops = self._drops([sample.sample_id for sample, _ in good], thumbnails)
+            drops = self._drops([sample.sample_id for sample, _ in good], [i for _, i in good])
             for sample, image in batch:
                 yield image if isinstance(image, Drop) else drops.get(sample.sample_id, sample)
 
-    def _drops(self, sample_ids: list[str], thumbnails: list[Thumbnail]) -> dict[str, Drop]:
-        drops = {}
+    def _drops(self, sample_ids: list[str], images: list[Pixels]) -> dict[str, Drop]:
+        thumbnails, vectors, drops = [thumbnail(image) for image in images], None, {}
+        if self._model is not None and images:
+            embedded = isolate(images, self._embed)
+            alike_to_none = np.zeros(self._model.width, np.float32)
+            vectors = np.stack([alike_to_none if isinstance(v, Drop) else v for v in embedded])
+            pairs = zip(sample_ids, embedded, strict=True)
+            drops = {sample_id: v for sample_id, v in pairs if isinstance(v, Drop)}
         for references in self._lists:
-            found = references.find(sample_ids, thumbnails)
+            found = references.find(sample_ids, thumbnails, embeddings=vectors, cosine=self._cosine)
             for sample_id, other in zip(sample_ids, found, strict=True):
                 if other is not None:
-                    message = f"{other.name}: {other.kind} ({other.correlation:.3f})"
+                    message = f"{other.name}: {other.kind} ({other.likeness})"
                     drops[sample_id] = Drop(reason="in_evaluation", message=message)
         return drops
+
+    def _embed(self, images: Sequence[Pixels]) -> list[Float32[np.ndarray, " D"]]:
+        assert self._model is not None
+        return list(self._model.embed([self._model.square(image) for image in images]))
 
 
 def open_references(path: str) -> ReferenceList:

@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from building import run_build
+from building import run_build, tiny_clip
 from PIL import Image, ImageEnhance
 
 import glit
@@ -19,9 +19,13 @@ from glit.data import resemblance
 from glit.data.reference_list import Reference, list_bytes
 from glit.data.resemblance import References, thumbnail
 from glit.dataset.reader import Dataset
-from glit.errors import InputError, RecipeError
+from glit.errors import GlitError, InputError, RecipeError, RunError, UserError
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import Embedder, load_embedder
 from glit.images import decode
-from glit.stages.exclude import open_references
+from glit.recipes.config import identity
+from glit.stages.exclude import ExcludeConfig, open_references
+from glit.stages.recipe import load_recipe
 
 
 def jpeg(image: Image.Image, quality: int = 50) -> Image.Image:
@@ -71,6 +75,24 @@ def test_photographs_after_what_people_do_to_them(photographs, way):
     assert not words or all(each is None or words in each.kind for each in found)
 
 
+@pytest.mark.parametrize(("share", "mirrored"), [(0.9, False), (0.8, False), (0.8, True)])
+def test_photographs_of_which_the_list_has_a_crop(photographs, share, mirrored):
+    images = [
+        Image.fromarray(decode(path.read_bytes())) for path in sorted(photographs.glob("*.jpg"))
+    ]
+    crops = [cropped(image, share) for image in images[:25]]
+    if mirrored:
+        crops = [crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for crop in crops]
+    listed = References(np.stack([thumbnail(np.asarray(crop)) for crop in crops]))
+    found = listed.resembled(np.stack([thumbnail(np.asarray(image)) for image in images]))
+    assert found[25:] == [None] * 25
+    assert all(each is None or each.reference == n for n, each in enumerate(found[:25]))
+    kinds = {each.kind for each in found if each}
+    assert sum(each is not None for each in found) >= 0.8 * 25
+    middle = ", mirrored" * mirrored
+    assert kinds <= {f"same picture{middle}; the list has a crop", f"same picture{middle}"}
+
+
 def test_pictures_of_one_colour_resemble_nothing():
     white = np.full((3, 64, 64), 255, np.uint8)
     white[1] = 7
@@ -84,15 +106,24 @@ def test_the_index_finds_what_comparing_all_hashes_finds(photographs):
     asked = np.concatenate([known, known[:, ::-1], np.rot90(known, axes=(1, 2)), known[:, 4:60, 4:60].repeat(2, 1).repeat(2, 2)[:, :64, :64]])  # fmt: skip
     index = References(known)
     own, means = resemblance.hashes(asked)
+    entries = index._index
     wanted = []
-    for image, entry in itertools.product(range(len(own)), range(len(index._hashes))):
-        differing = int(own[image] ^ index._hashes[entry])
+    for image, entry in itertools.product(range(len(own)), range(len(entries.hashes))):
+        differing = int(own[image] ^ entries.hashes[entry])
         bands = [(differing >> 16 * band & 0xFFFF).bit_count() for band in range(4)]
         if min(bands) <= 1 and sum(bands) <= resemblance.MOST_BITS:
-            pair = means[image][None], index._means[entry][None]
+            pair = means[image][None], entries.means[entry][None]
             if resemblance._correlations(*pair)[0] >= resemblance._LEAST_OF_MEANS:
                 wanted.append((image, entry))
-    assert list(index._candidates(asked)) == wanted and len(wanted) > 40
+    assert list(entries.near(own, means)) == wanted and len(wanted) > 40
+
+
+@pytest.fixture(scope="module")
+def plain(scenes, tmp_path_factory):
+    """A dataset of six scenes."""
+    folder = tmp_path_factory.mktemp("plain") / "dataset"
+    run_build(scenes / "images", folder, captions=scenes / "captions.jsonl", limit=6)
+    return folder
 
 
 @pytest.fixture
@@ -116,7 +147,7 @@ def test_a_list_is_the_same_bytes_again(listed, tmp_path):
     assert pq.read_table(listed)["name"].to_pylist() == ["a.png", "b.jpg"]
 
 
-def test_a_build_leaves_them_out_and_overlap_finds_them(scenes, listed, tmp_path, run_glit):
+def test_a_build_leaves_them_out_and_overlap_finds_them(scenes, plain, listed, tmp_path, run_glit):
     def build(name, *overrides):
         run_build(
             scenes / "images", tmp_path / name, captions=scenes / "captions.jsonl",
@@ -124,9 +155,8 @@ def test_a_build_leaves_them_out_and_overlap_finds_them(scenes, listed, tmp_path
         )  # fmt: skip
         return Dataset(str(tmp_path / name))
 
-    plain = build("plain")
     without = build("without", "exclude.enabled=true", f'exclude.lists=["{listed}"]')
-    assert {row.source_path for row in plain} - {row.source_path for row in without} == {
+    assert {row.source_path for row in Dataset(str(plain))} - {row.source_path for row in without} == {
         "000000.png", "000001.png",
     }  # fmt: skip
     drops = {row["source_path"]: row for row in without.drops().to_pylist()}
@@ -135,14 +165,110 @@ def test_a_build_leaves_them_out_and_overlap_finds_them(scenes, listed, tmp_path
     assert drops["000001.png"]["message"].startswith("b.jpg: same picture, mirrored (")
     assert glit.verify(tmp_path / "without") == []
 
-    found = api.overlap(tmp_path / "plain", listed)
+    found = api.overlap(plain, listed)
     assert [(each.source_path, each.found.name) for each in found] == [
         ("000000.png", "a.png"), ("000001.png", "b.jpg"),
     ]  # fmt: skip
     assert api.overlap(tmp_path / "without", listed) == []
-    done = run_glit("overlap", str(tmp_path / "plain"), str(listed))
+    done = run_glit("overlap", str(plain), str(listed))
     assert done.code == 1 and done.output.endswith(f"that are in {listed}: 2\n")
     assert run_glit("overlap", str(tmp_path / "without"), str(listed)).code == 0
+
+
+@pytest.fixture(scope="module")
+def parts(scenes, tmp_path_factory):
+    """A list with embeddings of a part of a scene that hashes do not find, and its cosines with
+    the scenes."""
+    folder = tmp_path_factory.mktemp("parts")
+    (folder / "images").mkdir()
+    cropped(Image.open(scenes / "images" / "000002.png"), 0.5).save(folder / "images" / "part.png")
+    api.references(folder / "images", folder / "list.parquet", model="mini-matcher")
+    files = [*sorted((scenes / "images").glob("*.png"))[:6], folder / "images" / "part.png"]
+    embedder = load_embedder("mini-matcher", EvaluateConfig())
+    vectors = np.concatenate(list(embedder.pixels(decode(f.read_bytes()) for f in files)))
+    return folder / "list.parquet", vectors[:-1] @ vectors[-1]
+
+
+def test_embeddings_find_what_hashes_do_not(scenes, plain, parts, tmp_path, run_glit):
+    listed, cosines = parts
+    least = float(np.sort(cosines)[-3:-1].mean())
+    wanted = {f"{n:06d}.png": cosines[n] for n in np.flatnonzero(cosines >= least)}
+    assert api.overlap(plain, listed) == [] and len(wanted) == 2
+    found = api.overlap(
+        plain, listed, model="mini-matcher", cosine=least, page=tmp_path / "page.html"
+    )
+    assert {each.source_path: each.found.correlation for each in found} == pytest.approx(
+        wanted, abs=1e-5
+    )
+    assert {(each.found.kind, each.found.name) for each in found} == {("meaning", "part.png")}
+    assert '"kind":"meaning"' in (tmp_path / "page.html").read_text().replace(": ", ":")
+    done = run_glit(
+        "overlap", str(plain), str(listed), "--model", "mini-matcher", "--cosine", str(least)
+    )
+    assert done.code == 1 and "cosine 0." in done.output
+
+    settings = [f'exclude.lists=["{listed}"]', "exclude.enabled=true", f"exclude.cosine={least}"]
+    run_build(
+        scenes / "images", tmp_path / "without", captions=scenes / "captions.jsonl", limit=6,
+        overrides=[*settings, "exclude.model=mini-matcher"],
+    )  # fmt: skip
+    without = Dataset(str(tmp_path / "without"))
+    drops = {row["source_path"]: row["message"] for row in without.drops().to_pylist()}
+    assert drops.keys() == wanted.keys()
+    assert all(message.startswith("part.png: meaning (cosine 0.") for message in drops.values())
+    assert without.manifest["models"]["embedder"]["name"] == "mini-matcher"
+    assert glit.verify(without.path) == []
+    with pytest.raises(RecipeError, match=r"name the lists' model"):
+        load_recipe("mini", overrides=settings)
+
+
+def test_a_list_with_embeddings_is_the_same_bytes_again(parts, tmp_path):
+    listed, _ = parts
+    api.references(listed.parent / "images", tmp_path / "again.parquet", model="mini-matcher")
+    assert (tmp_path / "again.parquet").read_bytes() == listed.read_bytes()
+
+
+def test_recipes_without_a_model_keep_their_fingerprints():
+    assert identity(ExcludeConfig(enabled=True, lists=("x",))).keys() == {"enabled", "lists"}
+
+
+def test_embeddings_that_cannot_be_compared(plain, listed, parts, scenes, tmp_path, monkeypatch):
+    other, _ = parts
+    clip = str(tiny_clip())
+    for path, model, said in (
+        (listed, "mini-matcher", "has no embeddings"),
+        (other, clip, "are of model 'mini-matcher'"),
+        (other, "no-such-model", "no-such-model"),
+    ):
+        with pytest.raises(GlitError, match=said):
+            api.overlap(plain, path, model=model)
+        with pytest.raises(GlitError, match=said):
+            run_build(
+                scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl",
+                overrides=[
+                    "exclude.enabled=true", f'exclude.lists=["{path}"]', f"exclude.model={model}",
+                ],
+            )  # fmt: skip
+    for options, said in (({"cosine": 0.9}, "add --model"), ({"cosine": 2.0, "model": "x"}, "2.0")):
+        with pytest.raises(UserError, match=said):
+            api.overlap(plain, other, **options)
+    blank = np.zeros((64, 64), np.uint8)
+    damaged = Reference(
+        name="a", sha256="0" * 64, thumbnail=blank, embedding=np.array([np.nan, 1], np.float32)
+    )
+    (tmp_path / "nan.parquet").write_bytes(list_bytes([damaged], model="m", sha256="0" * 64))
+    with pytest.raises(InputError, match="an embedding is not finite"):
+        open_references(str(tmp_path / "nan.parquet"))
+
+    def broken(self, squares):
+        yield np.full((len(list(squares)), self.encoder.width), np.nan, np.float32)
+
+    monkeypatch.setattr(Embedder, "squares", broken)
+    with pytest.raises(RunError, match="mini-matcher: an embedding is not finite"):
+        api.overlap(plain, other, model="mini-matcher")
+    with pytest.raises(RunError, match="not finite"):
+        api.references(listed.parent / "evaluation", tmp_path / "n.parquet", model="mini-matcher")
+    assert not (tmp_path / "n.parquet").exists()
 
 
 def test_a_changed_list_is_another_fingerprint(scenes, listed, tmp_path):
@@ -160,11 +286,11 @@ def test_a_changed_list_is_another_fingerprint(scenes, listed, tmp_path):
     assert build() != before
 
 
-def test_files_that_are_no_lists(built, scenes, tmp_path):
+def test_files_that_are_no_lists(plain, scenes, tmp_path):
     for name, data, said in (
         ("none.parquet", None, "No such file"),
         ("text.parquet", b"text", "no list of references"),
-        ("other.parquet", next((built / "data").iterdir()).read_bytes(), "no list of references"),
+        ("other.parquet", next((plain / "data").iterdir()).read_bytes(), "no list of references"),
     ):
         path = tmp_path / name
         if data is not None:
@@ -172,7 +298,7 @@ def test_files_that_are_no_lists(built, scenes, tmp_path):
         with pytest.raises(InputError, match=said):
             open_references(str(path))
         with pytest.raises(InputError, match=said):
-            api.overlap(built, path)
+            api.overlap(plain, path)
     with pytest.raises(RecipeError, match="lists: found none"):
         run_build(
             scenes / "images", tmp_path / "o", captions=scenes / "captions.jsonl",

@@ -11,7 +11,7 @@ function picture(image, name, note) {
 }
 
 const pairs = data.pairs.map((pair) => h('article', { class: 'pair', 'aria-label': pair.path },
-  h('h2', {}, pair.kind, h('span', {}, `correlation ${pair.correlation.toFixed(3)}`)),
+  h('h2', {}, pair.kind, h('span', {}, `${pair.kind === 'meaning' ? 'cosine' : 'correlation'} ${pair.correlation.toFixed(3)}`)),
   picture(pair.image, pair.path, ''),
   picture(pair.reference.image, pair.name, pair.reference.is_file ? '' : 'thumbnail of the list')));
 const rest = data.found - data.pairs.length;
