@@ -150,6 +150,11 @@ class ReferenceList:
         resembled = self._references.resembled(np.stack(thumbnails))
         alike: list[tuple[int, float] | None] = [None] * len(sample_ids)
         if embeddings is not None and self._embeddings is not None:
+            if embeddings.shape[1] != self._embeddings.shape[1]:
+                raise InputError(
+                    f"{self._path}: its embeddings have {self._embeddings.shape[1]} numbers, the "
+                    f"model's {embeddings.shape[1]}; write the list anew"
+                )
             alike = most_alike(embeddings, self._embeddings, least=cosine)
         found: list[Found | None] = []
         for sample_id, other, meant in zip(sample_ids, resembled, alike, strict=True):

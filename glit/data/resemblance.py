@@ -3,15 +3,16 @@
 A reference is a grey thumbnail of 64 x 64. From it come difference hashes of the whole image and
 of nine crops to 80 % of each side, in eight orientations. An image is compared with the references
 whose hash differs from its own in at most 8 of 64 bits, by the correlation of both thumbnails, for
-which the crop is moved until it fits best. Crops of the image are compared with whole references
-the same way, so references that are crops are found too. Everything is whole numbers but that
-correlation.
+which the crop is moved until it fits best. Crops of the image are compared with whole references,
+as they are and mirrored, the same way, so references that are crops are found too. Everything is
+whole numbers but that correlation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float64, Int64, Real, UInt8, UInt64
@@ -98,6 +99,7 @@ def hashes(
     return np.packbits(bits, axis=1).view(">u8")[:, 0].astype(np.uint64), means
 
 
+@cache
 def _overlaps(side: int, cells: int) -> Float64[np.ndarray, "cells side"]:
     """How much of each pixel lies in each cell, in shares of 1 / cells of a pixel."""
     starts, pixels = np.arange(cells)[:, None] * side, np.arange(side) * cells
@@ -125,9 +127,10 @@ class References:
         self._variant = np.repeat(np.arange(len(made)), len(telling))
         values = np.concatenate([values for values, _ in made])
         means = np.concatenate([means for _, means in made])
-        wholes = len(telling) * sum(window == WHOLE for _, window in VARIANTS)
         self._index = _Index(values, means)
-        self._wholes = _Index(values[:wholes], means[:wholes])
+        upright = [at for at, each in enumerate(VARIANTS) if each in ((0, WHOLE), (4, WHOLE))]
+        self._uprights = np.flatnonzero(np.isin(self._variant, upright))
+        self._upright = _Index(values[self._uprights], means[self._uprights])
 
     def resembled(self, images: Thumbnails) -> list[Resemblance | None]:
         """For each thumbnail the reference that it resembles most, if it resembles any."""
@@ -156,9 +159,13 @@ class References:
 
     def _candidates(self, images: Thumbnails) -> Iterator[tuple[Window, int, int]]:
         """Parts of images, the images, and entries that may be the same."""
-        for part in WINDOWS:
-            index = self._index if part == WHOLE else self._wholes
-            yield from ((part, image, entry) for image, entry in index.near(*hashes(images, part)))
+        for image, entry in self._index.near(*hashes(images)):
+            yield WHOLE, image, entry
+        parts = [hashes(images, part) for part in WINDOWS[1:]]
+        values, means = (np.concatenate(each) for each in zip(*parts, strict=True))
+        for number, place in self._upright.near(values, means):
+            part, image = divmod(number, len(images))
+            yield WINDOWS[1 + part], image, int(self._uprights[place])
 
 
 class _Index:
