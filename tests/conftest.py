@@ -114,6 +114,14 @@ def built(scenes, tmp_path_factory) -> Path:
     return output
 
 
+@pytest.fixture(scope="session")
+def built_by_mini(scenes, tmp_path_factory) -> Path:
+    """The same by the mini models, as recipe `mini` builds it; do not write into it."""
+    output = tmp_path_factory.mktemp("built-by-mini") / "dataset"
+    run_build(scenes / "images", output, captions=scenes / "captions.jsonl", recipe="mini")
+    return output
+
+
 @pytest.fixture
 def built_copy(built, tmp_path) -> Path:
     """A copy to damage."""

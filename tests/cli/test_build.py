@@ -121,7 +121,7 @@ def test_control_c_says_that_the_same_command_goes_on(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("executor", ["local", "ray"])
-def test_sigterm_stops_in_one_line(scenes, built, tmp_path, run_glit, executor):
+def test_sigterm_stops_in_one_line(scenes, built_by_mini, tmp_path, run_glit, executor):
     """As Slurm and Kubernetes send it, here twice to every process."""
     out = tmp_path / "out"
     words = ["build", scenes / "images", "-o", out, "-r", "mini", "--executor"]
@@ -147,7 +147,7 @@ def test_sigterm_stops_in_one_line(scenes, built, tmp_path, run_glit, executor):
         assert rest == ours
     assert build.returncode == 143
     assert run_glit(*words, "local", *captions).code == 0
-    assert data_bytes(out) == data_bytes(built)
+    assert data_bytes(out) == data_bytes(built_by_mini)
 
 
 def test_sigterm_within_code_that_exec_runs_has_its_exit_code_too(tmp_path):

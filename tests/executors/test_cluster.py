@@ -20,7 +20,9 @@ def two_nodes():
 
 
 @pytest.mark.engine
-def test_a_node_that_is_lost_costs_no_sample_and_no_byte(two_nodes, scenes, built, tmp_path):
+def test_a_node_that_is_lost_costs_no_sample_and_no_byte(
+    two_nodes, scenes, built_by_mini, tmp_path
+):
     out = tmp_path / "out"
     build = subprocess.Popen(
         [
@@ -39,7 +41,7 @@ def test_a_node_that_is_lost_costs_no_sample_and_no_byte(two_nodes, scenes, buil
     said, _ = build.communicate(timeout=240)
     assert build.returncode == 0, said
     assert "24 images = 24 shipped + 0 dropped" in said
-    assert data_bytes(out) == data_bytes(built)
+    assert data_bytes(out) == data_bytes(built_by_mini)
 
 
 @pytest.mark.parametrize(

@@ -270,25 +270,25 @@ class PoisonedTask(StageTask):
 
 
 def test_an_image_that_segfaults_is_dropped_and_the_rest_is_shipped(
-    executor, scenes, built, tmp_path, monkeypatch
+    executor, scenes, built_by_mini, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(sys.modules["glit.pipeline.stage_runner"], "StageTask", PoisonedTask)
     out = tmp_path / "out"
     manifest = run_build(
         scenes / "images", out, captions=scenes / "captions.jsonl", executor=executor,
-        overrides=["ingest.chunk_size=8"],
+        overrides=["ingest.chunk_size=8"], recipe="mini",
     )  # fmt: skip
     assert manifest["counts"]["drops"] == {"propose/worker_crash": 1}
     assert list(verify(str(out))) == []
     rows, whole = (
         {row["source_path"]: row for row in pq.read_table(folder / "data").to_pylist()}
-        for folder in (out, built)
+        for folder in (out, built_by_mini)
     )
     assert whole.pop("000007.png") and rows == whole
 
 
 @pytest.mark.engine
-def test_kill_dash_nine_of_the_driver(scenes, built, tmp_path):
+def test_kill_dash_nine_of_the_driver(scenes, built_by_mini, tmp_path):
     out = tmp_path / "out"
     arguments = [
         sys.executable, "-m", "glit", "build", scenes / "images", "-o", out, "-r", "mini",
@@ -306,7 +306,7 @@ def test_kill_dash_nine_of_the_driver(scenes, built, tmp_path):
     assert not (out / "manifest.json").exists()
     finished = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
-    assert data_bytes(out) == data_bytes(built)
+    assert data_bytes(out) == data_bytes(built_by_mini)
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ main()
 
 
 @pytest.mark.slow
-def test_kill_dash_nine_of_the_process_loses_nothing(scenes, built, tmp_path, run_glit):
+def test_kill_dash_nine_of_the_process_loses_nothing(scenes, built_by_mini, tmp_path, run_glit):
     out = tmp_path / "out"
     arguments = [
         "build", scenes / "images", "-o", out, "-r", "mini", "--executor", "local",
@@ -207,7 +207,7 @@ def test_kill_dash_nine_of_the_process_loses_nothing(scenes, built, tmp_path, ru
     assert not (out / "manifest.json").exists()
     finished = run_glit(*arguments)
     assert finished.code == 0, finished.errors
-    assert data_bytes(out) == data_bytes(built)
+    assert data_bytes(out) == data_bytes(built_by_mini)
     assert not list(Path(out).rglob("*.tmp-*"))
 
 
