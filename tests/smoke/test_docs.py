@@ -11,13 +11,14 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from PIL import Image
+from small_hub import TOKEN, small_hub
 from warm import Warm, needs_a_shell, warm
 
 from glit.cli.main import app
@@ -92,8 +93,9 @@ def glit() -> Iterator[Warm]:
         yield process
 
 
-def run_page(page: Path, folder: Path, glit: Warm) -> None:
-    """Its shell lines one by one, Python blocks that follow one another as one script."""
+def run_page(page: Path, folder: Path, glit: Warm, hub: Mapping[str, str] | None = None) -> None:
+    """Its shell lines one by one, Python blocks that follow one another as one script; lines with
+    a repository on the Hub in the environment of one."""
     script: list[str] = []
     for kind, block in [*FENCED.findall(page.read_text(encoding="utf-8")), ("sh", "")]:
         if kind == "python":
@@ -106,7 +108,10 @@ def run_page(page: Path, folder: Path, glit: Warm) -> None:
         for line in lines_of(block):
             if re.match("glit (add|build|retry) ", line):
                 line += " --executor local"
-            if line.startswith("python -m tools."):
+            if "OWNER/" in line:
+                words = shlex.split(line.replace("OWNER/", "me/"))[1:]
+                run([sys.executable, "-m", "glit", *words], folder, hub)
+            elif line.startswith("python -m tools."):
                 run([sys.executable, *shlex.split(line)[1:]], folder)
             elif line.startswith("glit ") and not needs_a_shell(line):
                 run_glit_line(glit, line, folder)
@@ -122,10 +127,10 @@ def run_glit_line(glit: Warm, line: str, folder: Path) -> None:
     assert code == 0, f"{line}\n{said[-3000:]}"
 
 
-def run(command: list[str], folder: Path) -> None:
+def run(command: list[str], folder: Path, further: Mapping[str, str] | None = None) -> None:
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(further or {})},
     )  # fmt: skip
     assert done.returncode == 0, f"{command[-1]}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
 
@@ -150,7 +155,11 @@ def test_own_photographs_with_captions_and_a_yolo_file_take_one_block(tmp_path, 
 
 @pytest.mark.slow
 def test_the_how_tos_run(tmp_path, glit):
-    run_page(DOCS / "how-to.md", tmp_path, glit)
+    with small_hub() as hub:
+        account = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1",
+                   "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf-home")}  # fmt: skip
+        run_page(DOCS / "how-to.md", tmp_path, glit, account)
+        assert hub.repositories["me/best"].private
     assert (tmp_path / "with-captions" / "manifest.json").is_file()
     assert not (tmp_path / "with-captions" / "work").exists()
     assert (tmp_path / "as-csv" / "pairs.csv").read_text().count("\n") > 24
