@@ -86,6 +86,8 @@ def corrected_row(
     changed = {**row, "caption": text.caption, **_moved_parts(row, text, boxes, models)}
     changed["sentences"] = [rows.sentence_row(each) for each in text.sentences]
     changed["regions"] = [rows.region_row(each) for each in boxes.regions]
+    if "caption_similarity" in row and text.caption != row["caption"]:
+        changed["caption_similarity"] = None
     sample = _sample(row, changed, text, boxes)
     scores, known = _scores(row, text, boxes, regions, models, lambda: models.score(sample, image))
     changed |= rows.scores_row(scores)
@@ -249,7 +251,9 @@ def _scores(
     kept = np.array(boxes.same, dtype=np.int64)
     into = np.ix_(same, np.array([boxes.number[each] for each in boxes.same], dtype=np.int64))
     source = np.ix_(before, kept)
-    known[into] = True
+    # an earlier correction without the matcher left cosines of 0 that nobody knows
+    unknown = any(not each["scored"] for each in by_hand_of(row))
+    known[into] = not unknown
     if models.from_files:
         made = np.zeros(shape, dtype=np.float32)
         made[into] = old.similarity[source]
@@ -264,9 +268,11 @@ def _scores(
         stored, now = getattr(old, name), getattr(fresh, name, None)
         if stored is not None:
             parts[name] = np.zeros(shape, dtype=np.float32) if now is None else now.copy()
-            parts[name][into] = stored[source]
+            if now is None or not unknown:
+                parts[name][into] = stored[source]
     whole = np.zeros(shape[0], dtype=np.float32) if fresh is None else fresh.image_similarity.copy()
-    whole[same] = old.image_similarity[before]
+    if fresh is None or not unknown:
+        whole[same] = old.image_similarity[before]
     return Scores(image_similarity=whole, **parts), known | (fresh is not None)
 
 

@@ -82,9 +82,8 @@ def write_references(
     if not good:
         raise InputError(f"{images}: holds no image that can be used ({len(listed)} files found)")
     sha256 = "" if opened is None else opened.sha256
-    Store(output.parent).write(
-        output.name, list_bytes(good, model=model and Path(model).name, sha256=sha256)
-    )
+    name = Path(model).name if Path(model).is_dir() else model
+    Store(output.parent).write(output.name, list_bytes(good, model=name, sha256=sha256))
     return Written(num_images=len(good), unusable=unusable)
 
 

@@ -99,7 +99,8 @@ def select_rows(
                     dataset, np.asarray(chosen, np.int64), cosine=choice.distinct,
                     model=choice.model, progress=progress,
                 )  # fmt: skip
-                noted |= {"model": Path(choice.model).name, "model_sha256": digest}
+                name = Path(choice.model).name if Path(choice.model).is_dir() else choice.model
+                noted |= {"model": name, "model_sha256": digest}
                 left_out = {each.number for each in repeats}
                 chosen = tuple(number for number in chosen if number not in left_out)
             parts = {"": np.asarray(chosen, np.int64)}

@@ -103,7 +103,7 @@ class ReferenceList:
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path}: no list of references ({first_line(error)})") from error
         plain = table.select([name for name in table.column_names if name != "embedding"])
-        if not plain.schema.equals(_SCHEMA) or table.column("thumbnail").null_count:
+        if not plain.schema.equals(_SCHEMA) or any(each.null_count for each in plain.columns):
             raise InputError(
                 f"{path}: no list of references; make one of images with 'glit references IMAGES "
                 "-o LIST.parquet'"
@@ -198,7 +198,10 @@ def _embeddings(column: pa.ChunkedArray, path: str) -> Float32[np.ndarray, "N D"
     values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
     if len(values) != len(column) * kind.list_size or not np.isfinite(values).all():
         raise InputError(f"{path}: an embedding is not finite; write the list anew")
-    return values.reshape(-1, kind.list_size)
+    values = values.reshape(-1, kind.list_size)
+    if not np.allclose(np.linalg.norm(values.astype(np.float64), axis=1), 1, atol=1e-3):
+        raise InputError(f"{path}: an embedding is not of length 1; write the list anew")
+    return values
 
 
 def _thumbnails(column: pa.ChunkedArray) -> Thumbnails:

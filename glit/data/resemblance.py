@@ -2,7 +2,7 @@
 
 A reference is a grey thumbnail of 64 x 64. From it come difference hashes of the whole image and
 of nine crops to 80 % of each side, in eight orientations. An image is compared with the references
-whose hash differs from its own in at most 8 of 64 bits, by the correlation of both thumbnails, for
+whose hash differs from its own in at most 12 of 64 bits, by the correlation of both thumbnails, for
 which the crop is moved until it fits best. Crops of the image are compared with whole references,
 as they are and mirrored, the same way, so references that are crops are found too. Everything is
 whole numbers but that correlation.
@@ -23,7 +23,7 @@ from glit.images import Pixels
 THUMBNAIL_PX = 64
 MOST_BITS = 12
 """Of 64: hashes that differ in more are not compared further. All within 7 are found, and some of
-those that differ in 8."""
+those that differ in 8 to 12."""
 LEAST_CORRELATION = 0.93
 """Of two thumbnails that are called the same picture."""
 _CROPS = {58: (0, 3, 6), 51: (0, 3, 6, 10, 13)}

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,14 @@ def push(
         raise UserError(f"{dataset}: an address; want the folder of a finished dataset")
     folder = Store(dataset)
     manifest = read_manifest(folder)
-    files = _files_of(Path(folder.full("")))
+    files = _files_of(Path(folder.full("")), manifest["files"])
     card = _card(Path(folder.full(_CARD)), licence)
     told.begin("files", total=len(manifest["files"]), done=0, drops=False)
     for breach in check_files(folder, manifest, told):
         raise DatasetError(f"{dataset}: not uploaded, as it is damaged: {breach}")
-    files |= {_CARD: card, MANIFEST: folder.read(MANIFEST)}
+    own = (_CARD, MANIFEST)  # first, which says whose the rest is, and last
+    rest = {name: file for name, file in files.items() if name not in own}
+    files = {_CARD: card, **rest, MANIFEST: folder.read(MANIFEST)}
     where = f"hf://datasets/{repository}"
     with _hub_errors(where), _no_progress_bars():
         is_private = _make_repository(api, repository, private=private)
@@ -75,7 +77,11 @@ def push(
         stale = _stale(where, there, files, manifest)
         known = {name: each["sha256"] for name, each in manifest["files"].items()}
         missing = [n for n in files if not _is_there(files[n], there.get(n), known.get(n, ""))]
-        _upload(api, repository, {name: files[name] for name in missing}, stale, there, told)
+        if len(missing) > _FILES_A_COMMIT and MANIFEST in there:
+            # no complete dataset is there until the last commit
+            stale.append(MANIFEST)
+            missing = [*(name for name in missing if name != MANIFEST), MANIFEST]
+        _upload(api, repository, {name: files[name] for name in missing}, stale, told)
     return Pushed(
         address=where,
         url=f"{api.endpoint}/datasets/{repository}",
@@ -116,8 +122,13 @@ def _open_hub(repository: str) -> Any:
     return HfApi(endpoint=endpoint())
 
 
-def _files_of(root: Path) -> dict[str, Path | bytes]:
-    """Files by their path in the dataset, the data first: no work folder, nothing hidden."""
+def _files_of(root: Path, checked: Container[str]) -> dict[str, Path | bytes]:
+    """Files by their path in the dataset, the data first: no work folder, nothing hidden, and no
+    links out of the folder but those whose bytes are checked.
+
+    Raises:
+        InputError: the card is such a link.
+    """
     found: dict[str, Path | bytes] = {}
     for folder, folders, names in os.walk(root):
         below = Path(folder).relative_to(root)
@@ -128,8 +139,13 @@ def _files_of(root: Path) -> dict[str, Path | bytes]:
         )
         for name in sorted(names):
             path = Path(folder, name)
-            if not name.startswith(".") and TEMPORARY_MARK not in name and path.is_file():
-                found[(below / name).as_posix()] = path
+            place = (below / name).as_posix()
+            if name.startswith(".") or TEMPORARY_MARK in name or not path.is_file():
+                continue
+            if place in checked or path.resolve().is_relative_to(root.resolve()):
+                found[place] = path
+            elif place == _CARD:
+                raise InputError(f"{path}: a link out of the dataset; put a copy in its place")
     return dict(sorted(found.items(), key=lambda each: not each[0].startswith("data/")))
 
 
@@ -213,10 +229,12 @@ def _stale(
     Raises:
         UserError: there are data files, and they are not glit's.
     """
-    others = sorted(name for name in there if name.startswith("data/") and name not in files)
-    if others and (MANIFEST not in there or any(series_of_file(name) is None for name in others)):
+    data = sorted(name for name in there if name.startswith("data/"))
+    others = [name for name in data if name not in files]
+    ours = MANIFEST in there or _is_there(files[_CARD], there.get(_CARD), "")
+    if (data and not ours) or any(series_of_file(name) is None for name in others):
         raise UserError(
-            f"{where}: holds files of another dataset ({others[0]}); choose another "
+            f"{where}: holds files of another dataset ({(others or data)[0]}); choose another "
             "name, or remove them there first"
         )
     return others
@@ -227,7 +245,6 @@ def _upload(
     repository: str,
     missing: dict[str, Path | bytes],
     stale: list[str],
-    there: dict[str, Any],
     told: StageProgress,
 ) -> None:
     """Upload and commit; what was uploaded before a cut is not uploaded again."""
@@ -235,8 +252,6 @@ def _upload(
 
     names = list(missing)
     groups = [names[at : at + _FILES_A_COMMIT] for at in range(0, len(names), _FILES_A_COMMIT)]
-    if len(groups) > 1 and MANIFEST in there:  # there is no complete dataset until the last one
-        stale = [*stale, MANIFEST]
     told.begin("upload", total=len(names), done=0, drops=False)
     for group in groups or ([[]] if stale else []):
         adds = []

@@ -15,6 +15,7 @@ import numpy as np
 
 from glit.data.geometry import iou
 from glit.data.rows import pair_row, region_row
+from glit.dataset.by_hand import by_hand_of
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
@@ -119,7 +120,10 @@ def _judged(dataset: Dataset, verdicts: Mapping[tuple[str, int], Labelled]) -> I
     """The dataset's pairs on whose region there is a verdict."""
     samples = {sample_id for sample_id, _ in verdicts}
     for row in dataset.rows(images=False):
+        by_hand = {each["sentence"] for each in by_hand_of(row.extra)}
         for pair in row.pairs if row.sample_id in samples else ():
+            if pair.sentence in by_hand:
+                continue
             said = verdicts.get((row.sample_id, pair.sentence))
             if said is not None and said.region == pair.region and not pair.global_wins:
                 region = row.regions[pair.region]

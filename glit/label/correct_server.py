@@ -109,9 +109,7 @@ class Samples:
         Raises:
             InputError: there is nothing to undo.
         """
-        if self.journal.last is not None and self.journal.last not in self._places:
-            raise InputError("the last step is of a sample that --where leaves out")
-        return self._places[self.journal.undo()]
+        return self._places[self.journal.undo(self._places)]
 
     def row(self, number: int) -> Row:
         """The row of a sample.

@@ -14,7 +14,7 @@ import math
 import os
 import threading
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,8 @@ from typing import Any, Literal, get_args
 from glit.errors import InputError
 
 FORMAT, VERSION = "glit-corrections", 1
+_OPENING = json.dumps({"format": FORMAT})[:-1].encode()
+"""Of every line."""
 Did = Literal["move", "draw", "delete", "edit", "strike", "pair", "tag", "note", "right", "undo"]
 DEEDS: tuple[str, ...] = get_args(Did)
 KINDS = (
@@ -93,6 +95,8 @@ class State:
             if each in self.deleted:
                 raise InputError(f"sentence {number}: its region {each} is deleted")
         for number, (x0, y0, x1, y1) in self.boxes.items():
+            if number < 0:
+                raise InputError(f"box {number}: boxes are counted from 0")
             inside = x0 >= 0 and y0 >= 0 and x1 <= width + _SLACK and y1 <= height + _SLACK
             if not (inside and x1 - x0 >= 1 and y1 - y0 >= 1):
                 raise InputError(
@@ -312,11 +316,12 @@ class Journal:
                 raise InputError(f"{by} changed this image meanwhile; what you see now includes it")
             self._write(handle, sample_id, state, did)
 
-    def undo(self) -> str:
+    def undo(self, among: Container[str]) -> str:
         """Append the state before this person's last line that was not undone; its sample.
 
         Raises:
-            InputError: there is none, or somebody else has changed that sample since.
+            InputError: there is none, it is of no sample ``among`` these, or somebody else has
+                changed that sample since.
         """
         if not self._file.exists():
             raise InputError("nothing is left to undo")
@@ -324,6 +329,8 @@ class Journal:
             if not self._mine:
                 raise InputError("nothing is left to undo")
             sample_id, before = self._mine[-1]
+            if sample_id not in among:
+                raise InputError("the last step is of a sample that --where leaves out")
             if (by := self.of(sample_id)[2]) != self._by:
                 raise InputError(f"{by} changed that image since; correct it there")
             self._write(handle, sample_id, before, "undo")
@@ -347,8 +354,13 @@ class Journal:
             ) from error
 
     def _catch_up(self, handle: int) -> None:
-        data = os.pread(handle, max(os.fstat(handle).st_size - self._size, 0), self._size)
+        size = os.fstat(handle).st_size
+        if size < self._size:
+            raise InputError(f"{self._file}: was cut or replaced meanwhile; start glit again")
+        data = os.pread(handle, size - self._size, self._size)
         end = _end(data)
+        if not (data[end:].startswith(_OPENING) or _OPENING.startswith(data[end:])):
+            raise InputError(f"{self._file}: its last line is no correction")
         lines = _parsed(data[:end], self._file, self._num_lines, self._dataset)
         if end < len(data):  # its writer died: the lock is ours
             self.cut = True

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glit.dataset.by_hand import by_hand_of
 from glit.label.corrections import State
 
 _BINS = 10
@@ -57,7 +58,10 @@ def judged_pairs(row: Mapping[str, Any], state: State) -> Iterable[Judged]:
     """
     if not state.right:
         return
+    by_hand = {each["sentence"] for each in by_hand_of(row)}
     for pair in row["pairs"]:
+        if pair["sentence"] in by_hand:  # a person's own
+            continue
         number, region = pair["sentence"], pair["region"]
         touched = number in state.texts or number in state.struck
         moved = region in state.boxes or region in state.deleted

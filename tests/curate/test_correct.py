@@ -198,6 +198,14 @@ def test_without_the_matcher_scores_are_not_known_and_said_so(small, tmp_path, m
     assert not made.similarity[:, drawn].any()
     scored = {each["sentence"]: each["scored"] for each in made.extra["by_hand"]}
     assert scored == {0: False, **dict.fromkeys(range(1, len(row.sentences)), True)}
+    for name in ("again", "known"):
+        (tmp_path / name).mkdir()
+    again, told = applied(new, tmp_path / "again", {3: State(pairs={1: drawn})})
+    assert told.warnings and not any(each["scored"] for each in again[3].extra["by_hand"])
+    monkeypatch.undo()
+    known, told = applied(new, tmp_path / "known", {3: State(pairs={1: drawn})})
+    assert not told.warnings and all(each["scored"] for each in known[3].extra["by_hand"])
+    assert known[3].similarity[:, drawn].any()
 
 
 def test_another_matcher_is_refused(small, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import random
@@ -259,6 +260,10 @@ def test_embeddings_that_cannot_be_compared(plain, listed, parts, scenes, tmp_pa
     (tmp_path / "nan.parquet").write_bytes(list_bytes([damaged], model="m", sha256="0" * 64))
     with pytest.raises(InputError, match="an embedding is not finite"):
         open_references(str(tmp_path / "nan.parquet"))
+    long = dataclasses.replace(damaged, embedding=np.array([40, 3], np.float32))
+    (tmp_path / "long.parquet").write_bytes(list_bytes([long], model="m", sha256="0" * 64))
+    with pytest.raises(InputError, match="an embedding is not of length 1"):
+        open_references(str(tmp_path / "long.parquet"))
 
     def broken(self, squares):
         yield np.full((len(list(squares)), self.encoder.width), np.nan, np.float32)

@@ -167,8 +167,33 @@ def test_a_later_state_replaces_the_earlier(hub, licensed, monkeypatch):
     done = glit.push(licensed, NAME)
     assert done.num_uploaded == 0 and stale not in repository.files
     assert json.loads(repository.files["manifest.json"]) == manifest
+    for number in range(3):  # more than a commit holds, none of them the manifest
+        (licensed / f"page-{number}.html").write_text("new")
+    commits = len(repository.commits)
+    assert glit.push(licensed, NAME).num_uploaded == 4
+    assert len(repository.commits) == commits + 2
+    assert json.loads(repository.files["manifest.json"]) == manifest
     repository.files["data/others.parquet"] = b"others"
     with pytest.raises(UserError, match=r"holds files of another dataset \(data/others.parquet\)"):
+        glit.push(licensed, NAME)
+
+
+def test_files_of_others_with_the_same_names_stay(hub, licensed):
+    name = "data/train-00000-of-00008.parquet"
+    hub.repositories[NAME] = Repository(False, {name: b"theirs", "README.md": b"theirs"})
+    with pytest.raises(UserError, match=f"holds files of another dataset .{name}"):
+        glit.push(licensed, NAME)
+    assert hub.repositories[NAME].files == {name: b"theirs", "README.md": b"theirs"}
+
+
+def test_links_out_of_the_folder_are_not_followed(hub, licensed, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    (licensed / "notes.txt").symlink_to(tmp_path / "secret")
+    glit.push(licensed, NAME)
+    assert "notes.txt" not in hub.repositories[NAME].files
+    card = (licensed / "README.md").rename(tmp_path / "card")
+    (licensed / "README.md").symlink_to(card)
+    with pytest.raises(InputError, match="a link out of the dataset"):
         glit.push(licensed, NAME)
 
 

@@ -73,6 +73,7 @@ def test_no_file_and_one_without_a_whole_line_are_refused(tmp_path, content):
         (State(pairs={0: 2}), "region 2: the sample has 2"),
         (State(pairs={0: 1}, deleted=(1,)), "its region 1 is deleted"),
         (State(deleted=(5,)), "region 5"),
+        (State(boxes={-1: (5, 5, 9, 9)}), "boxes are counted from 0"),
         (State(boxes={0: (5, 5, 5, 9)}), "smaller than a pixel"),
         (State(boxes={0: (-1, 5, 8, 9)}), "leaves the 100x50 image"),
         (State(boxes={2: (1, 5, 8, 51)}), "leaves the 100x50 image"),
@@ -90,12 +91,12 @@ def test_undoing_goes_back_step_by_step_also_after_a_restart(tmp_path):
     first.add(OTHER, State(right=True), "right", seen=0)
     again = Journal(tmp_path / "c.jsonl", DATASET, by="anna")
     assert again.last == OTHER
-    assert [again.undo() for _ in range(2)] == [OTHER, SAMPLE]
+    assert [again.undo({SAMPLE, OTHER}) for _ in range(2)] == [OTHER, SAMPLE]
     assert again.of(OTHER)[0] is None and again.of(SAMPLE)[0] == MOVED
     third = Journal(tmp_path / "c.jsonl", DATASET, by="anna")
-    assert third.undo() == SAMPLE and third.of(SAMPLE)[0] is None
+    assert third.undo({SAMPLE, OTHER}) == SAMPLE and third.of(SAMPLE)[0] is None
     with pytest.raises(InputError, match="nothing is left to undo"):
-        third.undo()
+        third.undo({SAMPLE, OTHER})
     assert len(read_corrections(tmp_path / "c.jsonl", DATASET)[0]) == 6
 
 
@@ -108,13 +109,36 @@ def test_two_people_lose_no_line_and_see_what_the_other_did(tmp_path):
     both = State(boxes=MOVED.boxes, struck=(0,))
     ben.add(SAMPLE, both, "strike", seen=1)
     with pytest.raises(InputError, match="ben changed that image since"):
-        anna.undo()
-    assert ben.undo() == SAMPLE
+        anna.undo({SAMPLE, OTHER})
+    assert ben.undo({SAMPLE, OTHER}) == SAMPLE
     found, _, _ = read_corrections(tmp_path / "c.jsonl", DATASET)
     assert [(each.by, each.did) for each in found] == [
         ("anna", "move"), ("ben", "strike"), ("ben", "undo"),
     ]  # fmt: skip
     assert found[-1].state == MOVED
+
+
+def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
+    (tmp_path / "token.txt").write_text("a secret without a line break")
+    with pytest.raises(InputError, match="its last line is no correction"):
+        Journal(tmp_path / "token.txt", DATASET, by="anna")
+    assert (tmp_path / "token.txt").read_text() == "a secret without a line break"
+
+
+def test_a_file_that_was_replaced_takes_no_more_lines(tmp_path):
+    anna = Journal(tmp_path / "c.jsonl", DATASET, by="anna")
+    anna.add(SAMPLE, MOVED, "move", seen=0)
+    (tmp_path / "c.jsonl").unlink()
+    with pytest.raises(InputError, match="was cut or replaced meanwhile"):
+        anna.add(SAMPLE, State(note="more"), "note", seen=1)
+
+
+def test_steps_of_samples_that_are_not_shown_are_not_undone(tmp_path):
+    anna = Journal(tmp_path / "c.jsonl", DATASET, by="anna")
+    anna.add(SAMPLE, MOVED, "move", seen=0)
+    with pytest.raises(InputError, match="--where leaves out"):
+        anna.undo({OTHER})
+    assert anna.of(SAMPLE)[0] == MOVED
 
 
 def test_many_writers_at_once_keep_every_line(tmp_path):
