@@ -176,6 +176,8 @@ class _CallsOfPython(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is torch.Tensor.__deepcopy__:  # its memo holds everything copied so far
             return func(*args)
+        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
+            args = (args[0], _as_tensors(args[1]), *args[2:])
         args, kwargs = tree_map(_numbered, (args, kwargs or {}))
         if func is torch.Tensor.pin_memory:
             return args[0].clone()
@@ -197,6 +199,14 @@ _IN_FLOAT32 = {
     "log", "pow", "rsqrt", "sum", "cumsum", "norm", "logsumexp", "cosine_similarity",
 }  # fmt: skip
 """CUDA's autocast, as far as models here call it."""
+
+
+def _as_tensors(index):
+    """Lists in an index as tensors: torch would make them on the device of the wrapper, which is
+    ``meta``, and lose their numbers."""
+    if isinstance(index, tuple):
+        return tuple(map(_as_tensors, index))
+    return torch.tensor(index) if isinstance(index, list) else index
 
 
 def _numbered(value):
@@ -318,6 +328,8 @@ def _refuse(func, name, args, kwargs, tensors) -> None:
         return
     if name in _INDEXES:
         indices = [x for x in tree_leaves(args[1]) if isinstance(x, torch.Tensor)]
+        if any(x.device.type == "meta" for x in indices):
+            raise NotOnCuda(f"{func}: an index whose numbers were lost")
         if not isinstance(args[0], OnCuda) and any(isinstance(x, OnCuda) for x in indices):
             raise NotOnCuda(f"{func}: a tensor of the CPU indexed by one of the GPU")
         tensors = [args[0], *(x for x in args[2:] if isinstance(x, torch.Tensor))]

@@ -141,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
         elif what == "commit":
             self.commit(name, found, [json.loads(line) for line in body.splitlines()])
         else:
-            raise NotImplementedError(path)
+            self.answer(404, {"error": f"this Hub does not know {path}"})
 
     def writes(self, name: str) -> bool:
         return self.right() == "write" and name.startswith(f"{OWNER}/")

@@ -128,7 +128,7 @@ def correct_command(
     port: PortOption = 0,
     image_root: ImageRootOption = "",
 ) -> None:
-    """Correct boxes, sentences and pairs in a browser on this machine. Ctrl-C ends it."""
+    """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it."""
     from glit.dataset.reader import Dataset
     from glit.label.correct_server import CorrectSite, Samples
 

@@ -1,7 +1,7 @@
 """``glit pairs apply``: a finished dataset with a person's corrections.
 
-Rows that nobody corrected are taken over as they stand; files and row groups stay the same, less
-the samples of which nothing is left.
+Rows without a correction are copied unchanged. Files and row groups stay the same, except that
+samples with no sentence or no region left are dropped.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Applied:
     """What became of corrections."""
 
     samples: int
-    """Corrected or reviewed."""
+    """How many samples were corrected or reviewed."""
     dropped: int
-    """Of these the samples without a sentence or a region left."""
+    """How many of them had no sentence or no region left, and were dropped."""
     counts: dict[str, int]
     """By a key of :data:`glit.label.corrections.KINDS`."""
     warnings: tuple[str, ...]
@@ -78,7 +78,7 @@ def apply_corrections(
     *,
     matcher: str = "",
 ) -> Applied:
-    """Write the dataset with corrections.
+    """Apply a person's corrections to a dataset and write the result as a new one.
 
     Args:
         dataset: the one that was corrected, of the schema version of this glit.
@@ -88,7 +88,8 @@ def apply_corrections(
         matcher: name or folder of the dataset's matcher, if its recipe's name does not find it.
 
     Raises:
-        InputError: a line is none, or impossible in this dataset, or nothing would be left.
+        InputError: a line is not a correction or does not fit this dataset, or no sample would
+            be left.
         DatasetError: a file of the dataset is damaged.
     """
     if dataset.manifest["schema_version"] != SCHEMA_VERSION:

@@ -64,14 +64,17 @@ def corrected_row(
     pairings: Sequence[Pairing],
     image: Callable[[], Pixels],
 ) -> dict[str, Any] | Drop:
-    """The row with the corrections, as plain values; a drop where nothing is left of it.
+    """Apply the corrections of one sample to its row.
 
     Args:
-        row: of a data file, as plain values; it is not changed.
-        state: checked against the row.
-        models: of the dataset.
+        row: the columns of a data file by name, as Python values; it is not changed.
+        state: the corrections, checked against the row.
+        models: the dataset's splitter, tokenizer and matcher.
         pairings: the rules that chose the dataset's pairs.
-        image: decodes the row's image, if it is scored.
+        image: decodes the image, uint8 RGB [height, width, 3]; called only if it is scored.
+
+    Returns:
+        The new row, boxes in pixels; a drop if no sentence or no region is left.
 
     Raises:
         InputError: the caption cannot be written so.
@@ -291,7 +294,7 @@ def _sample(row: dict[str, Any], changed: dict[str, Any], text: _Text, boxes: _B
 
 
 def _rule_of(row: dict[str, Any], pairings: Sequence[Pairing]) -> Pairing:
-    """The one of the dataset's rules that chose the row's pairs."""
+    """Find which of the dataset's rules chose the pairs of this row."""
     if len(pairings) == 1:
         return pairings[0]
     scores = rows.scores(row, len(row["sentences"]))

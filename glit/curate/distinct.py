@@ -16,7 +16,7 @@ from glit.errors import DatasetError
 from glit.images import ImageError, Pixels, decode
 from glit.runtime.progress import StageProgress
 from glit.stages.image_model import ImageModel
-from glit.stages.quality import QUALITY
+from glit.stages.quality import has_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,7 @@ def _pixels(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Iterator[Pixe
 
 def _best_first(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
     """The sharpest first where that was measured, else the largest; then by ``sample_id``."""
-    place = dataset.schema.get_field_index("quality")
-    measured = place >= 0 and dataset.schema.field(place).type == QUALITY
+    measured = has_quality(dataset.schema)
     columns = ["sample_id", "width", "height", *["quality"] * measured]
     table = dataset.table(columns).take(pa.array(numbers))
     worth: Float64[np.ndarray, " N"] = table["width"].to_numpy().astype(np.float64)

@@ -48,7 +48,8 @@ class Found:
 
     name: str
     kind: str
-    """``same file``, ``same picture`` with what was done to it, or ``meaning``."""
+    """How the image was recognised: ``same file``; ``same picture`` and how it was changed; or
+    ``meaning``, by its embedding."""
     correlation: float
     """Of the thumbnails; 1 for the same file; for ``meaning`` the cosine of the embeddings."""
 

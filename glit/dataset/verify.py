@@ -139,7 +139,7 @@ def _check_additions(manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) -> Iterator[str]:
-    """What is wrong with the bytes of files, and which are too many or missing."""
+    """Yield a line for each file that is missing, is not in the manifest, or has other bytes."""
     on_disk = {f"data/{name}" for name in dataset.names("data")}
     for name in sorted(on_disk - set(manifest["files"])):
         yield f"{name}: not in the manifest"

@@ -73,13 +73,13 @@ class Samples:
         review = row.extra.get("review") or {"tags": [], "note": ""}
         state = state or State(tags=tuple(review["tags"]), note=review["note"])
         _check(state, row)
-        shown = {p.sentence: None if p.global_wins else p.region for p in row.pairs}
+        regions = {p.sentence: None if p.global_wins else p.region for p in row.pairs}
         probability = {p.sentence: p.probability for p in row.pairs}
         return {
             "number": number, "total": len(self), "right": self.num_right(),
             "id": row.sample_id, "path": row.source_path, "size": [row.width, row.height],
             "sentences": [
-                {"text": each.text, "region": shown.get(index), "p": probability.get(index)}
+                {"text": each.text, "region": regions.get(index), "p": probability.get(index)}
                 for index, each in enumerate(row.sentences)
             ],
             "regions": [

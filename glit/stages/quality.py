@@ -25,6 +25,12 @@ _MEASURES = ("sharpness", "brightness", "contrast", "entropy", "aspect", "text")
 QUALITY = pa.struct([*((name, pa.float64()) for name in _MEASURES), ("labels", _LABELS)])
 
 
+def has_quality(schema: pa.Schema) -> bool:
+    """Whether a dataset with this Arrow schema has the scores of this stage in ``quality``."""
+    place = schema.get_field_index("quality")
+    return place >= 0 and schema.field(place).type == QUALITY
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityConfig(ModelConfig):
     """Measures of the images, and thresholds; nothing is dropped unless one is set."""

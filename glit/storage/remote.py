@@ -77,7 +77,7 @@ def _open_repository(fs: Any, address: str, path: str) -> None:
                 f"{address}: no such repository or revision on the Hub, or a private one; log in "
                 "with: hf auth login, or set HF_TOKEN"
             ) from error
-        except (ValueError, NotImplementedError) as error:
+        except (ValueError, NotImplementedError) as error:  # its answers to such an address
             raise UserError(f"{address}: want hf://datasets/OWNER/NAME") from error
 
 

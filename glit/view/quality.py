@@ -16,7 +16,7 @@ from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import RecipeError
 from glit.images import ImageError
 from glit.recipes.config import build_dataclass
-from glit.stages.quality import QUALITY, QualityConfig
+from glit.stages.quality import QualityConfig
 from glit.view.charts import Chart, charts
 from glit.view.originals import Originals
 from glit.view.thumbnails import data_url, thumbnail
@@ -25,34 +25,26 @@ _PICTURES = 5
 """On each side of a threshold."""
 _SIDE, _BYTES = 200, 6 << 10
 _LEAST_SHARPNESS = 0.1
-_CHARTS = (
-    Chart(name="sharpness", title="Sharpness", thing="images", step=0.05, sql="",
-          note="variance of the Laplacian"),
-    Chart(name="brightness", title="Brightness", thing="images", step=0.01, sql="",
-          note="mean grey value"),
-    Chart(name="contrast", title="Contrast", thing="images", step=0.01, sql="",
-          note="standard deviation of grey values"),
-    Chart(name="entropy", title="Entropy", thing="images", step=0.05, sql="",
-          note="bits of a grey value"),
-    Chart(name="aspect", title="Aspect", thing="images", step=0.05, sql="",
-          note="longer side over the shorter one"),
-    Chart(name="text", title="Text", thing="images", step=0.01, sql="",
-          note="share of the area that looks like text"),
-)  # fmt: skip
+_CHARTS = tuple(
+    Chart(name=name, title=name.capitalize(), thing="images", step=step, sql="", note=note)
+    for name, step, note in (
+        ("sharpness", 0.05, "variance of the Laplacian"),
+        ("brightness", 0.01, "mean grey value"),
+        ("contrast", 0.01, "standard deviation of grey values"),
+        ("entropy", 0.05, "bits of a grey value"),
+        ("aspect", 0.05, "longer side over the shorter one"),
+        ("text", 0.01, "share of the area that looks like text"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A threshold; the images on one side of it are dropped."""
+    """A threshold of a score."""
 
     value: float
     is_least: bool
-
-
-def has_quality(dataset: Dataset) -> bool:
-    """Whether the images were measured."""
-    place = dataset.schema.get_field_index("quality")
-    return place >= 0 and dataset.schema.field(place).type == QUALITY
+    """Whether images with a lower score are dropped; else those with a higher one."""
 
 
 def quality(dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:

@@ -18,13 +18,14 @@ from glit.errors import InputError
 from glit.images import ImageError
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress, null_progress
+from glit.stages.quality import has_quality
 from glit.storage.store import Store
 from glit.version import __version__
 from glit.view.charts import charts, labels, sources, totals
 from glit.view.dropped import all_dropped
 from glit.view.originals import Originals
 from glit.view.page_file import report_html
-from glit.view.quality import has_quality, quality
+from glit.view.quality import quality
 from glit.view.samples import sample
 from glit.view.story import left_out, story
 from glit.view.thumbnails import data_url, thumbnail
@@ -108,7 +109,7 @@ def report_data(
                           "all": len(dataset), "seed": seed, "where": where},
             "samples": list(_samples(dataset, chosen, progress or null_progress())),
             "dropped": all_dropped(connection, Originals.of(dataset.path, dataset.image_root)),
-            **({"quality": quality(dataset, connection)} if has_quality(dataset) else {}),
+            **({"quality": quality(dataset, connection)} if has_quality(dataset.schema) else {}),
         }  # fmt: skip
 
 

@@ -16,12 +16,13 @@ from glit.errors import InputError, first_line
 from glit.images import ImageError
 from glit.runtime import local_server as loopback
 from glit.runtime.local_server import Answer, as_json, whole_number
+from glit.stages.quality import has_quality
 from glit.view.charts import charts, labels, sources, totals
 from glit.view.dropped import dropped
 from glit.view.embeddings import MOST, Embeddings
 from glit.view.originals import Originals
 from glit.view.page_file import json_for_html, page_html
-from glit.view.quality import has_quality, quality
+from glit.view.quality import quality
 from glit.view.report import overview
 from glit.view.samples import sample
 from glit.view.search import Asked, Search
@@ -62,7 +63,7 @@ class Site(loopback.Site):
             "selection": {"all": len(self._dataset), "where": self._search.where},
             "embeddings": 0 if self._embeddings is None else MOST,
         }
-        further = ("quality",) if has_quality(self._dataset) else ()
+        further = ("quality",) if has_quality(self._dataset.schema) else ()
         return page_html(
             json_for_html(data), images="'self' data:", connect="'self'", further=further
         )
@@ -102,7 +103,7 @@ class Site(loopback.Site):
     @cached_property
     def _numbers(self) -> dict[str, Any]:
         cursor = self._search.connection.cursor()
-        measured = has_quality(self._dataset)
+        measured = has_quality(self._dataset.schema)
         return {"totals": totals(cursor), "left_out": left_out(cursor), "charts": charts(cursor),
                 "sources": sources(cursor), "labels": labels(cursor),
                 **({"quality": quality(self._dataset, cursor)} if measured else {})}  # fmt: skip

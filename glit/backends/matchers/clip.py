@@ -224,7 +224,7 @@ def own_scale(model: Resolved | None) -> float | None:
     for file in weight_files(model.path):
         if file.suffix == ".safetensors":
             with safe_open(file, framework="pt") as stored:
-                if "logit_scale" in stored.keys():  # noqa: SIM118 - no dict
+                if "logit_scale" in stored.keys():  # noqa: SIM118 - a safetensors handle, which cannot be iterated
                     found = stored.get_tensor("logit_scale").float().exp().max()
                     if not found.isfinite():
                         raise WeightsError(
