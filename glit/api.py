@@ -460,6 +460,7 @@ def split(
     sample: int | None = None,
     by: str = "",
     together: str = "",
+    near: int | None = None,
     distinct: float | None = None,
     model: str = "",
     seed: int = 0,
@@ -475,6 +476,8 @@ def split(
         sample: as for :func:`select`.
         by: as for :func:`select`.
         together: a column or an expression in SQL; samples with the same value go to the same part.
+        near: images whose perceptual hashes differ in at most so many of 64 bits go to the same
+            part, 0 to 7; all images are decoded. None compares none.
         distinct: as for :func:`select`.
         model: as for :func:`select`.
         seed: another one divides them otherwise.
@@ -490,7 +493,7 @@ def split(
         raise UserError("split: no parts; want shares, as {'train': 0.98, 'val': 0.02}")
     choice = Choice(
         where=where, sample=sample, by=by, split=dict(shares), together=together,
-        distinct=distinct, model=model, seed=seed,
+        near=near, distinct=distinct, model=model, seed=seed,
     )  # fmt: skip
     return _select(dataset, output, choice, progress)
 
@@ -561,26 +564,35 @@ def apply_corrections(
 
 
 def references(
-    images: PathLike, output: PathLike, *, model: str = "", progress: StageProgress | None = None
+    images: PathLike,
+    output: PathLike,
+    *,
+    model: str = "",
+    folder: PathLike = "",
+    split: str = "",
+    progress: StageProgress | None = None,
 ) -> Written:
     """Write hashes and thumbnails of images that datasets must not hold, as a Parquet file.
 
     Args:
-        images: what :func:`build` takes.
+        images: what :func:`build` takes; or the images of annotations, as ``FORMAT:PATH``
+            (``docci:docci_descriptions.jsonlines``, formats as :func:`evaluate` takes them); or a
+            file ``.sha256`` as ``sha256sum`` writes it, whose hashes find equal files alone.
         output: the file to write.
         model: whose embeddings of the images are kept too, to find other pictures of the same.
+        folder: of the annotations' images, where they do not lie where their format has them.
+        split: parts of the annotations, joined by ``+``; without it, ``test`` where there are any.
         progress: counts the images.
 
     Raises:
         GlitError: with a one-line reason.
     """
-    from glit.curate.references import write_references
+    from glit.curate.references import Wanted, write_references
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_file
 
-    return write_references(
-        os.fspath(images), local_file(output), progress or null_progress(), model=model
-    )
+    wanted = Wanted(images=os.fspath(images), folder=os.fspath(folder), split=split)
+    return write_references(wanted, local_file(output), progress or null_progress(), model=model)
 
 
 def overlap(
@@ -591,6 +603,7 @@ def overlap(
     cosine: float | None = None,
     page: PathLike | None = None,
     images: PathLike = "",
+    split: str = "",
     progress: StageProgress | None = None,
 ) -> list[Overlap]:
     """The samples of a finished dataset that a file of :func:`references` holds, or that resemble
@@ -598,19 +611,21 @@ def overlap(
 
     Args:
         dataset: the finished dataset.
-        references: the file.
+        references: the file, ``.parquet``; or what :func:`references` takes, of which the list is
+            made first.
         model: the one whose embeddings the file holds; images that resemble one of its images by
             them are found too.
         cosine: of two embeddings, from which images mean the same; None is 0.95.
         page: an HTML file to write, with both images of every pair side by side.
-        images: the folder or address of the list's images, for the page; without it, the page
-            shows the list's own small grey pictures.
+        images: the folder or address of the list's images, for the page, and of the annotations'
+            images; without it, the page shows the list's own small grey pictures.
+        split: parts of the annotations, as in :func:`references`.
         progress: counts the images.
 
     Raises:
         GlitError: with a one-line reason.
     """
-    from glit.curate.references import find_overlaps
+    from glit.curate.references import Wanted, find_overlaps, open_list
     from glit.errors import UserError
     from glit.pipeline.source import find_source
     from glit.runtime.progress import null_progress
@@ -618,20 +633,22 @@ def overlap(
     from glit.storage.outputs import local_file
     from glit.view.overlap import write_overlap_page
 
+    wanted = Wanted(images=os.fspath(references), folder=os.fspath(images), split=split)
     output = None if page is None else local_file(page)
-    if images and output is None:
+    if images and output is None and not wanted.is_annotations:
         raise UserError(f"--images {images}: is for a page; add --page FILE.html")
     if cosine is not None and not model:
         raise UserError(f"--cosine {cosine}: is of embeddings; add --model, that of the list")
     if cosine is not None and not 0 < cosine <= 1:
         raise UserError(f"--cosine {cosine}: want a cosine above 0, at most 1")
-    root = find_source(os.fspath(images)).root if images else ""
-    opened, path = open_dataset(dataset), os.fspath(references)
+    of_list = images and not wanted.is_annotations
+    root = find_source(os.fspath(images)).root if of_list else wanted.root
+    opened, progress = open_dataset(dataset), progress or null_progress()
+    listed = open_list(wanted, progress, model=model)
     least = LEAST_COSINE if cosine is None else cosine
-    listed = find_overlaps(opened, path, progress or null_progress(), model=model, cosine=least)
-    found = list(listed)
+    found = list(find_overlaps(opened, listed, progress, model=model, cosine=least))
     if output is not None:
-        write_overlap_page(output, opened, found, references=path, images=root)
+        write_overlap_page(output, opened, found, references=listed, images=root)
     return found
 
 

@@ -126,10 +126,14 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("overlap", "cosine"): ["0.9"],
     ("overlap", "page"): [f"{NEW}.html"],
     ("overlap", "references"): [REFERENCES],
+    ("overlap", "split"): [],
+    ("references", "folder"): [],
     ("references", "output"): [f"{NEW}.parquet"],
+    ("references", "split"): [],
     ("query", "output"): [f"{NEW}.parquet"],
     ("select", "by"): ["width"],
     ("select", "distinct"): ["0.95"],
+    ("select", "near"): ["6"],
     ("select", "sample"): ["5"],
     ("select", "split"): ["train=0.5,val=0.5"],
     ("select", "together"): ["sample_id"],
@@ -138,7 +142,8 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("stats", "split"): ["all"],
     ("train", "overrides"): ["train.epochs=1"],
 }
-"""Values of a command's own, by its name or the first word of it, and the parameter's."""
+"""Values of a command's own, by its name or the first word of it, and the parameter's; none of an
+option that wants other arguments than the command's plain line has."""
 
 
 def _values(words: list[str], parameter: Any) -> list[str]:

@@ -66,6 +66,14 @@ def select_command(
         str,
         typer.Option("--together", help="Samples with the same value of this SQL share a part."),
     ] = "",
+    near: Annotated[
+        int | None,
+        typer.Option(
+            "--near",
+            help="Images that look alike share a part: whose perceptual hashes differ in at most "
+            "so many of 64 bits, 0 to 7. Decodes all images.",
+        ),
+    ] = None,
     distinct: Annotated[
         float | None,
         typer.Option(
@@ -86,6 +94,8 @@ def select_command(
     folder, shares = local_folder(output), None if split is None else _shares(split)
     if shares is None and together:
         raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
+    if shares is None and near is not None:
+        raise UserError(f"--near {near}: is for --split; add --split train=0.98,val=0.02")
     rest: Any = {"where": where, "sample": sample, "by": by, "seed": seed}
     rest |= {"distinct": distinct, "model": model}
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
@@ -93,17 +103,18 @@ def select_command(
             parts = {"": api.select(dataset, folder, **rest, progress=progress)}
         else:
             parts = api.split(
-                dataset, folder, shares, together=together, **rest, progress=progress
+                dataset, folder, shares, together=together, near=near, **rest, progress=progress
             )  # fmt: skip
     for name, part in parts.items():
         repeats = part.manifest["counts"]["duplicates"]
         told = "" if distinct is None else f" ({repeats} near-duplicates left out)"
         print(f"{len(part)} images{told}: {folder / name}")
     ingest = next(iter(parts.values())).manifest["recipe"].get("ingest", {})
-    if shares and not together and distinct is None and ingest.get("near_duplicates", -1) < 0:
+    is_grouped = together or near is not None or distinct is not None
+    if shares and not is_grouped and ingest.get("near_duplicates", -1) < 0:
         print(
             f"{dataset} was built without ingest.near_duplicates: images that look the same may be "
-            "in different parts"
+            "in different parts; --near 6 keeps them in one"
         )
 
 
@@ -144,11 +155,24 @@ def merge_command(
 
 
 def references_command(
-    images: Annotated[str, typer.Argument(help="Images as glit build takes them.")],
+    images: Annotated[
+        str,
+        typer.Argument(
+            help="Images as glit build takes them, the images of annotations (docci:PATH; formats "
+            "of glit eval), or a file .sha256 of hashes."
+        ),
+    ],
     output: Annotated[str, typer.Option("-o", "--output", help="The .parquet file to write.")],
     model: Annotated[
         str,
         typer.Option("--model", help="Also keep embeddings by it: a name, a folder or a run."),
+    ] = "",
+    folder: Annotated[
+        str, typer.Option("--images", help="The folder of the annotations' images.")
+    ] = "",
+    split: Annotated[
+        str,
+        typer.Option("--split", help="Parts of the annotations, joined by +. Default: test."),
     ] = "",
     quiet: QuietOption = False,
 ) -> None:
@@ -157,7 +181,9 @@ def references_command(
 
     path = local_file(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        written = api.references(images, path, model=model, progress=progress)
+        written = api.references(
+            images, path, model=model, folder=folder, split=split, progress=progress
+        )
     for name, reason in written.unusable.items():
         print(visible(f"left out: {name}: {reason}"), file=sys.stderr)
     print(f"{written.num_images} images: {path}")
@@ -165,7 +191,10 @@ def references_command(
 
 def overlap_command(
     dataset: DatasetArgument,
-    references: Annotated[str, typer.Argument(help="A file that glit references wrote.")],
+    references: Annotated[
+        str,
+        typer.Argument(help="A file that glit references wrote, or what glit references takes."),
+    ],
     model: Annotated[
         str, typer.Option("--model", help="Also compare embeddings by it, the list's model.")
     ] = "",
@@ -177,7 +206,12 @@ def overlap_command(
         str | None, typer.Option("--page", help="The HTML file to write, both images side by side.")
     ] = None,
     images: Annotated[
-        str, typer.Option("--images", help="Where the list's images are, for the page.")
+        str,
+        typer.Option("--images", help="Where the list's images are: for the page, or annotations."),
+    ] = "",
+    split: Annotated[
+        str,
+        typer.Option("--split", help="Parts of the annotations, joined by +. Default: test."),
     ] = "",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -188,7 +222,7 @@ def overlap_command(
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
         found = api.overlap(
             dataset, references, model=model, cosine=cosine, page=page, images=images,
-            progress=progress,
+            split=split, progress=progress,
         )  # fmt: skip
     if as_json:
         print(json.dumps([asdict(each) for each in found]))

@@ -1,22 +1,30 @@
-"""Rows of a dataset without near-duplicates by the meaning of their images."""
+"""Rows of a dataset whose images look or mean the same: left out, or in one group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float64, Int64
 
+from glit.data.hash_index import near_groups
 from glit.data.meaning import near_duplicates
 from glit.data.schema import WITH_DISTANCE
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import DatasetError
-from glit.images import ImageError, Pixels, decode
+from glit.images import ImageError, Pixels, decode, perceptual_hash
+from glit.runtime.cores import usable_cores
+from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress
 from glit.stages.image_model import ImageModel
 from glit.stages.quality import has_quality
+
+_AHEAD = 8
+Out = TypeVar("Out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +64,7 @@ def find_repeats(
     progress.begin("embed", total=len(numbers), done=0, drops=False)
     found = np.empty((len(numbers), loaded.width), np.float32)
     done = 0
-    for some in loaded.pixels(_pixels(dataset, numbers)):
+    for some in loaded.pixels(_images(dataset, numbers, lambda pixels: pixels)):
         found[done : done + len(some)] = some
         done += len(some)
         progress.advance(len(some))
@@ -70,17 +78,47 @@ def find_repeats(
     return sorted(rows, key=lambda row: row.number), loaded.sha256
 
 
-def _pixels(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Iterator[Pixels]:
+def groups_alike(
+    dataset: Dataset, numbers: Int64[np.ndarray, " N"], *, bits: int, progress: StageProgress
+) -> list[str]:
+    """For each row the ``sample_id`` of the first that looks like it, or like one that does.
+
+    Args:
+        dataset: whose rows.
+        numbers: of the rows to compare, ascending.
+        bits: of 64, in which the perceptual hashes of images that look alike differ at most.
+        progress: counts the images.
+
+    Raises:
+        DatasetError: an image cannot be read.
+    """
+    progress.begin("hash", total=len(numbers), done=0, drops=False)
+    hashes = np.empty(len(numbers), np.int64)
+    for number, value in enumerate(_images(dataset, numbers, perceptual_hash)):
+        hashes[number] = value
+        progress.advance(1)
+    first = near_groups(hashes.view(np.uint64), most_bits=bits)
+    return dataset.table(["sample_id"])["sample_id"].take(pa.array(numbers[first])).to_pylist()
+
+
+def _images(
+    dataset: Dataset, numbers: Int64[np.ndarray, " N"], made: Callable[[Pixels], Out]
+) -> Iterator[Out]:
+    """What is made of the image of each row, in order, by threads."""
     columns = ("sample_id", "source_path", "image")
-    groups = RowGroupCache(dataset, capacity=1, columns=columns)
-    for number in numbers.tolist():
+    groups = RowGroupCache(dataset, capacity=2, columns=columns)
+
+    def work(number: int) -> Out:
         group, row = dataset.locate(number)
         table = groups.get(group)
         try:
-            yield decode(table.image(row))
+            return made(decode(table.image(row)))
         except ImageError as error:
             path = table.table.column("source_path")[row].as_py()
             raise DatasetError(f"{path}: {error}; run 'glit verify'") from error
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        yield from map_ahead(pool, work, numbers.tolist(), most=_AHEAD)
 
 
 def _best_first(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:

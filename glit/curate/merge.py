@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from glit.curate.rewrite import finish, write_rows
+from glit.curate.corrected_row import review
+from glit.curate.rewrite import Rows, finish, write_rows
 from glit.curate.select_rows import source_of
-from glit.data.schema import CORRECTED, DROPS_SCHEMA
+from glit.data.schema import CORRECTED, DROPS_SCHEMA, ORIGIN, Columns, hf_feature
 from glit.dataset.manifest import Counts, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.label.corrections import State
 from glit.pipeline.publish import write_left_out
 from glit.runtime.progress import StageProgress
 from glit.stages.dedup import find_duplicates
@@ -46,7 +48,8 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
     """
     with new_folder(output) as folder:
         sources = [source_of(dataset) for dataset in datasets]
-        _check(datasets, sources)
+        further = _further(datasets)
+        _check(datasets, sources, further)
         total = sum(map(len, datasets))
         places = [
             (dataset, name, first)
@@ -60,9 +63,20 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
             left[datasets.index(dataset)][first + each.row] = False
         progress.begin("merge", total=total - len(repeats), done=0, drops=False)
         manifest = _manifest(datasets, sources)
+        manifest["columns"] = {
+            **manifest.get("columns", {}), **{name: hf_feature(kind) for name, kind in further}
+        }  # fmt: skip
         files = write_rows(
             folder,
-            [(dataset, np.flatnonzero(own)) for dataset, own in zip(datasets, left, strict=True)],
+            [
+                Rows(
+                    dataset=dataset,
+                    numbers=np.flatnonzero(own),
+                    further=_values(dataset, source, further),
+                )
+                for dataset, source, own in zip(datasets, sources, left, strict=True)
+            ],
+            further=tuple(each for each in further if each[0] not in datasets[0].schema.names),
             pack=manifest["recipe"].get("pack", {}),
             report=progress.advance,
         )
@@ -77,7 +91,26 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
     return manifest
 
 
-def _check(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) -> None:
+def _further(datasets: Sequence[Dataset]) -> Columns:
+    """The columns of corrected and of merged datasets that a dataset may lack."""
+    corrected = [each for each in CORRECTED if any(each[0] in d.schema.names for d in datasets)]
+    return (*corrected, ORIGIN)
+
+
+def _values(dataset: Dataset, source: dict[str, Any], further: Columns) -> dict[str, Any]:
+    """What rows have in the columns that their dataset lacks: nobody corrected them."""
+    origin = {
+        "dataset": source["name"],
+        "recipe": dataset.manifest["recipe"]["name"],
+        "manifest_sha256": source["manifest_sha256"],
+    }
+    values = {"by_hand": [], "review": review(State()), ORIGIN[0]: origin}
+    return {name: values[name] for name, _ in further if name not in dataset.schema.names}
+
+
+def _check(
+    datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]], further: Columns
+) -> None:
     """Check that the rows of datasets can lie in the same files.
 
     Raises:
@@ -106,14 +139,15 @@ def _check(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) -> No
                 f"{dataset.path}: its token spans are of another tokenizer ({theirs}) than those "
                 f"of {first.path} ({ours}); build one of them again"
             )
-        if not dataset.schema.equals(first.schema):
-            fields = [{(f.name, str(f.type)) for f in each.schema} for each in (dataset, first)]
-            differ = sorted({name for name, _ in fields[0] ^ fields[1]})
-            by_hand = {*differ} <= {name for name, _ in CORRECTED}
-            todo = "merge first, then correct" if by_hand else "build one of them again"
+        fields = [
+            [(f.name, str(f.type)) for f in each.schema if (f.name, f.type) not in further]
+            for each in (dataset, first)
+        ]
+        if fields[0] != fields[1]:
+            differ = sorted({name for name, _ in {*fields[0]} ^ {*fields[1]}})
             raise InputError(
                 f"{dataset.path}: its columns are not those of {first.path} "
-                f"({', '.join(differ) or 'another order'}); {todo}"
+                f"({', '.join(differ) or 'another order'}); build one of them again"
             )
 
 

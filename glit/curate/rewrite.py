@@ -5,7 +5,8 @@ Rows stay Arrow tables: no pixel is decoded, and one row group is in memory at a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
+from glit.data.schema import Columns, with_further
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import MANIFEST, describe_data_file
@@ -32,10 +34,22 @@ from glit.storage.store import to_json
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of a dataset."""
+
+    dataset: Dataset
+    numbers: np.ndarray
+    """Of the rows, ascending."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Columns that the dataset does not have, and their value in all rows."""
+
+
 def write_rows(
     folder: Path,
-    sources: Sequence[tuple[Dataset, np.ndarray]],
+    sources: Sequence[Rows],
     *,
+    further: Columns = (),
     pack: dict[str, Any],
     report: Callable[[int], None],
 ) -> dict[str, dict[str, Any]]:
@@ -43,7 +57,8 @@ def write_rows(
 
     Args:
         folder: of the new dataset.
-        sources: datasets of the same columns, and the numbers of the rows to take, ascending.
+        sources: of datasets of the same columns, but for those that they say.
+        further: columns that the first dataset does not have.
         pack: the recipe's table ``[pack]``, which says how large files and row groups are.
         report: called with so many more rows that are finished.
 
@@ -51,10 +66,10 @@ def write_rows(
         DatasetError: a file of a dataset is damaged, or its files differ in their columns.
     """
     config = build_dataclass(PackConfig, pack, where="[pack]")
-    read = sources[0][0].schema
+    read = with_further(sources[0].dataset.schema, further)
     schema = pa.schema([(f.name, _as_packed(f.type)) for f in read], metadata=read.metadata)
-    groups = [group for dataset, numbers in sources for group in _groups(dataset, numbers)]
-    sizes = [np.full(len(rows), dataset.image_bytes(at)) for dataset, at, rows in groups]
+    groups = [group for source in sources for group in _groups(source)]
+    sizes = [np.full(len(rows), source.dataset.image_bytes(at)) for source, at, rows in groups]
     (folder / "data").mkdir(parents=True)
     described = {}
     for file in cut_files(sizes, config):
@@ -80,26 +95,32 @@ def _as_packed(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _groups(dataset: Dataset, numbers: np.ndarray) -> Iterator[tuple[Dataset, int, np.ndarray]]:
+def _groups(source: Rows) -> Iterator[tuple[Rows, int, np.ndarray]]:
     """The row groups that hold some of the rows, and these rows' places in them."""
-    ends = np.cumsum([place.num_rows for place in dataset.places])
-    cuts = np.searchsorted(numbers, ends)
-    for index, rows in enumerate(np.split(numbers, cuts[:-1])):
+    places = source.dataset.places
+    ends = np.cumsum([place.num_rows for place in places])
+    cuts = np.searchsorted(source.numbers, ends)
+    for index, rows in enumerate(np.split(source.numbers, cuts[:-1])):
         if len(rows):
-            yield dataset, index, rows - (ends[index] - dataset.places[index].num_rows)
+            yield source, index, rows - (ends[index] - places[index].num_rows)
 
 
-def _taken(
-    dataset: Dataset, group: int, rows: np.ndarray, some: slice, schema: pa.Schema
-) -> pa.Table:
+def _taken(source: Rows, group: int, rows: np.ndarray, some: slice, schema: pa.Schema) -> pa.Table:
+    dataset = source.dataset
     table = dataset.table(row_group=group)
+    for name, value in source.further.items():
+        column = pa.repeat(pa.scalar(value, schema.field(name).type), len(table))
+        table = table.append_column(name, column)
+    if {*table.column_names} == {*schema.names}:
+        table = table.select(schema.names)
     if not table.schema.equals(schema):
         raise DatasetError(
             f"{dataset.path}/{dataset.places[group].path}: its columns are not those of the other "
             "files; run 'glit verify' and build the dataset again"
         )
     own = rows[some]
-    return table if len(own) == len(table) else table.take(pa.array(own))
+    table = table if len(own) == len(table) else table.take(pa.array(own))
+    return table.replace_schema_metadata(schema.metadata)
 
 
 def _row_groups(tables: Iterable[pa.Table], most_rows: int) -> Iterator[pa.Table]:

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.curate.distinct import Repeat, find_repeats, repeats_table
-from glit.curate.rewrite import finish, write_rows
+from glit.curate.distinct import Repeat, find_repeats, groups_alike, repeats_table
+from glit.curate.rewrite import Rows, finish, write_rows
+from glit.data.hash_index import SURE_BITS
 from glit.data.parquet import PINNED, write_parquet
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
 from glit.dataset.manifest import MANIFEST, Counts, describe_file, sum_without_pair
@@ -42,6 +43,7 @@ class Choice:
     by: str = ""
     split: Mapping[str, float] = dataclasses.field(default_factory=dict)
     together: str = ""
+    near: int | None = None
     distinct: float | None = None
     model: str = ""
     seed: int = 0
@@ -53,6 +55,14 @@ class Choice:
             raise UserError(f"--by {self.by}: balances a sample; add --sample N")
         if self.together.strip() and not self.split:
             raise UserError(f"--together {self.together}: is for --split; add --split NAME=SHARE,…")
+        if self.near is not None:
+            if not self.split or self.together.strip():
+                raise UserError(
+                    f"--near {self.near}: puts images that look alike into one part of --split, "
+                    "in the place of --together"
+                )
+            if not 0 <= self.near <= SURE_BITS:
+                raise UserError(f"--near {self.near}: want 0 to {SURE_BITS} of 64 bits")
         if self.distinct is not None and not 0 < self.distinct <= 1:
             raise UserError(f"--distinct {self.distinct}: want a cosine above 0, at most 1")
         if bool(self.model) != (self.distinct is not None):
@@ -68,7 +78,8 @@ class Choice:
 
     def noted(self) -> dict[str, Any]:
         """What the manifest keeps of it: the values that were given, and the seed."""
-        given = {key: value for key, value in dataclasses.asdict(self).items() if value}
+        values = dataclasses.asdict(self)
+        given = {k: v for k, v in values.items() if v or (k == "near" and v is not None)}
         return {"seed": self.seed, **given}
 
 
@@ -105,10 +116,15 @@ def select_rows(
                 chosen = tuple(number for number in chosen if number not in left_out)
             parts = {"": np.asarray(chosen, np.int64)}
             if choice.split:
-                together = choice.together.strip() or "sample_id"
+                groups = None
+                if choice.near is not None:
+                    groups = groups_alike(
+                        dataset, parts[""], bits=choice.near, progress=progress
+                    )  # fmt: skip
                 parts = split_rows(
-                    dataset, connection, chosen, choice.split, together=together, seed=choice.seed
-                )
+                    dataset, connection, chosen, choice.split, groups=groups,
+                    together=choice.together.strip() or "sample_id", seed=choice.seed,
+                )  # fmt: skip
         progress.begin("select", total=len(chosen), done=0, drops=False)
         caution = dataset_caution(dataset)
         manifests = {}
@@ -144,7 +160,7 @@ def _write_part(
     manifest = json.loads(json.dumps(dataset.manifest))
     files = write_rows(
         folder,
-        [(dataset, numbers)],
+        [Rows(dataset=dataset, numbers=numbers)],
         pack=manifest["recipe"].get("pack", {}),
         report=progress.advance,
     )

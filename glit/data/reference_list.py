@@ -23,6 +23,8 @@ from glit.errors import InputError, first_line
 
 _BYTES = THUMBNAIL_PX**2
 MEANING = "meaning"
+NO_THUMBNAIL: Thumbnail = np.zeros((THUMBNAIL_PX, THUMBNAIL_PX), np.uint8)
+"""Of a reference of which only the hash is known: one colour, which resembles nothing."""
 _SCHEMA = pa.schema(
     [("name", pa.string()), ("sha256", pa.binary(32)), ("thumbnail", pa.binary(_BYTES))],
     metadata={"glit.references": "1"},
@@ -117,7 +119,7 @@ class ReferenceList:
         told = table.schema.metadata or {}
         self.model = told.get(_MODEL, b"").decode(errors="replace")
         self.model_sha256 = told.get(_SHA256, b"").decode(errors="replace")
-        self._path, self._embeddings = path, None
+        self.path, self._embeddings = path, None
         if "embedding" in table.column_names:
             self._embeddings = _embeddings(table["embedding"], path)
 
@@ -153,7 +155,7 @@ class ReferenceList:
         if embeddings is not None and self._embeddings is not None:
             if embeddings.shape[1] != self._embeddings.shape[1]:
                 raise InputError(
-                    f"{self._path}: its embeddings have {self._embeddings.shape[1]} numbers, the "
+                    f"{self.path}: its embeddings have {self._embeddings.shape[1]} numbers, the "
                     f"model's {embeddings.shape[1]}; write the list anew"
                 )
             alike = most_alike(embeddings, self._embeddings, least=cosine)
@@ -180,12 +182,12 @@ class ReferenceList:
         """
         if self._embeddings is None:
             raise InputError(
-                f"{self._path}: has no embeddings to compare; write it anew with 'glit references "
+                f"{self.path}: has no embeddings to compare; write it anew with 'glit references "
                 f"IMAGES -o LIST.parquet --model {name}'"
             )
         if self.model_sha256 != sha256:
             raise InputError(
-                f"{self._path}: its embeddings are of model {self.model!r} (SHA-256 "
+                f"{self.path}: its embeddings are of model {self.model!r} (SHA-256 "
                 f"{self.model_sha256[:12]}), not of {name!r} ({sha256[:12]}); name that model, or "
                 "write the list anew with this one"
             )

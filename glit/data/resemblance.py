@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 
 import numpy as np
-from jaxtyping import Float64, Int64, Real, UInt8, UInt64
+from jaxtyping import Float32, Float64, Int64, Real, UInt8, UInt64
 from PIL import Image
 
+from glit.data.hash_index import HashIndex
 from glit.images import Pixels
 
 THUMBNAIL_PX = 64
@@ -33,7 +35,6 @@ _LEAST_OF_MEANS = 0.8
 _ROWS, _COLUMNS = 8, 9
 _FINE = 32
 """Means a side of which two thumbnails are compared in the end."""
-_BANDS, _BAND_BITS = 4, 16
 
 Thumbnail = UInt8[np.ndarray, "64 64"]
 Thumbnails = UInt8[np.ndarray, "N 64 64"]
@@ -86,17 +87,38 @@ def turned(images: np.ndarray, orientation: int) -> np.ndarray:
 
 
 def hashes(
-    images: Thumbnails, window: Window = WHOLE
-) -> tuple[UInt64[np.ndarray, " N"], UInt8[np.ndarray, "N 72"]]:
-    """Difference hashes of a part of each thumbnail, a bit for each of 8 x 8 rising neighbours;
-    and the 8 x 9 means that are compared."""
-    top, left, side = window
-    part = images[:, top : top + side, left : left + side].astype(np.float64)
-    # whole numbers below 2 ** 53: the same on every machine
-    sums = _overlaps(side, _ROWS) @ part @ _overlaps(side, _COLUMNS).T
-    bits = (sums[:, :, 1:] > sums[:, :, :-1]).reshape(len(images), 64)
-    means = (sums / side**2).astype(np.uint8).reshape(len(images), _ROWS * _COLUMNS)
-    return np.packbits(bits, axis=1).view(">u8")[:, 0].astype(np.uint64), means
+    images: Thumbnails, windows: Sequence[Window] = (WHOLE,)
+) -> tuple[UInt64[np.ndarray, " M"], UInt8[np.ndarray, "M 72"]]:
+    """Difference hashes of parts of each thumbnail, a bit for each of 8 x 8 rising neighbours; and
+    the 8 x 9 means that are compared. Those of all images for the first part, then for the next.
+
+    Args:
+        images: N of them; M is W times N.
+        windows: W parts; those of one side follow each other.
+    """
+    pixels, values, means = images.astype(np.float32), [], []
+    for side, group in groupby(windows, key=lambda window: window[2]):
+        parts = list(group)
+        starts = sorted({start for part in parts for start in part[:2]})
+        rows, columns = (_placed(side, tuple(starts), cells) for cells in (_ROWS, _COLUMNS))
+        # whole numbers below 2 ** 24: float32 is exact, the same on every machine
+        sums = (rows @ pixels @ columns.T).astype(np.int32)
+        sums = sums.reshape(len(images), len(starts), _ROWS, len(starts), _COLUMNS)
+        tops, lefts = ([starts.index(part[axis]) for part in parts] for axis in (0, 1))
+        cells = sums[:, tops, :, lefts]
+        bits = (cells[..., 1:] > cells[..., :-1]).reshape(-1, 64)
+        values.append(np.packbits(bits, axis=1).view(">u8")[:, 0].astype(np.uint64))
+        means.append((cells // side**2).astype(np.uint8).reshape(-1, _ROWS * _COLUMNS))
+    return np.concatenate(values), np.concatenate(means)
+
+
+@cache
+def _placed(side: int, starts: tuple[int, ...], cells: int) -> Float32[np.ndarray, "SC 64"]:
+    """How much of each pixel of a thumbnail lies in each cell of parts that start there."""
+    placed = np.zeros((len(starts), cells, THUMBNAIL_PX), np.float32)
+    for shares, start in zip(placed, starts, strict=True):
+        shares[:, start : start + side] = _overlaps(side, cells)
+    return placed.reshape(-1, THUMBNAIL_PX)
 
 
 @cache
@@ -120,17 +142,17 @@ class References:
             np.ptp(thumbnails.reshape(len(thumbnails), THUMBNAIL_PX**2), axis=1)
         )
         made = [
-            hashes(turned(thumbnails[telling], orientation), window)
-            for orientation, window in VARIANTS
+            hashes(turned(thumbnails[telling], orientation), [window for _, window in variants])
+            for orientation, variants in groupby(VARIANTS, key=lambda variant: variant[0])
         ]
-        self._reference = np.tile(telling, len(made))
-        self._variant = np.repeat(np.arange(len(made)), len(telling))
+        self._reference = np.tile(telling, len(VARIANTS)).astype(np.int32)
+        self._variant = np.repeat(np.arange(len(VARIANTS), dtype=np.int32), len(telling))
         values = np.concatenate([values for values, _ in made])
         means = np.concatenate([means for _, means in made])
-        self._index = _Index(values, means)
+        self._index, self._means = HashIndex(values), means
         upright = [at for at, each in enumerate(VARIANTS) if each in ((0, WHOLE), (4, WHOLE))]
         self._uprights = np.flatnonzero(np.isin(self._variant, upright))
-        self._upright = _Index(values[self._uprights], means[self._uprights])
+        self._upright = HashIndex(values[self._uprights], flipped=True)
 
     def resembled(self, images: Thumbnails) -> list[Resemblance | None]:
         """For each thumbnail the reference that it resembles most, if it resembles any."""
@@ -159,52 +181,26 @@ class References:
 
     def _candidates(self, images: Thumbnails) -> Iterator[tuple[Window, int, int]]:
         """Parts of images, the images, and entries that may be the same."""
-        for image, entry in self._index.near(*hashes(images)):
+        for image, entry in self._near(self._index, *hashes(images)):
             yield WHOLE, image, entry
-        parts = [hashes(images, part) for part in WINDOWS[1:]]
-        values, means = (np.concatenate(each) for each in zip(*parts, strict=True))
-        for number, place in self._upright.near(values, means):
+        of_parts = hashes(images, WINDOWS[1:])
+        for number, entry in self._near(self._upright, *of_parts, entries=self._uprights):
             part, image = divmod(number, len(images))
-            yield WINDOWS[1 + part], image, int(self._uprights[place])
+            yield WINDOWS[1 + part], image, entry
 
-
-class _Index:
-    """Hashes in order of each of their bands."""
-
-    def __init__(self, values: UInt64[np.ndarray, " N"], means: UInt8[np.ndarray, "N 72"]) -> None:
-        self.hashes, self.means = values, means
-        self._order, self._sorted, self._first = [], [], []
-        for band in range(_BANDS):
-            keys = _band(values, band)
-            order = np.argsort(keys, kind="stable")
-            self._order.append(order)
-            self._sorted.append(values[order])
-            self._first.append(np.searchsorted(keys[order], np.arange(2**_BAND_BITS + 1)))
-
-    def near(
-        self, own: UInt64[np.ndarray, " M"], means: UInt8[np.ndarray, "M 72"]
+    def _near(
+        self,
+        index: HashIndex,
+        values: UInt64[np.ndarray, " M"],
+        means: UInt8[np.ndarray, "M 72"],
+        *,
+        entries: Int64[np.ndarray, " E"] | None = None,
     ) -> Iterator[tuple[int, int]]:
-        """Numbers of hashes and entries that differ in few bits, in order."""
-        flips = np.array([0, *(1 << bit for bit in range(_BAND_BITS))])
-        seen: list[np.ndarray] = []
-        for band in range(_BANDS):
-            keys = (_band(own, band)[:, None] ^ flips).ravel()
-            start = self._first[band][keys]
-            number = self._first[band][keys + 1] - start
-            place = np.repeat(start - (np.cumsum(number) - number), number)
-            place += np.arange(len(place), dtype=place.dtype)
-            image = np.repeat(np.repeat(np.arange(len(own)), len(flips)), number)
-            near = np.bitwise_count(own[image] ^ self._sorted[band][place]) <= MOST_BITS
-            close = np.flatnonzero(near)
-            image, entry = image[close], self._order[band][place[close]]
-            alike = _correlations(means[image], self.means[entry]) >= _LEAST_OF_MEANS
-            seen.append(np.stack([image[alike], entry[alike]], axis=1))
-        yield from map(tuple, np.unique(np.concatenate(seen), axis=0).tolist())
-
-
-def _band(values: UInt64[np.ndarray, " N"], band: int) -> Int64[np.ndarray, " N"]:
-    mask = np.uint64(2**_BAND_BITS - 1)
-    return ((values >> np.uint64(_BAND_BITS * band)) & mask).astype(np.int64)
+        """Numbers of hashes, and the entries that differ in few bits and have like means."""
+        image, entry = index.near(values, most_bits=MOST_BITS)
+        entry = entry if entries is None else entries[entry]
+        alike = _correlations(means[image], self._means[entry]) >= _LEAST_OF_MEANS
+        yield from zip(image[alike].tolist(), entry[alike].tolist(), strict=True)
 
 
 def _best_correlation(image: Thumbnail, whole: Thumbnail, window: Window) -> float:

@@ -94,6 +94,14 @@ REVIEW = pa.struct(
 )
 CORRECTED = (("by_hand", pa.list_(BY_HAND)), ("review", REVIEW))
 """The columns that glit pairs apply adds."""
+ORIGIN = (
+    "origin",
+    pa.struct(
+        [("dataset", pa.string()), ("recipe", pa.string()), ("manifest_sha256", pa.string())]
+    ),
+)
+"""The column that glit merge adds: of a row, the dataset it was taken from, by its folder's name,
+its recipe's name and its manifest; a row of a merged dataset keeps what it has."""
 NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
 _LATER = {"mean_logprob", "min_logprob", "probability", "support"}
 _VERSION_1 = {
@@ -217,6 +225,16 @@ def dataset_schema(*, tokenizer: dict[str, Any], further: Columns = ()) -> pa.Sc
             META_HUGGINGFACE: json.dumps(features).encode(),
         },
     )
+
+
+def with_further(schema: pa.Schema, further: Columns) -> pa.Schema:
+    """The schema of data files with columns after those they have, and in its metadata."""
+    told = dict(schema.metadata or {})
+    if META_HUGGINGFACE in told:
+        features = json.loads(told[META_HUGGINGFACE])
+        features["info"]["features"] |= {name: hf_feature(kind) for name, kind in further}
+        told[META_HUGGINGFACE] = json.dumps(features).encode()
+    return pa.schema([*schema, *(pa.field(*each) for each in further)], metadata=told)
 
 
 def hf_features(further: Mapping[str, Any] | None = None) -> dict[str, Any]:

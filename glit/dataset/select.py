@@ -76,6 +76,7 @@ def split_rows(
     shares: Mapping[str, float],
     *,
     together: str = "sample_id",
+    groups: Sequence[str] | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """Divide rows into parts, by a hash; the numbers of each part's rows, ascending.
@@ -86,18 +87,24 @@ def split_rows(
         numbers: of the rows.
         shares: of every part; they sum to one.
         together: an expression in SQL; rows with the same value go to the same part.
+        groups: of every row the name of its group, which goes to one part, instead of an
+            expression.
         seed: another one gives others.
 
     Raises:
         UserError: DuckDB does not accept the expression, or a part would be empty.
     """
-    _check_expression("--together", together, dataset, connection)
-    connection.register("chosen", pa.table({NUMBER: np.asarray(numbers, np.int64)}))
+    if groups is None:
+        _check_expression("--together", together, dataset, connection)
+    columns = {NUMBER: np.asarray(numbers, np.int64)}
+    if groups is not None:
+        together, columns["chosen_group"] = "chosen_group", np.asarray(groups)
+    connection.register("chosen", pa.table(columns))
     # rank() is the place of a value's first row, so all rows of the value have the same
     places = f"""
         SELECT {NUMBER} AS number, rank() OVER (ORDER BY md5(key || '{seed}'), key) - 1 AS place
         FROM (SELECT {NUMBER}, coalesce(CAST((\n{together}\n) AS VARCHAR), '') AS key
-              FROM {numbered(dataset)} SEMI JOIN chosen USING ({NUMBER}))
+              FROM {numbered(dataset)} JOIN chosen USING ({NUMBER}))
         ORDER BY {NUMBER}"""
     with _faults_of("--together", dataset):
         found: dict[str, Any] = connection.execute(places).fetchnumpy()

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from glit.data.reference_list import Reference
+from glit.data.reference_list import Reference, ReferenceList
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.images import ImageError
-from glit.stages.exclude import open_references
 from glit.version import __version__
 from glit.view.originals import Originals
 from glit.view.page_file import json_for_html, page_html
@@ -28,7 +27,12 @@ _SIDE, _BYTES = 400, 16 << 10
 
 
 def write_overlap_page(
-    output: Path, dataset: Dataset, found: Sequence[Overlap], *, references: str, images: str
+    output: Path,
+    dataset: Dataset,
+    found: Sequence[Overlap],
+    *,
+    references: ReferenceList,
+    images: str,
 ) -> None:
     """Write the page, pairs in the dataset's order, the first :data:`_MOST`.
 
@@ -36,7 +40,7 @@ def write_overlap_page(
         output: the file; one that exists is replaced.
         dataset: the one that was compared.
         found: its images that are in the list.
-        references: the list's path.
+        references: the list.
         images: the folder or address of the list's images; empty shows its own small grey
             pictures.
 
@@ -44,7 +48,6 @@ def write_overlap_page(
         InputError: the file cannot be written.
     """
     originals = Originals(images)
-    listed = open_references(references)
     wanted = {each.sample_id for each in found[:_MOST]}
     ids = dataset.table(["sample_id"])["sample_id"].to_pylist()
     number = {sample_id: n for n, sample_id in enumerate(ids) if sample_id in wanted}
@@ -56,11 +59,11 @@ def write_overlap_page(
             "kind": each.found.kind,
             "correlation": each.found.correlation,
             "image": _own_picture(dataset, pictures, number[each.sample_id]),
-            "reference": _reference_picture(listed.named(each.found.name), originals),
+            "reference": _reference_picture(references.named(each.found.name), originals),
         }
         for each in found[:_MOST]
     ]
-    data = {"title": page_title(dataset.path), "list": PurePath(references).name,
+    data = {"title": page_title(dataset.path), "list": PurePath(references.path).name,
             "images": len(dataset), "found": len(found), "pairs": pairs,
             "glit": __version__}  # fmt: skip
     html = page_html(
@@ -84,6 +87,8 @@ def _reference_picture(reference: Reference, originals: Originals) -> dict[str, 
     image = originals.picture(reference.name, reference.sha256, max_side=_SIDE, max_bytes=_BYTES)
     if image:
         return {"image": image, "is_file": True}
+    if not reference.thumbnail.any():  # only its hash is known
+        return {"image": "", "is_file": False}
     small = io.BytesIO()
     Image.fromarray(reference.thumbnail).save(small, "WEBP", quality=80)
     return {"image": data_url(small.getvalue()), "is_file": False}

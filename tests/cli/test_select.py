@@ -14,7 +14,7 @@ def test_select_split_and_merge(built, tmp_path, run_glit):
         f"18 images: {parts}/train",
         f"6 images: {parts}/val",
         f"{built} was built without ingest.near_duplicates: images that look the same may be in "
-        "different parts",
+        "different parts; --near 6 keeps them in one",
     ]
     done = run_glit("merge", parts / "train", parts / "val", some, "-o", back)
     assert (done.code, done.output) == (0, f"24 images (8 repeated): {back}\n")

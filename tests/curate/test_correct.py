@@ -260,8 +260,16 @@ def test_a_corrected_dataset_is_corrected_paired_selected_and_merged(small, tmp_
     parts = glit.split(again.path, tmp_path / "parts", {"a": 0.5, "b": 0.5})
     merged = glit.merge([part.path for part in parts.values()], tmp_path / "merged")
     assert len(merged.manifest["merged"][0]["corrections"]) == 2
-    with pytest.raises(InputError, match="by_hand, review.; merge first, then correct"):
-        glit.merge([small.path, again.path], tmp_path / "other")
+    for order, datasets in (("x", [small, parts["a"]]), ("y", [parts["a"], small])):
+        half = glit.merge([each.path for each in datasets], tmp_path / order)
+        assert glit.verify(half.path) == [] and len(half) == len(small)
+        by = {row.sample_id: row for row in half}
+        assert sum(bool(row.extra["by_hand"]) for row in half) == (
+            sum(bool(row.extra["by_hand"]) for row in parts["a"]) if order == "y" else 0
+        )
+        for row in datasets[0]:
+            assert by[row.sample_id].pairs == row.pairs
+            assert by[row.sample_id].extra["origin"]["dataset"] == Path(datasets[0].path).name
     for made in (second, again, *parts.values(), merged):
         assert glit.verify(made.path) == []
 

@@ -44,7 +44,10 @@ def halves(built, tmp_path_factory) -> tuple[Path, Path]:
 def test_rows_one_after_another_the_first_of_a_repeated_sample(built, halves, tmp_path):
     a, b = halves
     found = glit.merge([a, b], tmp_path / "new")
-    assert tables(found.path).equals(tables(built), check_metadata=True)
+    merged = tables(found.path)
+    assert merged.drop_columns(["origin"]).equals(tables(built))
+    origins = [(row["dataset"], row["recipe"]) for row in merged["origin"].to_pylist()]
+    assert origins == [("a", "mini")] * 14 + [("b", "mini")] * 10
     assert glit.verify(found.path) == []
     counts = found.manifest["counts"]
     assert (counts["ingested"], counts["shipped"], counts["duplicates"]) == (28, 24, 4)
@@ -98,6 +101,14 @@ def test_a_part_of_two_rules_keeps_them_and_other_pairs_have_one(two_rules, halv
     assert len(part.manifest["rules"]) == 2 and glit.verify(part.path) == []
     again = glit.merge([part.path, halves[1]], tmp_path / "again")
     assert len(again.manifest["rules"]) == 2 and glit.verify(again.path) == []
+    before = {row.sample_id: row.extra["origin"] for row in glit.open_dataset(two_rules)}
+    digest = again.manifest["merged"][1]["manifest_sha256"]
+    for row in again:  # a merged dataset's rows keep theirs
+        origin = row.extra["origin"]
+        new = {"dataset": "b", "recipe": "mini", "manifest_sha256": digest}
+        assert origin == (new if origin["manifest_sha256"] == digest else before[row.sample_id])
+    by_origin = glit.select(again.path, tmp_path / "one-origin", where="origin.dataset = 'centred'")
+    assert {row.extra["origin"]["dataset"] for row in by_origin} == {"centred"}
     one = glit.pair(two_rules, tmp_path / "one", settings=["pair.rule=argmax"])
     assert "rules" not in one.manifest and glit.verify(one.path) == []
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import itertools
+import json
 import random
 import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from annotations import lines
 from building import run_build, tiny_clip
 from PIL import Image, ImageEnhance
 
 import glit
 from glit import api
 from glit.data import resemblance
+from glit.data.hash_index import HashIndex
 from glit.data.reference_list import Reference, list_bytes
 from glit.data.resemblance import References, thumbnail
 from glit.dataset.reader import Dataset
@@ -113,10 +117,25 @@ def test_the_index_finds_what_comparing_all_hashes_finds(photographs):
         differing = int(own[image] ^ entries.hashes[entry])
         bands = [(differing >> 16 * band & 0xFFFF).bit_count() for band in range(4)]
         if min(bands) <= 1 and sum(bands) <= resemblance.MOST_BITS:
-            pair = means[image][None], entries.means[entry][None]
+            pair = means[image][None], index._means[entry][None]
             if resemblance._correlations(*pair)[0] >= resemblance._LEAST_OF_MEANS:
                 wanted.append((image, entry))
-    assert list(entries.near(own, means)) == wanted and len(wanted) > 40
+    assert list(index._near(entries, own, means)) == wanted and len(wanted) > 40
+    flipped = HashIndex(entries.hashes, flipped=True)
+    assert list(index._near(flipped, own, means)) == wanted
+
+
+def test_hashes_of_parts_are_those_of_each_part_alone(photographs):
+    images = np.stack([thumbnail(decode(p.read_bytes())) for p in photographs.glob("*.jpg")][:3])
+    values, means = resemblance.hashes(images, resemblance.WINDOWS)
+    for number, (top, left, side) in enumerate(resemblance.WINDOWS):
+        part = images[:, top : top + side, left : left + side].astype(object)
+        rows, columns = (resemblance._overlaps(side, n).astype(int).astype(object) for n in (8, 9))
+        sums = [rows @ each @ columns.T for each in part]
+        own = slice(3 * number, 3 * number + 3)
+        assert [(each // side**2).ravel().tolist() for each in sums] == means[own].tolist()
+        bits = ["".join(str(int(b)) for b in (e[:, 1:] > e[:, :-1]).ravel()) for e in sums]
+        assert [int(each, 2) for each in bits] == values[own].tolist()
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +193,70 @@ def test_a_build_leaves_them_out_and_overlap_finds_them(scenes, plain, listed, t
     done = run_glit("overlap", str(plain), str(listed))
     assert done.code == 1 and done.output.endswith(f"that are in {listed}: 2\n")
     assert run_glit("overlap", str(tmp_path / "without"), str(listed)).code == 0
+
+
+@pytest.fixture
+def docci(scenes, tmp_path):
+    """DOCCI's layout: a scene and another picture in the test part, a scene in another."""
+    rows = [
+        {"image_file": "test_0.png", "description": "A cat.", "split": "test"},
+        {"image_file": "test_1.png", "description": "A dog.", "split": "test"},
+        {"image_file": "train_0.png", "description": "A cow.", "split": "train"},
+    ]
+    annotations = lines(tmp_path / "docci" / "docci.jsonlines", rows)
+    images = tmp_path / "elsewhere"
+    images.mkdir()
+    shutil.copy(scenes / "images" / "000001.png", images / "test_0.png")
+    Image.effect_noise((64, 64), 90).convert("RGB").save(images / "test_1.png")
+    shutil.copy(scenes / "images" / "000003.png", images / "train_0.png")
+    return f"docci:{annotations}", images
+
+
+def test_images_of_annotations(plain, docci, tmp_path, run_glit):
+    annotations, images = docci
+    listed, page = tmp_path / "docci.parquet", tmp_path / "page.html"
+    done = run_glit("references", annotations, "-o", str(listed), "--images", str(images))
+    assert done.code == 0 and "2 images" in done.output
+    for references in (listed, annotations):
+        found = api.overlap(plain, references, page=page, images=images)
+        assert [(each.source_path, each.found.name) for each in found] == [
+            ("000001.png", "test_0.png"),
+        ]  # fmt: skip
+        assert page.read_text().count('"is_file":true') == 1
+    done = run_glit(
+        "overlap", str(plain), annotations, "--images", str(images), "--split", "train", "--json"
+    )
+    assert done.code == 1 and [each["source_path"] for each in json.loads(done.output)] == [
+        "000003.png"
+    ]
+    (images / "test_1.png").write_bytes(b"no image")
+    assert api.references(annotations, listed, folder=images).unusable.keys() == {"test_1.png"}
+    with pytest.raises(InputError, match=r"1 of its files cannot be compared \(first: test_1.png"):
+        api.overlap(plain, annotations, images=images)
+    with pytest.raises(InputError, match="--split train: is of annotations"):
+        api.references(images, listed, split="train")
+    with pytest.raises(InputError, match="2 of 2 images are missing"):
+        api.references(annotations, listed)
+
+
+def test_hashes_alone_find_equal_files(scenes, plain, tmp_path):
+    files = [scenes / "images" / name for name in ("000000.png", "000001.png")]
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    hashes = tmp_path / "hashes.sha256"
+    hashes.write_text(f"{digests[0].upper()} *its name.png\n\n{digests[1]}\n")
+    wanted = [("000000.png", "its name.png"), ("000001.png", digests[1])]
+    api.references(hashes, tmp_path / "list.parquet")
+    for references in (hashes, tmp_path / "list.parquet"):
+        found = api.overlap(plain, references, page=tmp_path / "page.html")
+        assert [(each.source_path, each.found.name) for each in found] == wanted
+        assert {each.found.kind for each in found} == {"same file"}
+    with pytest.raises(InputError, match="mini-matcher makes no embeddings"):
+        api.overlap(plain, hashes, model="mini-matcher")
+    for text, said in (("", "holds no hash"), (f"{digests[0]}\nabc x.png\n", "line 2: want 64")):
+        hashes.write_text(text)
+        with pytest.raises(InputError, match=said):
+            api.references(hashes, tmp_path / "other.parquet")
+    assert not (tmp_path / "other.parquet").exists()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from building import data_bytes, run_build
+from PIL import Image
 
 import glit
 from glit.curate import rewrite
@@ -122,6 +123,25 @@ def test_samples_with_the_same_value_share_a_part(built, tmp_path):
     assert sum(map(len, parts.values())) == 20 and abs(len(parts["a"]) - 10) < 3
 
 
+def test_images_that_look_alike_share_a_part(scenes, tmp_path):
+    """Each of eight scenes in four qualities: 32 images, eight groups."""
+    (folder := tmp_path / "images").mkdir()
+    for file in sorted((scenes / "images").glob("*.png"))[:8]:
+        for quality in (98, 97, 96, 95):
+            Image.open(file).save(folder / f"{file.stem}-{quality}.jpg", quality=quality)
+    captions = [f"{path.name},A red thing." for path in sorted(folder.iterdir())]
+    (tmp_path / "c.csv").write_text("\n".join(["image,caption", *captions]))
+    run_build(folder, built := tmp_path / "dataset", captions=tmp_path / "c.csv")
+    shares = {"a": 0.5, "b": 0.5}
+    for near, shared in ((None, True), (7, False)):
+        parts = glit.split(built, tmp_path / str(near), shares, near=near)
+        a, b = ({name[:6] for name in names(part)} for part in parts.values())
+        assert len(a | b) == 8 and bool(a & b) == shared
+        assert sum(map(len, parts.values())) == 32
+        assert all(glit.verify(part.path) == [] for part in parts.values())
+    assert parts["a"].manifest["selection"]["near"] == 7
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -140,6 +160,8 @@ def test_samples_with_the_same_value_share_a_part(built, tmp_path):
         ({"split": {"a": 1}, "together": "nothing"}, "--together: no column 'nothing'"),
         ({"split": {"a": 1}, "together": "caption::INT"}, "--together: "),
         ({"split": {}}, "no parts"),
+        ({"split": {"a": 1}, "near": 8}, "--near 8: want 0 to 7 of 64 bits"),
+        ({"split": {"a": 1}, "near": 3, "together": "width"}, "in the place of --together"),
     ],
 )
 def test_what_cannot_be_selected_is_one_line_and_writes_nothing(built, tmp_path, call, said):

@@ -7,7 +7,7 @@ import json
 import pytest
 from building import quiet, run_build
 
-from glit.curate.references import write_references
+from glit.curate.references import Wanted, write_references
 from tools.messy import FATES, check, make, meant
 
 
@@ -18,7 +18,7 @@ def test_a_clean_dataset_lacks_what_is_messy_and_nothing_else(photographs, tmp_p
         *json.loads((tmp_path / "messy" / "truth.json").read_text())
     }
     listed = tmp_path / "test.parquet"
-    write_references(str(tmp_path / "messy" / "test-set"), listed, quiet())
+    write_references(Wanted(images=str(tmp_path / "messy" / "test-set")), listed, quiet())
     run_build(
         tmp_path / "messy" / "images", tmp_path / "clean",
         captions=tmp_path / "messy" / "captions.jsonl",
