@@ -6,6 +6,7 @@ Rows stay Arrow tables: no pixel is decoded, and one row group is in memory at a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,19 @@ from glit.dataset.manifest import MANIFEST, describe_data_file
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError
 from glit.recipes.config import build_dataclass
+from glit.runtime.prefetch import map_ahead
 from glit.stages.pack import (
     ROW_GROUP_BYTES,
     ROW_OVERHEAD_BYTES,
     PackConfig,
+    Piece,
     cut_files,
     writer_options,
 )
 from glit.storage.store import to_json
 
+_READERS, _AHEAD = 2, 4
+"""Threads that read while another writes, and row groups that wait."""
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 
 
@@ -72,17 +77,19 @@ def write_rows(
     sizes = [np.full(len(rows), source.dataset.image_bytes(at)) for source, at, rows in groups]
     (folder / "data").mkdir(parents=True)
     described = {}
-    for file in cut_files(sizes, config):
-        name = f"data/{file.name}"
-        tables = (
-            _taken(*groups[piece.chunk], slice(piece.start, piece.stop), schema)
-            for piece in file.pieces
-        )
-        with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
-            for table in _row_groups(tables, config.row_group_rows):
-                writer.write_table(table, row_group_size=len(table))
-                report(len(table))
-        described[name] = describe_data_file(folder / name, file.num_rows)
+
+    def taken(piece: Piece) -> pa.Table:
+        return _taken(*groups[piece.chunk], slice(piece.start, piece.stop), schema)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for file in cut_files(sizes, config):
+            name = f"data/{file.name}"
+            tables = map_ahead(pool, taken, file.pieces, most=_AHEAD)
+            with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
+                for table in _row_groups(tables, config.row_group_rows):
+                    writer.write_table(table, row_group_size=len(table))
+                    report(len(table))
+            described[name] = describe_data_file(folder / name, file.num_rows)
     return described
 
 
