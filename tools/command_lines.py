@@ -19,7 +19,7 @@ from glit.evaluation import label_maps
 from glit.evaluation.readers import READERS, questions
 from glit.exporters import EXPORTERS
 from glit.recipes.config import Choice
-from glit.recipes.resources import builtin_recipes
+from glit.recipes.resources import builtin_recipes, mini_model
 from glit.stages import all_steps
 from glit.training.objectives import OBJECTIVES
 
@@ -122,6 +122,8 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("import", "split"): ["all"],
     ("pair", "overrides"): ["pair.rule=centred"],
     ("pair", "recipe"): ["lism"],
+    ("import-model", "checkpoint"): [str(mini_model("clip") / "model.safetensors")],
+    ("import-model", "like"): ["mini-clip"],
     ("merge", "datasets"): [DATASET],
     ("overlap", "cosine"): ["0.9"],
     ("overlap", "page"): [f"{NEW}.html"],

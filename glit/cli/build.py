@@ -16,7 +16,7 @@ from glit.executors import ExecutorName
 from glit.importers import FORMATS
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console, visible
-from glit.storage.outputs import local_file, output_folder
+from glit.storage.outputs import local_file, local_folder, output_folder
 
 if TYPE_CHECKING:
     from glit.pipeline.add import Added
@@ -253,3 +253,25 @@ def import_command(
         number = len(found.missing)
         images_are = "1 image is" if number == 1 else f"{number} images are"
         print(f"{images_are} missing; listed above", file=sys.stderr)
+
+
+def import_model_command(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A published file of weights: .pt, .bin or .safetensors.")
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    like: Annotated[
+        str,
+        typer.Option("--like", help="The CLIP it was fine-tuned from: a name, a folder, a hub id."),
+    ] = "clip-vit-b-16",
+) -> None:
+    """Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit train, eval
+    and build. Runs no code in the file."""
+    from glit.importers.model import import_model
+
+    folder = local_folder(output)
+    made = import_model(checkpoint, folder, like=like)
+    print(
+        f"{made.parameters:,} parameters, a window of {made.context} tokens, SHA-256 of the file "
+        f"{made.sha256}: {folder}"
+    )

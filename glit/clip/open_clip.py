@@ -122,15 +122,11 @@ def load_open_clip(folder: Path) -> CLIPModel:
     config = _clip_config(_read(folder)["model_cfg"], folder / CONFIG)
     path = folder / WEIGHTS
     try:
-        weights = dict(_renamed(load_file(path)))
+        weights = dict(clip_names(load_file(path)))
         with torch.device("meta"):
             shapes = {k: v.shape for k, v in CLIPModel(config).state_dict().items()}
-        for name in sorted(set(shapes) | set(weights)):
-            found = weights[name].shape if name in weights else None
-            if found != shapes.get(name):
-                raise ValueError(
-                    f"{name} is {_shown(found)}, but {CONFIG} says {_shown(shapes.get(name))}"
-                )
+        if fault := shape_fault(weights, shapes, wanted_by=CONFIG):
+            raise ValueError(fault)
     except (OSError, SafetensorError, ValueError) as error:
         raise WeightsError(f"{path}: not the weights of a CLIP ({error})") from error
     return CLIPModel.from_pretrained(
@@ -245,8 +241,19 @@ class _Sizes:
         )
 
 
-def _renamed(weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """OpenCLIP's weights under CLIPModel's names; those of no such name keep theirs."""
+def shape_fault(
+    weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], *, wanted_by: str
+) -> str:
+    """The first weight that has not the shape wanted, or is missing, or too many; empty if none."""
+    for name in sorted({*shapes} | {*weights}):
+        found = weights[name].shape if name in weights else None
+        if found != shapes.get(name):
+            return f"{name} is {_shown(found)}, but {wanted_by} says {_shown(shapes.get(name))}"
+    return ""
+
+
+def clip_names(weights: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """OpenCLIP's or OpenAI's weights under CLIPModel's names; those of no such name keep theirs."""
     for given, stored in weights.items():
         value = stored.float()
         name = given.removeprefix("text.")  # where the text tower stands apart (custom_text)

@@ -1,0 +1,184 @@
+"""Published checkpoints as folders: layouts of OpenAI's code, Long-CLIP's and transformers'."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from building import tiny_clip
+from safetensors.torch import save_file
+from torch import nn
+
+from glit.backends.tokenizer import TextTokenizer
+from glit.clip.folder import load_clip
+from glit.errors import GlitError, InputError, WeightsError
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import load_embedder
+from glit.importers.model import import_model
+
+
+class QuickGelu(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(1.702 * x)
+
+
+class Block(nn.Module):
+    """A residual block with the names of OpenAI's code."""
+
+    def __init__(self, width: int, heads: int, act: nn.Module) -> None:
+        super().__init__()
+        self.attn = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        wide = {"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)}
+        self.mlp, self.act = nn.ModuleDict(wide), act
+
+    def forward(self, x, mask):
+        normed = self.ln_1(x)
+        x = x + self.attn(normed, normed, normed, need_weights=False, attn_mask=mask)[0]
+        return x + self.mlp["c_proj"](self.act(self.mlp["c_fc"](self.ln_2(x))))
+
+
+class Transformer(nn.Module):
+    def __init__(self, width: int, layers: int, heads: int, act: nn.Module) -> None:
+        super().__init__()
+        self.resblocks = nn.ModuleList(Block(width, heads, act) for _ in range(layers))
+
+    def forward(self, x, mask):
+        for block in self.resblocks:
+            x = block(x, mask)
+        return x
+
+
+class LongClip(nn.Module):
+    """Long-CLIP's text tower as its paper describes it (section 3.1), at a tiny CLIP's sizes: two
+    tables of positions, of which the first counts up to position 20 and the second from there."""
+
+    def __init__(self, like, context: int) -> None:
+        super().__init__()
+        text = like.config.text_config
+        width, heads = text.hidden_size, text.num_attention_heads
+        act = {"quick_gelu": QuickGelu, "gelu": nn.GELU}[text.hidden_act]()
+        self.transformer = Transformer(width, text.num_hidden_layers, heads, act)
+        self.token_embedding = nn.Embedding(text.vocab_size, width)
+        self.positional_embedding = nn.Parameter(torch.randn(context, width) * 0.1)
+        self.positional_embedding_res = nn.Parameter(torch.randn(context, width) * 0.1)
+        self.ln_final = nn.LayerNorm(width)
+        self.text_projection = nn.Parameter(torch.randn(width, like.config.projection_dim))
+
+    def forward(self, ids):
+        first = torch.arange(len(self.positional_embedding))[:, None] < 20
+        positions = torch.where(first, self.positional_embedding, self.positional_embedding_res)
+        mask = torch.full((ids.shape[1], ids.shape[1]), -torch.inf).triu(1)
+        x = self.transformer(self.token_embedding(ids) + positions[: ids.shape[1]], mask)
+        return self.ln_final(x)[torch.arange(len(ids)), ids.argmax(dim=1)] @ self.text_projection
+
+
+def image_tower(model) -> dict[str, torch.Tensor]:
+    """The image tower of a CLIPModel under the names of OpenAI's code."""
+    own = model.state_dict()
+    at = "vision_model.embeddings."
+    found = {
+        "visual.class_embedding": own[f"{at}class_embedding"],
+        "visual.positional_embedding": own[f"{at}position_embedding.weight"],
+        "visual.conv1.weight": own[f"{at}patch_embedding.weight"],
+        "visual.proj": own["visual_projection.weight"].T,
+        "logit_scale": own["logit_scale"],
+    }
+    for theirs, ours in (("ln_pre", "pre_layrnorm"), ("ln_post", "post_layernorm")):
+        for kind in ("weight", "bias"):
+            found[f"visual.{theirs}.{kind}"] = own[f"vision_model.{ours}.{kind}"]
+    for n in range(model.config.vision_config.num_hidden_layers):
+        layer, block = f"vision_model.encoder.layers.{n}.", f"visual.transformer.resblocks.{n}."
+        for kind in ("weight", "bias"):
+            found[f"{block}attn.in_proj_{kind}"] = torch.cat(
+                [own[f"{layer}self_attn.{each}_proj.{kind}"] for each in "qkv"]
+            )
+            for theirs, ours in (
+                ("attn.out_proj", "self_attn.out_proj"), ("ln_1", "layer_norm1"),
+                ("ln_2", "layer_norm2"), ("mlp.c_fc", "mlp.fc1"), ("mlp.c_proj", "mlp.fc2"),
+            ):  # fmt: skip
+                found[f"{block}{theirs}.{kind}"] = own[f"{layer}{ours}.{kind}"]
+    return found
+
+
+@pytest.fixture
+def start():
+    return load_clip(tiny_clip())
+
+
+def pooled(features):
+    return getattr(features, "pooler_output", features)
+
+
+@pytest.mark.parametrize(("prefix", "wrapper"), [("", None), ("module.", "state_dict")])
+def test_long_clip_answers_as_its_own_forward_pass(start, tmp_path, prefix, wrapper):
+    torch.manual_seed(0)
+    theirs = LongClip(start, 248).eval()
+    weights = {**theirs.state_dict(), **image_tower(start)}
+    weights = {f"{prefix}{name}": value.half() for name, value in weights.items()}
+    torch.save({wrapper: weights} if wrapper else weights, tmp_path / "long.pt")
+    made = import_model(tmp_path / "long.pt", tmp_path / "model", like=str(tiny_clip()))
+    assert made.context == 248
+    for model in (theirs, start):  # as they were saved
+        model.load_state_dict({k: v.half().float() for k, v in model.state_dict().items()})
+
+    ours = load_clip(tmp_path / "model").eval()
+    end = start.config.text_config.eos_token_id
+    ids = torch.randint(0, end - 1, (3, 248))
+    for row, length in zip(ids, (5, 60, 248), strict=True):
+        row[length - 1], row[length:] = end, 0
+    pixels = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        wanted = theirs(ids)
+        assert torch.allclose(pooled(ours.get_text_features(input_ids=ids)), wanted, atol=1e-5)
+        assert wanted.std() > 0.1
+        images = [pooled(each.get_image_features(pixel_values=pixels)) for each in (ours, start)]
+        assert torch.equal(*images)
+    assert TextTokenizer(tmp_path / "model").end_id == TextTokenizer(tiny_clip()).end_id
+    assert load_embedder(str(tmp_path / "model"), EvaluateConfig()).encoder.width > 0
+
+
+def test_weights_under_the_names_of_transformers(start, tmp_path):
+    """As GOAL saves them, with a stretched window and the buffers of older versions."""
+    weights = dict(start.state_dict())
+    name = "text_model.embeddings.position_embedding.weight"
+    weights[name] = torch.randn(248, weights[name].shape[1])
+    older = {**weights, "text_model.embeddings.position_ids": torch.arange(248)[None]}
+    torch.save(older, tmp_path / "goal.pth")
+    save_file({k: v.contiguous() for k, v in weights.items()}, tmp_path / "goal.safetensors")
+    for suffix in ("pth", "safetensors"):
+        made = import_model(tmp_path / f"goal.{suffix}", tmp_path / suffix, like=str(tiny_clip()))
+        found = load_clip(tmp_path / suffix).state_dict()
+        assert made.context == 248
+        assert all(torch.equal(found[key], weights[key]) for key in found)
+
+
+class Runs:
+    def __reduce__(self):
+        return print, ("this must not run",)
+
+
+def test_what_is_no_such_checkpoint(start, tmp_path, run_glit):
+    weights = dict(start.state_dict())
+    table = torch.zeros(248, 8)
+    two = {"positional_embedding": table, "positional_embedding_res": table[:77]}
+    cases: tuple[tuple[object, type[GlitError], str], ...] = (
+        ({**weights, "more": torch.ones(1)}, WeightsError, "more is of shape .* says missing"),
+        ({**weights, "logit_scale": torch.tensor(np.nan)}, WeightsError, "logit_scale is not fini"),
+        ({k: v for k, v in weights.items() if "norm" in k}, WeightsError, "is missing, .*--like"),
+        ([1, 2], InputError, "holds no state dict"),
+        ({"epoch": 3}, InputError, "holds no state dict"),
+        (two, InputError, "two tables of text positions are not alike"),
+        ({"x": Runs()}, InputError, "no file of tensors"),
+    )
+    for value, error, said in cases:
+        torch.save(value, tmp_path / "bad.pt")
+        with pytest.raises(error, match=said):
+            import_model(tmp_path / "bad.pt", tmp_path / "out", like=str(tiny_clip()))
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "bad.pt").read_bytes()[:50])
+    for name, said in (("cut.pt", "cut short"), ("none.pt", "no such file")):
+        done = run_glit(
+            "import-model", tmp_path / name, "-o", tmp_path / "out", "--like", tiny_clip()
+        )
+        assert done.code == 2 and said in done.errors and not (tmp_path / "out").exists()
