@@ -23,8 +23,9 @@ from warm import Warm, needs_a_shell, warm
 
 from glit.cli.main import app
 from glit.recipes.config import Choice
+from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps
-from glit.stages.recipe import LEARN_TABLES
+from glit.stages.recipe import LEARN_TABLES, load_recipe, load_table
 from tools.docs import DOCS, pages
 
 ROOT = DOCS.parent
@@ -76,7 +77,15 @@ def test_every_command_in_the_docs_parses(line):
         name = words.pop(0)
         assert name in group.commands, f"no command {name}"
         group = group.commands[name]
-    group.make_context("glit", words)
+    given = group.make_context("glit", words).params
+    settings = given.get("overrides") or ()
+    recipe = given.get("recipe") if given.get("recipe") in builtin_recipes() else "flism"
+    if line.startswith(("glit train ", "glit eval ")):
+        load_table(
+            "train" if "train" in line.split()[1] else "evaluate", recipe, overrides=settings
+        )
+    elif line.startswith("glit build "):
+        load_recipe(recipe, overrides=settings)
 
 
 def test_the_readme_names_the_two_commands_and_the_makefile_has_them():
