@@ -35,6 +35,7 @@ from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
+from glit.text.thoughts import without_thoughts
 
 SECOND_TRY_TEMPERATURE = 0.7
 _REFUSAL = re.compile(
@@ -194,14 +195,13 @@ class WriteCaptions(CaptionStage):
         if not is_utf8(answer.text):
             message = "the captioner said half a character (a lone surrogate)"
             return Drop(reason="captioner_error", message=message, attempt=attempt)
-        text = unicodedata.normalize("NFC", answer.text).strip()
+        text = unicodedata.normalize("NFC", without_thoughts(answer.text)).strip()
         if answer.cut:
             text = trim_to_sentence(text, self._splitter)
         fault = caption_fault(text)
         if fault:
-            return Drop(
-                reason=fault, message=f"the captioner said: {text[:120]!r}", attempt=attempt
-            )
+            said = f"said: {text[:120]!r}" if text or not answer.text else "only thought"
+            return Drop(reason=fault, message=f"the captioner {said}", attempt=attempt)
         caption = Caption(
             text=text,
             kind=self._config.backend,

@@ -5,7 +5,7 @@ import pytest
 from building import json_lines
 
 from glit.backends.protocols import RawCaption
-from glit.data.records import Drop, Sample
+from glit.data.records import Drop, Sample, Token
 from glit.errors import RecipeError
 from glit.stages.caption import (
     CaptionConfig,
@@ -95,6 +95,19 @@ def test_a_bad_caption_gets_one_more_try_with_another_seed():
 def test_a_caption_bad_twice_is_a_drop_with_its_reason(answer, reason):
     (drop,), _ = run({1: (answer, answer)})
     assert (drop.reason, drop.attempt) == (reason, 1)
+
+
+def test_thoughts_are_left_out_and_a_thought_alone_is_a_drop():
+    thought = "<think>A dog? A cat! </think>\n\n"
+    text = thought + GOOD.text
+    tokens = (Token(char_end=len(thought), logprob=-1.0), Token(char_end=len(text), logprob=-2.0))
+    (sample,), _ = run({1: (RawCaption(text=text, cut=False, tokens=tokens), None)})
+    assert sample.caption.text == GOOD.text
+    assert sample.caption.tokens == (Token(char_end=len(GOOD.text), logprob=-2.0),)
+    (sample,), _ = run({1: (said("A dog? A cat! </think>" + GOOD.text), None)})
+    assert sample.caption.text == GOOD.text
+    (drop,), _ = run({1: (said("<think>Let me look at it", cut=True),) * 2})
+    assert (drop.reason, drop.message) == ("empty_caption", "the captioner only thought")
 
 
 def test_half_a_character_is_a_drop():

@@ -7,8 +7,9 @@ from glit.backends.model_files import model_type
 from glit.backends.weights import Resolved
 
 _USUAL = {
-    "gemma3", "idefics3", "internvl", "llava", "llava_next", "llava_onevision", "mllama",
-    "paligemma", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "smolvlm",
+    "gemma3", "gemma4", "idefics3", "internvl", "llava", "llava_next", "llava_onevision",
+    "minicpmv4_6", "mllama", "paligemma", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_vl",
+    "smolvlm",
 }  # fmt: skip
 """Known without asking transformers, whose import takes seconds."""
 _VLLM_TOO = {"phi4_multimodal"}

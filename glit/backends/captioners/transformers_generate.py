@@ -57,8 +57,9 @@ class TransformersCaptioner:
         self._model = loaded.to(self._device).eval()
         content = [{"type": "image"}, {"type": "text", "text": prompt}]
         self._text = self._processor.apply_chat_template(
-            [{"role": "user", "content": content}], add_generation_prompt=True
-        )
+            [{"role": "user", "content": content}], add_generation_prompt=True,
+            enable_thinking=False,
+        )  # fmt: skip
 
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float

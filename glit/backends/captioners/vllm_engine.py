@@ -129,7 +129,9 @@ class VllmCaptioner(ContinuousBase):
             logprobs=0,  # of the chosen token alone
             output_kind=self._once_finished,
         )
-        [prompt] = self._llm._preprocess_chat([[_message(image, self._prompt)]])
+        [prompt] = self._llm._preprocess_chat(
+            [[_message(image, self._prompt)]], chat_template_kwargs={"enable_thinking": False}
+        )
         return prompt, parameters
 
     def _read_later(self, written: Future[Any], answer: Future[RawCaption]) -> None:

@@ -1,0 +1,58 @@
+"""Captioners of 2026, small and random: they load, speak, and are told not to think."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_captioners
+from tiny_captioners import KINDS, captioner, images
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_captioners.made(tmp_path_factory.mktemp("captioners"))
+
+
+@pytest.fixture(scope="module")
+def said(folder):
+    """By transformers."""
+    return {
+        name: captioner(folder / name, "transformers").caption(
+            images(), seeds=[0] * 3, temperature=0.0
+        )
+        for name in KINDS
+    }
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_speaks_of_an_image_as_it_would_alone(folder, said, name):
+    model = captioner(folder / name, "transformers")
+    for image, answer in zip(images(), said[name], strict=True):
+        assert model.caption([image], seeds=[0], temperature=0.0) == [answer]
+        assert answer.cut and answer.text
+
+
+def test_the_template_is_asked_not_to_think(folder):
+    text = captioner(folder / "qwen3_vl", "transformers")._text
+    assert text.endswith("<think>\n\n</think>\n\n")
+
+
+@pytest.mark.engine
+def test_vllm_says_what_transformers_says(folder, said, tmp_path):
+    script, found = Path(tiny_captioners.__file__), tmp_path / "said.json"
+    done = subprocess.run(
+        [sys.executable, script, folder, found], capture_output=True, text=True, timeout=600,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    theirs = json.loads(found.read_text())
+    for name in KINDS:
+        for answer, (text, logprobs) in zip(said[name], theirs[name], strict=True):
+            assert text[:2] == answer.text[:2]
+            if answer.tokens:  # not where the last character is cut
+                own = [token.logprob for token in answer.tokens]
+                assert own[0] == pytest.approx(logprobs[0], abs=0.05)
