@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from glit.bench.pictures import hide_frame, picture
+from glit.bench.pictures import picture
 from glit.bench.scenes import build_scenes
 from glit.dataset.row import Row
 from glit.rules.pairing import Pairing
@@ -94,7 +94,7 @@ def _matrix(
     short = [textwrap.shorten(s.text, 40, placeholder=" …") if names else "" for s in row.sentences]
     axes.set_yticks(range(len(short)), short, fontsize=8.5)
     axes.tick_params(length=0)
-    hide_frame(axes, *axes.spines)
+    axes.spines[:].set_visible(False)
     axes.set_title(title, fontsize=11, weight="bold", loc="left", color=colour)
 
 

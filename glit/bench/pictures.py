@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 INK, FAINT, GRID = "#222222", "#777777", "#e5e5e5"
+COLOURS = (
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6d00", "#555555",
+)  # fmt: skip
+"""Told apart by everyone (Okabe and Ito)."""
 STYLE: Any = {
-    "svg.hashsalt": "glit",
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": FAINT,
-    "xtick.color": FAINT,
-}
+    "svg.hashsalt": "glit", "svg.fonttype": "path", "font.family": "DejaVu Sans", "font.size": 10,
+    "text.color": INK, "axes.edgecolor": FAINT, "axes.labelcolor": FAINT, "xtick.color": FAINT,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "grid.color": GRID, "legend.frameon": False,
+}  # fmt: skip
 """Settings of matplotlib."""
 _SAVED: dict[str, dict[str, Any]] = {
     ".png": {"dpi": 160, "metadata": {"Software": None}},
@@ -39,9 +39,3 @@ def picture(*paths: Path, style: Any = None, **layout: Any) -> Iterator[tuple[An
         for path in paths:
             drawing.savefig(path, **_SAVED[path.suffix])
         plt.close(drawing)
-
-
-def hide_frame(axis: Any, *sides: str) -> None:
-    """Leave out these sides of an axis' frame."""
-    for side in sides:
-        axis.spines[side].set_visible(False)

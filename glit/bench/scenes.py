@@ -6,15 +6,26 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.api import build
+from glit.data.geometry import iou
+from glit.data.records import Sentence
 from glit.dataset.reader import Dataset
 from glit.scenes.write import write_scenes
 
+XYXY = tuple[float, float, float, float]
+Truth = dict[int, XYXY]
+"""The box of the object that a sentence of a scene is about, in pixels, by the sentence's first
+character."""
+RIGHT_IOU = 0.5
+"""A sentence about an object is *right* when the region chosen for it overlaps the object's box
+with this IoU or more. LISM gives no region where the whole image matches best; such a sentence is
+not right, and counts as a global win."""
 SHARE = 0.25
 """Of the sentences, those that tell of background and light or are remarks."""
 _LOCAL = ("object", "relation")
@@ -86,3 +97,56 @@ def write_few_remarks(ground_truth: Path, out: Path, *, seed: int) -> None:
             captions.write(json.dumps({"path": row["path"], "caption": caption}) + "\n")
             rows.append({**row, "caption": caption, "sentences": kept})
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), out / "ground_truth.parquet")
+
+
+class HasSentences(Protocol):
+    """A sample, or a row of a dataset."""
+
+    @property
+    def sentences(self) -> tuple[Sentence, ...] | None: ...
+
+
+def truths(ground_truth: Path) -> dict[str, Truth]:
+    """What the sentences of every scene tell of, by the scene's path."""
+    rows = pq.read_table(ground_truth, columns=["path", "sentences"]).to_pylist()
+    return {
+        row["path"]: {
+            each["char_start"]: tuple(each["box"])
+            for each in row["sentences"]
+            if each["kind"] == "object"
+        }
+        for row in rows
+    }
+
+
+def judge(
+    samples: Sequence[HasSentences],
+    choices: Sequence[Sequence[XYXY | None]],
+    truth: Sequence[Truth],
+) -> dict[str, Any]:
+    """Compare chosen regions with the truth; shares of sentences.
+
+    Args:
+        samples: with sentences.
+        choices: for each sample the chosen box of each sentence; None where there is none.
+        truth: for each sample what its sentences tell of.
+    """
+    overlaps: list[float] = []
+    objects = wins = total = 0
+    for sample, boxes, true in zip(samples, choices, truth, strict=True):
+        starts = [sentence.char_start for sentence in sample.sentences or ()]
+        chosen = dict(zip(starts, boxes, strict=True))
+        total += len(boxes)
+        wins += sum(box is None for box in boxes)
+        objects += len(true)
+        for start, wanted in true.items():
+            if (box := chosen.get(start)) is not None:
+                pair = np.array([box], dtype=float), np.array([wanted], dtype=float)
+                overlaps.append(float(iou(*pair)[0, 0]))
+    return {
+        "num_object_sentences": objects,
+        "right": sum(overlap >= RIGHT_IOU for overlap in overlaps) / max(1, objects),
+        "mean_iou": float(np.mean(overlaps)) if overlaps else 0.0,
+        "global_wins": wins / max(1, total),
+        "global_wins_object": (objects - len(overlaps)) / max(1, objects),
+    }

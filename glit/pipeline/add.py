@@ -14,19 +14,19 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
-from glit.pipeline.listing import Chunk, difference, series_of, write_grown
-from glit.pipeline.open_work import (
+from glit.pipeline.finished import (
     complete,
-    images_now,
     in_dataset,
     is_made_of,
+    is_whole,
     not_finished,
-    open_finished,
     read_listing,
 )
+from glit.pipeline.listing import Chunk, difference, series_of, write_grown
+from glit.pipeline.open_work import open_finished
 from glit.pipeline.preflight import check_early
-from glit.pipeline.publish import run_and_publish
-from glit.pipeline.run import is_whole
+from glit.pipeline.run import run_and_publish
+from glit.pipeline.scan import images_now
 from glit.pipeline.source import Source
 from glit.pipeline.state import read_state, update_state
 from glit.pipeline.work import Work
@@ -67,8 +67,8 @@ def add(
     """
     if limit is not None and limit < 1:
         raise UserError(f"limit {limit}: want 1 or more images, or None for all")
-    with open_finished(output, executor, progress) as runner:
-        dataset, work, store = runner.dataset, runner.work, runner.work.store
+    with open_finished(output, executor, progress) as opened:
+        dataset, work, store = opened.dataset, opened.work, opened.work.store
         if read_state(store).retry is not None:
             raise RunError(
                 f"{dataset.root}: a retry was stopped here; run glit retry, which goes on where it "
@@ -85,7 +85,7 @@ def add(
         dataset.sweep_folders("", "data")
         if len(chunks) > len(before):
             check_early(work, chunks[len(before) :], progress)
-        manifest = run_and_publish(runner, chunks, appending=True)
+        manifest = run_and_publish(opened, chunks, appending=True)
         balance = manifest["additions"][-1] if len(chunks) > len(before) else None
         return Added(manifest=manifest, images=source.root, balance=balance)
 
@@ -135,7 +135,7 @@ def _list(
 ) -> list[Chunk]:
     """All chunks; the listing is written where the folder has grown."""
     with (
-        images_now(work, source) as (now, not_read),
+        images_now(work.store, work.plan, source) as (now, not_read),
         work.store.local_copy("listing.parquet") as listing,
     ):
         found = difference(now, listing, before)

@@ -1,19 +1,14 @@
 """The images of a build as one listing, a Parquet file whose row groups are the chunks.
 
-Images and the files beside them come in any order, as a store lists them. DuckDB sorts them and
-brings them together; it spills to disk, so memory does not grow with their number.
-
 What was built together is a series, sorted by path. A build writes the first; every addition
 appends one. The file's metadata says how many chunks each has.
 """
 
 from __future__ import annotations
 
-import contextlib
 import filecmp
 import hashlib
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -26,44 +21,12 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import LISTING_SCHEMA
 from glit.errors import RunError, first_line
-from glit.runtime.prefetch import batched
-from glit.shards import BAD_NAME, escaped, is_utf8, stem
+from glit.pipeline.scan import BATCH, Found, quoted
 from glit.storage.duckdb_temp import spilling
 from glit.storage.store import Entry, Store
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
 """What reading a damaged listing raises."""
-_BATCH = 65_536
-_FOUND = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("stamp", pa.string()),
-        ("role", pa.int8()),
-        ("stem", pa.string()),
-    ]
-)
-_NOW = """
-    CREATE VIEW now AS
-    WITH listed AS (SELECT * FROM read_parquet('{file}', hive_partitioning = false)),
-         alike AS (SELECT path FROM listed WHERE size <> {bad} AND contains(path, '\\x')),
-         found AS (SELECT * REPLACE (CASE WHEN size = {bad} AND path IN (SELECT path FROM alike)
-                                     THEN './' || path ELSE path END AS path) FROM listed),
-         beside AS (SELECT stem, role, any_value(size || ':' || stamp) AS stamp
-                    FROM found WHERE role > 0 GROUP BY stem, role)
-    SELECT found.path, size, found.stamp, {beside} AS beside
-    FROM found {joins} WHERE found.role = 0
-"""
-_TEXTS = """
-    SELECT path, bit_xor(caption)::VARCHAR AS stamp FROM (
-        SELECT DISTINCT path, md5_number(caption) AS caption
-        FROM read_parquet('{file}', hive_partitioning = false)
-    ) GROUP BY path
-"""
-_REGIONS = """
-    SELECT path, md5(string_agg(region, chr(10) ORDER BY line)) AS stamp
-    FROM read_parquet('{file}', hive_partitioning = false) GROUP BY path
-"""
 _LISTED = """
     CREATE VIEW {name} AS SELECT path, size, stamp, beside
     FROM read_parquet('{file}', hive_partitioning = false, file_row_number = true)
@@ -77,16 +40,9 @@ _DIFFERENCE = """
            count(*) FILTER (now.path IS NULL)
     FROM old FULL OUTER JOIN now ON old.path = now.path
 """
-_STRAY = """
-    SELECT count(DISTINCT path), min(DISTINCT path, $most)
-    FROM read_parquet('{file}', hive_partitioning = false) AS texts
-    ANTI JOIN now ON now.path = texts.path
-"""
 _NEW = "SELECT * FROM now ANTI JOIN old ON old.path = now.path ORDER BY path LIMIT $most"
 _META_SERIES = "glit.series"
 """In the metadata of a listing: the number of chunks of every series, joined by commas."""
-NOT_THERE = "-1:"
-"""What a file beside an image says of itself when there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,57 +61,6 @@ class Chunk:
     """0 for what was built first, 1 for what the first addition brought, and so on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What was found, in a DuckDB with the view ``now``: path, size, stamp and beside, unsorted."""
-
-    connection: duckdb.DuckDBPyConnection
-    num_images: int
-    captions: Path | None = None
-    """Table of the user's captions, if they are read."""
-    regions: Path | None = None
-    """Table of the user's regions, if they are read."""
-
-    def images(self, sql: str, **values: Any) -> pa.RecordBatchReader:
-        """The rows of a SELECT, by batches."""
-        return self.connection.sql(sql, params=values).to_arrow_reader(_BATCH)
-
-    def paths_without_image(self, table: Path, most: int) -> tuple[int, list[str]]:
-        """The paths of a user's table that no image has: how many, and the first of them."""
-        sql = _STRAY.format(file=_quoted(table))
-        total, first = self.connection.execute(sql, {"most": most}).fetchall()[0]
-        return total, first or []
-
-
-@contextlib.contextmanager
-def gathered(
-    found: Iterable[Entry],
-    folder: Path | None,
-    *,
-    num_beside: int,
-    captions: Path | None = None,
-    regions: Path | None = None,
-) -> Iterator[Found]:
-    """Images with the stamps of the files beside them.
-
-    Names that are not valid UTF-8 are stored escaped (``\\udcff`` as ``\\xff``) with size -2, so
-    that ingest can name them in a drop; where another file has that very name, as ``./`` and it.
-
-    Args:
-        found: images, and the files beside them by their roles.
-        folder: a disk with room for all of them; None for the machine's own place.
-        num_beside: kinds of files beside the images that are wanted.
-        captions: table of the user's captions, if they are read.
-        regions: table of the user's regions, if they are read.
-    """
-    with tempfile.TemporaryDirectory(dir=folder) as within, spilling(within) as connection:
-        unsorted = Path(within) / "unsorted.parquet"
-        total = _write_batches(found, unsorted, stems=bool(num_beside))
-        connection.execute("SET preserve_insertion_order = true")
-        connection.execute(_now(unsorted, num_beside, {_TEXTS: captions, _REGIONS: regions}))
-        yield Found(connection=connection, num_images=total, captions=captions, regions=regions)
-
-
 def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | None) -> list[Chunk]:
     """Sort the images by path, write them in row groups of one chunk each, return the chunks.
 
@@ -169,50 +74,6 @@ def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | N
     images = found.images("SELECT * FROM now ORDER BY path LIMIT $total", total=total)
     with _listing_writer(target) as writer:
         return _write_chunks(images, writer, chunk_size=chunk_size, total=total)
-
-
-def _quoted(path: str | Path) -> str:
-    """A path within quotes of SQL."""
-    return str(path).replace("'", "''")
-
-
-def _now(file: Path, num_beside: int, tables: Mapping[str, Path | None]) -> str:
-    kinds = range(1, num_beside + 1)
-    stamps = [f"coalesce(beside_{n}.stamp, '{NOT_THERE}')" for n in kinds]
-    joins = [
-        f"LEFT JOIN beside AS beside_{n} ON beside_{n}.stem = found.stem AND beside_{n}.role = {n}"
-        for n in kinds
-    ]
-    for number, (sql, table) in enumerate(tables.items()):
-        if table is not None:
-            name, rows = f"given_{number}", sql.format(file=_quoted(table))
-            stamps.append(f"coalesce({name}.stamp, '{NOT_THERE}')")
-            joins.append(f"LEFT JOIN ({rows}) AS {name} ON {name}.path = found.path")
-    beside = f"[{', '.join(stamps)}]::VARCHAR[]"
-    return _NOW.format(file=_quoted(file), bad=BAD_NAME, beside=beside, joins=" ".join(joins))
-
-
-def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
-    """All that was found, unsorted; how many of them are images."""
-    total = 0
-    with pq.ParquetWriter(target, _FOUND, compression="lz4") as writer:
-        for batch in batched(found, _BATCH):
-            paths = [entry.path for entry in batch]
-            sizes = [entry.size for entry in batch]
-            roles = [entry.role for entry in batch]
-            for index, path in () if "".join(paths).isascii() else enumerate(paths):
-                if not is_utf8(path):
-                    paths[index], sizes[index] = escaped(path), BAD_NAME
-            columns = {
-                "path": paths,
-                "size": sizes,
-                "stamp": [entry.stamp for entry in batch],
-                "role": roles,
-                "stem": [stem(path) for path in paths] if stems else pa.nulls(len(paths)),
-            }
-            writer.write_table(pa.table(columns, schema=_FOUND))
-            total += roles.count(0)
-    return total
 
 
 def _listing_writer(target: Path) -> pq.ParquetWriter:
@@ -238,7 +99,7 @@ def _write_chunks(
     size = chunk_size or min(256, max(16, -(-total // 16)))
     series = before[-1].series + 1 if before else 0
     chunks = list(before)
-    for rows in _exactly(reader, size * max(1, _BATCH // size)):
+    for rows in _exactly(reader, size * max(1, BATCH // size)):
         writer.write_table(rows, row_group_size=size)
         for start in range(0, rows.num_rows, size):
             chunks.append(_chunk(len(chunks), rows.slice(start, size), series))
@@ -344,7 +205,7 @@ def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Differen
 
 
 def _difference(connection: duckdb.DuckDBPyConnection, before: Path, rows: int) -> Difference:
-    connection.execute(_LISTED.format(name="old", file=_quoted(before), rows=rows))
+    connection.execute(_LISTED.format(name="old", file=quoted(before), rows=rows))
     ((new, changed, gone),) = connection.execute(_DIFFERENCE).fetchall()
     return Difference(new=new, changed=changed, gone=gone)
 
@@ -418,7 +279,7 @@ class EarlierListing:
             spilling(self._now.parent) as connection,
         ):
             rows = pq.read_metadata(self._now).num_rows
-            connection.execute(_LISTED.format(name="now", file=_quoted(self._now), rows=rows))
+            connection.execute(_LISTED.format(name="now", file=quoted(self._now), rows=rows))
             return _difference(connection, path, pq.read_metadata(path).num_rows)
 
     def how_it_differs(self, chunks: Sequence[Chunk]) -> str:

@@ -1,43 +1,160 @@
-"""Opening the work folder of a finished dataset, as ``glit retry`` and ``glit add`` do."""
+"""Opening the work folder: of a build (lock, plan, listing and state), or of a finished dataset,
+as ``glit retry`` and ``glit add`` do.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from glit.dataset.manifest import manifest_before, num_series, read_manifest
-from glit.errors import RecipeError, UserError, first_line
-from glit.executors.protocols import Executor
-from glit.pipeline.build_lock import only_one_build
-from glit.pipeline.duplicates import leave_out_duplicates
-from glit.pipeline.listing import DAMAGED, Chunk, Found, gathered, read_chunks
+from glit.dataset.manifest import read_manifest
+from glit.errors import DamagedTableError, GlitError, InputError, RecipeError, UserError
+from glit.executors.protocols import Executor, Job
+from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
+from glit.pipeline.duplicates import forget_duplicates
+from glit.pipeline.finished import finished_already, refuse_others_files
+from glit.pipeline.listing import Chunk, EarlierListing, series_of, write_listing
 from glit.pipeline.lock import Lock
-from glit.pipeline.plan import make_plan, read_beside, sidecars
-from glit.pipeline.series import identities
-from glit.pipeline.source import Source, entries, skipped_note
-from glit.pipeline.stage_runner import StageRunner
-from glit.pipeline.state import STATE, Retry, other_version, read_state
-from glit.pipeline.tables import disk_errors
-from glit.pipeline.timeline import Timed
-from glit.pipeline.user_captions import brought_table, prepare
+from glit.pipeline.plan import brings_regions, make_plan, read_beside
+from glit.pipeline.scan import images_now
+from glit.pipeline.source import Source, find_source, refuse_images_folder
+from glit.pipeline.state import (
+    STATE,
+    BuildState,
+    Retry,
+    known_state,
+    other_version,
+    read_state,
+    write_state,
+)
+from glit.pipeline.timeline import TimelineWriter
+from glit.pipeline.user_captions import prepare
 from glit.pipeline.user_regions import prepare_regions
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
 from glit.stages import flow
+from glit.stages.ingest import Ingest, IngestConfig
+from glit.stages.plan import Plan, Recipe
 from glit.stages.recipe import overridden_tables, recipe_from_dict
 from glit.storage.outputs import output_folder
-from glit.storage.store import Store
+from glit.storage.store import Store, absolute
+
+_MOST_NAMED = 3
+"""Paths of captions without an image that are told."""
+_REPAIRS = 10
+"""Tables found damaged in one run, after which the disk is not to be trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What the user asked for.
+
+    Raises:
+        UserError: the output is a file or no address, or the limit leaves no image.
+    """
+
+    images: str
+    output: str
+    recipe: Recipe
+    captions: str | None = None
+    regions: str | None = None
+    limit: int | None = None
+    replace: bool = False
+    """Rebuild a finished dataset of another recipe in the same folder."""
+    lock: Lock | None = None
+    """Build with these models and no others."""
+    command: tuple[str, ...] = ()
+    """The words of the command line that resumes it; none where they are not known."""
+
+    def __post_init__(self) -> None:
+        output_folder(self.output)
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWork:
+    """A dataset whose work folder this process holds, who works there, and whom it tells."""
+
+    dataset: Store
+    work: Work
+    executor: Executor
+    progress: StageProgress
+    still_held: LockCheck
+    """Raises where another build has taken over."""
+    timeline: TimelineWriter
+    _repaired: list[str] = field(default_factory=list)
+
+    def execute(self, jobs: Sequence[Job]) -> None:
+        """Run jobs, and keep when which worker was busy."""
+        with self.timeline.recording(jobs) as recorded:
+            self.executor.run(recorded)
+
+    def repair(self, error: DamagedTableError) -> None:
+        """Remove a table found damaged; whatever needs it makes it anew.
+
+        Raises:
+            DamagedTableError: there is no end of them.
+        """
+        if len(self._repaired) >= _REPAIRS:
+            raise error
+        self._repaired.append(error.table)
+        self.progress.note(f"{error.table} is damaged ({error.reason}); it is made anew")
+        self.work.store.remove(error.table)
+        forget_duplicates(self.work)
 
 
 @contextlib.contextmanager
-def open_finished(
-    output: str, executor: Executor, progress: StageProgress
-) -> Iterator[StageRunner]:
+def open_build(
+    request: BuildRequest, executor: Executor, progress: StageProgress
+) -> Iterator[tuple[OpenWork, list[Chunk], dict[str, Any] | None]]:
+    """Hold the work folder of a build; its chunks, and the manifest if all is done already.
+
+    Of a first build that is refused before its first image, not even its folders stay.
+
+    Raises:
+        GlitError: the build is refused.
+    """
+    dataset = Store(request.output)
+    source = find_source(request.images)
+    refuse_images_folder(request.output, source.root)
+    refuse_others_files(dataset)
+    store = dataset.below("work")
+    images = ImageFiles(source.root, index=store.root)
+    is_first = dataset.is_local and not dataset.exists("work")
+    with only_one_build(store) as still_held:
+        try:
+            plan = _plan(request, source, store, executor.device)
+            before, work = known_state(store), Work(store=store, images=images, plan=plan)
+            retry = None if before is None or before.folders != _folders(plan) else before.retry
+            if retry is not None:  # it was stopped, and goes on
+                work = with_retry(work, retry, executor.device)
+            chunks, finished = _list(request, source, dataset, work, before, progress)
+            _write_state(work, request, source, chunks, before)
+            opened = OpenWork(
+                dataset=dataset,
+                work=work,
+                executor=executor,
+                progress=progress,
+                still_held=still_held,
+                timeline=TimelineWriter(store),
+            )
+            yield opened, chunks, finished
+        except GlitError:
+            if is_first and not any(name.startswith(f"{Ingest.name}-") for name in store.names()):
+                remove_held(store)
+                with contextlib.suppress(OSError):  # something else is in there
+                    os.rmdir(dataset.full(""))
+            raise
+
+
+@contextlib.contextmanager
+def open_finished(output: str, executor: Executor, progress: StageProgress) -> Iterator[OpenWork]:
     """Hold the work folder of a finished dataset.
 
     Raises:
@@ -45,14 +162,14 @@ def open_finished(
     """
     dataset = Store(output_folder(output))
     store = _work_folder(dataset)
-    executor = Timed(executor, store)
     with only_one_build(store) as still_held:
-        yield StageRunner(
+        yield OpenWork(
             dataset=dataset,
             work=_finished_work(store, executor.device),
             executor=executor,
             progress=progress,
             still_held=still_held,
+            timeline=TimelineWriter(store),
         )
 
 
@@ -97,29 +214,100 @@ def _finished_work(store: Store, device: str) -> Work:
     return Work(store=store, images=ImageFiles(state.images, index=store.root), plan=plan)
 
 
-@contextlib.contextmanager
-def images_now(work: Work, source: Source) -> Iterator[tuple[Found, str]]:
-    """The images of a source as they are now, with the stamps of all that the recipe reads beside
-    them; and what to tell of those that are not read.
+def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Plan:
+    recipe = request.recipe
+    brought = regions = None
+    if request.captions is not None and recipe.caption.backend != "provided":
+        raise UserError(
+            f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
+            f"{recipe.caption.backend!r}; add --set caption.backend=provided"
+        )
+    if request.regions is not None and not brings_regions(recipe):
+        raise UserError(
+            f"--regions was given, but recipe {recipe.name!r} has propose.backend = "
+            f"{recipe.propose.backend!r}; add --set propose.backend=provided"
+        )
+    if request.captions is not None:
+        brought = prepare(request.captions, image_root=source.root, work=work)
+    if request.regions is not None:
+        regions = prepare_regions(request.regions, image_root=source.root, work=work)
+    return make_plan(recipe, device=device, brought=brought, regions=regions, lock=request.lock)
 
-    Raises:
-        RunError: nothing can be written there, of what happens meanwhile too.
+
+def _list(
+    request: BuildRequest,
+    source: Source,
+    dataset: Store,
+    work: Work,
+    before: BuildState | None,
+    progress: StageProgress,
+) -> tuple[list[Chunk], dict[str, Any] | None]:
+    """The chunks, and the manifest if they are a finished dataset already.
+
+    A listing with additions stays as it is where its images are those that were found. A build
+    that is refused leaves the listing of the finished one as it was.
     """
-    store, skipped = work.store, Counter[str]()
-    beside = tuple(sidecars(work.plan.recipe).values())
+    size = work.plan.config(IngestConfig).chunk_size
     with (
-        disk_errors(store.root),
-        brought_table(work.plan.brought) as captions,
-        brought_table(work.plan.regions) as regions,
-        gathered(
-            entries(source, sidecars=beside, work=store, skipped=skipped),
-            Path(store.full("")) if store.is_local else None,
-            num_beside=len(beside),
-            captions=captions,
-            regions=regions,
-        ) as found,
+        images_now(work.store, work.plan, source) as (now, not_read),
+        work.store.atomic("listing.parquet") as target,
     ):
-        yield found, skipped_note(skipped)
+        chunks = write_listing(now, target, chunk_size=size, limit=request.limit)
+        if not chunks:
+            raise InputError(
+                f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF "
+                "and AVIF files in the folder and below it, then in .tar and .parquet files"
+                f"{'; ' if not_read else ''}{not_read})"
+            )
+        if not_read:
+            progress.note(not_read)
+        given = ((work.plan.brought, now.captions), (work.plan.regions, now.regions))
+        for file, table in given if before is None else ():
+            if file is None or table is None:
+                continue
+            stray, first = now.paths_without_image(table, _MOST_NAMED)
+            if stray:
+                named = ", ".join(first) + (", …" if stray > len(first) else "")
+                progress.note(f"{file.name}: no image here for {stray} of its paths: {named}")
+        earlier = EarlierListing(work.store, target)
+        if earlier.is_added_to and not earlier.difference:
+            chunks = earlier.keep()
+        replace = request.replace
+        finished = finished_already(dataset, work, chunks, earlier, before, replace=replace)
+        if told := earlier.how_it_differs(chunks):
+            progress.note(told)
+        return chunks, finished
+
+
+def _write_state(
+    work: Work,
+    request: BuildRequest,
+    source: Source,
+    chunks: list[Chunk],
+    before: BuildState | None,
+) -> None:
+    """What ``glit status`` and ``glit retry`` need to know without being told again."""
+    kept = ("versions", "published", "retries")
+    history: Any = {name: getattr(before, name) for name in kept if before is not None}
+    state = BuildState(
+        images=source.root,
+        captions=None if request.captions is None else absolute(request.captions),
+        regions=None if request.regions is None else absolute(request.regions),
+        recipe=work.plan.recipe.as_dict(),
+        lock=None if request.lock is None else request.lock.models,
+        source={"pattern": source.pattern, "list_file": source.list_file},
+        folders=_folders(work.plan),
+        num_chunks=len(chunks),
+        additions=len(series_of(chunks)) - 1,
+        retry=work.retry,
+        command=request.command,
+        **history,
+    )
+    write_state(work.store, state)
+
+
+def _folders(plan: Plan) -> dict[str, str]:
+    return {name: plan.folder(name) for name in plan.flow.stages}
 
 
 def with_retry(work: Work, retry: Retry, device: str) -> Work:
@@ -171,65 +359,3 @@ def lock_of(store: Store) -> Lock | None:
     """What the build was locked to."""
     locked = read_state(store).lock
     return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
-
-
-def read_listing(store: Store, *, wanted_by: str) -> list[Chunk]:
-    """The chunks of a listing.
-
-    Raises:
-        UserError: it is gone, or damaged.
-    """
-    then = f"run glit build again, then {wanted_by}"
-    if not store.exists("listing.parquet"):
-        raise UserError(f"{store.root}: its listing is gone; {then}")
-    try:
-        return read_chunks(store.for_arrow("listing.parquet"))
-    except DAMAGED as error:
-        raise UserError(
-            f"{store.root}: its listing is damaged ({first_line(error)}); {then}"
-        ) from error
-
-
-def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:
-    """The chunks that a dataset is made of; an addition that was stopped has listed more.
-
-    Where the manifest is gone, as after a retry that was stopped, they are those of the last one.
-    """
-    manifest = manifest_before(dataset)
-    noted = read_state(work).published
-    if manifest is None and not noted:
-        return listed
-    number = num_series(manifest) if manifest is not None else len(noted or ())
-    return [chunk for chunk in listed if chunk.series < number]
-
-
-def is_made_of(manifest: dict[str, Any], work: Work, listed: list[Chunk]) -> bool:
-    """Whether a dataset is of this recipe and these chunks, and not of those that a build with
-    ``--replace`` was to bring; where nothing was noted of its images, they are taken for the same.
-    """
-    if manifest["fingerprints"] != dict(work.plan.fingerprints):
-        return False
-    noted = read_state(work.store).published
-    told = [each.images for each in noted or ()][: num_series(manifest)]
-    return noted is None or told == identities(listed)
-
-
-def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
-    """The chunks with their duplicates known, if every stage has done them all.
-
-    Raises:
-        UserError: some stage has not.
-    """
-    first, *others = work.plan.flow.stages
-    if not work.missing(first, listed):
-        chunks, _ = leave_out_duplicates(work, listed)
-        if not any(work.missing(name, chunks) for name in others):
-            return chunks
-    raise not_finished(work.store, wanted_by=wanted_by)
-
-
-def not_finished(work: Store, *, wanted_by: str) -> UserError:
-    """What is said where a finished dataset is wanted."""
-    return UserError(
-        f"{work.root}: the build is not finished; run glit build again first, then {wanted_by}"
-    )

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
-from glit.pipeline.listing import NOT_THERE, Chunk
+from glit.pipeline.listing import Chunk
 from glit.pipeline.plan import read_beside, sidecars
+from glit.pipeline.scan import NOT_THERE
 from glit.pipeline.work import Work
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size

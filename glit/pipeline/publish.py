@@ -31,22 +31,30 @@ from glit.dataset.manifest import (
 from glit.dataset.mini_models import caution
 from glit.errors import RunError
 from glit.executors.protocols import Job
-from glit.pipeline.ledger import Ledger, LedgerTask, missing_ledgers, read_ledgers
-from glit.pipeline.listing import Chunk
-from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
-from glit.pipeline.preflight import some_pictures
-from glit.pipeline.series import (
+from glit.pipeline.ledger import (
+    Ledger,
+    LedgerTask,
     count_series,
     cut_series,
     kept_files,
+    missing_ledgers,
+    read_ledgers,
     same_series,
     series_made_of,
 )
-from glit.pipeline.stage_runner import StageRunner
-from glit.pipeline.state import read_state, told_retries, update_state
+from glit.pipeline.listing import Chunk
+from glit.pipeline.open_work import OpenWork
+from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
+from glit.pipeline.preflight import some_pictures
+from glit.pipeline.state import (
+    earlier_versions,
+    read_state,
+    told_retries,
+    update_state,
+    versions_of,
+)
 from glit.pipeline.tables import disk_errors
 from glit.pipeline.user_captions import brought_table
-from glit.pipeline.versions import earlier_versions, versions_of
 from glit.pipeline.work import BEFORE, Work
 from glit.stages.caption import CaptionStage
 from glit.stages.dedup import Duplicate
@@ -55,19 +63,8 @@ from glit.stages.plan import Plan
 from glit.storage.store import Store, to_json
 
 
-def run_and_publish(
-    runner: StageRunner, chunks: list[Chunk], *, appending: bool = False
-) -> dict[str, Any]:
-    """Run the stages and publish what they made; the manifest.
-
-    Raises:
-        GlitError: see :func:`publish`; what is done stays done.
-    """
-    return runner.repairing(lambda: publish(runner, *runner.run(chunks), appending=appending))
-
-
 def publish(
-    runner: StageRunner,
+    opened: OpenWork,
     chunks: list[Chunk],
     duplicates: list[Duplicate],
     *,
@@ -79,7 +76,7 @@ def publish(
     do that the dataset has, its manifest stays valid until that of now takes its place.
 
     Args:
-        runner: of the build whose stages are all done.
+        opened: the build whose stages are all done.
         chunks: all of them, their duplicates known.
         duplicates: these.
         appending: refuse to change what the dataset has.
@@ -88,8 +85,8 @@ def publish(
         RunError: nothing was left to ship, the disk is full, or what the dataset has would change
             when it must not.
     """
-    dataset, work, state = runner.dataset, runner.work, read_state(runner.work.store)
-    ledger = _ledger(runner, chunks)
+    dataset, work, state = opened.dataset, opened.work, read_state(opened.work.store)
+    ledger = _ledger(opened, chunks)
     series = count_series(work, chunks, ledger, duplicates)
     counts = _sum(series, ledger)
     if not counts.shipped:
@@ -113,8 +110,8 @@ def publish(
     todo = [file for file in files if file.name not in kept]
     shipped = hashlib.sha256(" ".join(ledger.contents).encode()).hexdigest()[:12]
     folder = f"{work.plan.folder('pack')}-{shipped}"
-    described = _pack(runner, folder, todo, chunks, tokenizer)
-    runner.still_held()
+    described = _pack(opened, folder, todo, chunks, tokenizer)
+    opened.still_held()
     with disk_errors(dataset.root):
         if before is None or _data_files(before) - kept.keys():
             dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
@@ -133,7 +130,7 @@ def publish(
             files=listed,
             calibration=None if (used := work.plan.calibration) is None else used.as_dict(),
             packages=versions_of(work.plan.recipe),
-            packages_before=earlier_versions(work),
+            packages_before=earlier_versions(work.store, work.plan.recipe),
             additions=series[1:],
             retries=told_retries(work.plan, state),
             columns=work.plan.flow.dataset_columns,
@@ -142,7 +139,7 @@ def publish(
         told = caution(manifest, some_pictures(work, chunks))
         dataset.write("README.md", dataset_card(manifest, told).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
-        runner.still_held()
+        opened.still_held()
         update_state(work.store, published=series_made_of(chunks, ledger.contents))
         dataset.write(MANIFEST, to_json(manifest))
         work.store.remove(folder)
@@ -183,9 +180,9 @@ def _data_files(manifest: dict[str, Any]) -> set[str]:
     return {name.removeprefix("data/") for name in names}
 
 
-def _ledger(runner: StageRunner, chunks: list[Chunk]) -> Ledger:
+def _ledger(opened: OpenWork, chunks: list[Chunk]) -> Ledger:
     """What became of every image; written by the workers for the chunks where it is not yet."""
-    work, progress = runner.work, runner.progress
+    work, progress = opened.work, opened.progress
     missing = missing_ledgers(work, chunks)
     done = len(chunks) - len(missing)
     job = Job(
@@ -194,7 +191,7 @@ def _ledger(runner: StageRunner, chunks: list[Chunk]) -> Ledger:
         on_done=lambda *_: progress.advance(1),
         begin=lambda: progress.begin("ledger", total=len(chunks), done=done, drops=False),
     )
-    runner.executor.run([job])
+    opened.execute([job])
     return read_ledgers(work, chunks)
 
 
@@ -218,13 +215,13 @@ def _tokenizer(plan: Plan) -> dict[str, Any]:
 
 
 def _pack(
-    runner: StageRunner,
+    opened: OpenWork,
     folder: str,
     files: list[DataFile],
     chunks: list[Chunk],
     tokenizer: dict[str, Any],
 ) -> dict[str, dict[str, Any]]:
-    work, progress = runner.work, runner.progress
+    work, progress = opened.work, opened.progress
     units = [
         PackUnit(index=index, file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
         for index, file in enumerate(files)
@@ -237,7 +234,7 @@ def _pack(
         begin=lambda: progress.begin("pack", total=total, done=0, drops=False),
         watch=progress,
     )
-    runner.executor.run([job])
+    opened.execute([job])
     return descriptions(work, folder, files)
 
 

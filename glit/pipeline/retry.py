@@ -12,21 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from glit.dataset.manifest import MANIFEST, manifest_before
-from glit.errors import UserError
+from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
 from glit.pipeline.duplicates import keep_duplicates_before
+from glit.pipeline.finished import complete, in_dataset, is_made_of, not_finished, read_listing
 from glit.pipeline.listing import Chunk
-from glit.pipeline.open_work import (
-    complete,
-    in_dataset,
-    is_made_of,
-    not_finished,
-    open_finished,
-    read_listing,
-    with_retry,
-)
-from glit.pipeline.publish import run_and_publish
-from glit.pipeline.stage_runner import StageRunner
+from glit.pipeline.open_work import OpenWork, open_finished, with_retry
+from glit.pipeline.run import run_and_publish, run_stages
 from glit.pipeline.state import KEEP_ALL, Retry, read_state, update_state
 from glit.pipeline.work import BEFORE, Work
 from glit.runtime.progress import StageProgress
@@ -76,22 +68,25 @@ def retry(
             store.sweep(BEFORE)
             if not dataset.exists(MANIFEST):
                 complete(finished, listed, wanted_by="retry")
-        runner = dataclasses.replace(opened, work=work)
-        if read_state(store).retry != asked:
-            runner.repairing(lambda: _begin(runner, listed, asked))
-        return run_and_publish(runner, listed)
+        opened = dataclasses.replace(opened, work=work)
+        while read_state(store).retry != asked:
+            try:
+                _begin(opened, listed, asked)
+            except DamagedTableError as error:
+                opened.repair(error)
+        return run_and_publish(opened, listed)
 
 
-def _begin(runner: StageRunner, listed: list[Chunk], asked: Retry) -> None:
+def _begin(opened: OpenWork, listed: list[Chunk], asked: Retry) -> None:
     """Move the tables aside that are to be made again.
 
     First every table is made that was lost, or that another retry had moved aside; a kill before
     the state says what was asked therefore tries no sample twice.
     """
-    work = dataclasses.replace(runner.work, retry=KEEP_ALL)
+    work = dataclasses.replace(opened.work, retry=KEEP_ALL)
     update_state(work.store, retry=KEEP_ALL)
-    chunks, _ = dataclasses.replace(runner, work=work).run(listed)
-    runner.still_held()
+    chunks, _ = run_stages(dataclasses.replace(opened, work=work), listed)
+    opened.still_held()
     work.store.sweep(BEFORE)
     keep_duplicates_before(work, chunks)
     for chunk in chunks:

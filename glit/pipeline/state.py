@@ -10,15 +10,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import platform
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from glit.dataset.manifest import installed_packages
 from glit.errors import UserError
-from glit.stages.plan import Plan
+from glit.recipes.extras import DISTRIBUTIONS
+from glit.stages import flow
+from glit.stages.plan import Plan, Recipe
+from glit.stages.split import SplitConfig
 from glit.storage.store import Store, to_json
+from glit.version import __version__
 
 STATE = "state.json"
 _COPY = "state.copy.json"
@@ -27,6 +33,8 @@ _SEAL = "sha256"
 _WANTED = {"images", "captions", "recipe", "source", "folders", "num_chunks"}
 """What every state has told of since glit kept one."""
 _FOLDER = re.compile(r"[a-z]+-[0-9a-f]+")
+_ALWAYS = ("duckdb", "numpy", "pillow", "pyarrow", "simplejpeg")
+"""Packages that every build loads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,3 +231,44 @@ _HOLDS: dict[str, Callable[[Any], bool]] = {
     "retries": lambda retries: all("told" in e and type(e["folders"]) is dict for e in retries),
 }
 """What is true of a value besides, wherever glit wrote it."""
+
+
+def versions_of(recipe: Recipe) -> dict[str, str]:
+    """Versions by package of all that shapes a dataset of this recipe, ``python`` among them.
+
+    They follow from the recipe, not from what a process happens to hold, so a build on Ray and one
+    in a single process write the same bytes.
+    """
+    names = {*_ALWAYS}
+    if recipe.of(SplitConfig).splitter == "sentencex":
+        names.add("sentencex")
+    for step in flow(recipe.tables).steps:
+        for extra in step.extras(recipe):
+            names.update(DISTRIBUTIONS[extra])
+    return {"python": platform.python_version(), **installed_packages(sorted(names))}
+
+
+def note_versions(work: Store, recipe: Recipe) -> None:
+    """Keep in the state that these versions write tables."""
+    noted = read_state(work).versions
+    merged = tuple(sorted({*noted, *_versions_now(recipe).items()}))
+    if merged != noted:
+        update_state(work, versions=merged)
+
+
+def earlier_versions(work: Store, recipe: Recipe) -> dict[str, list[str]]:
+    """Other versions, by package, that wrote into the work folder before those of now.
+
+    Whether one of their tables is in the dataset is not told: a version is no part of a
+    fingerprint. Of packages that the recipe of now does not use nothing is told.
+    """
+    now = _versions_now(recipe)
+    other: dict[str, list[str]] = {}
+    for name, version in read_state(work).versions:
+        if name in now and version != now[name]:
+            other.setdefault(name, []).append(version)
+    return other
+
+
+def _versions_now(recipe: Recipe) -> dict[str, str]:
+    return {"glit": __version__, **versions_of(recipe)}

@@ -9,13 +9,13 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from glit.errors import StorageError
-from glit.executors.protocols import BusyInterval, Executor, Job
+from glit.executors.protocols import BusyInterval, Job
 from glit.storage.store import Store, to_json
 
 TIMELINE = "timeline.json"
@@ -96,43 +96,35 @@ class Timeline:
         return shares
 
 
-class Timed:
-    """An executor that keeps a timeline of what it runs.
+class TimelineWriter:
+    """Keeps the timeline of a run in a work folder.
 
     Args:
-        executor: who does the work.
         store: the work folder.
     """
 
-    def __init__(self, executor: Executor, store: Store) -> None:
-        self._executor = executor
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._line: Timeline | None = None
         self._seen: dict[str, set[str]] = {}
         self._saved_at = 0.0
 
-    @property
-    def device(self) -> str:
-        return self._executor.device
-
-    def run(self, jobs: Sequence[Job]) -> None:
-        """Run jobs, and note when which worker was busy."""
+    @contextlib.contextmanager
+    def recording(self, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+        """The jobs, which tell here when which worker was busy; saved at the end."""
         if not any(job.units for job in jobs):
-            self._executor.run(jobs)
+            yield list(jobs)
             return
         if self._line is None:
             self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()
         try:
-            self._executor.run([replace(job, worked=partial(self._note, job)) for job in jobs])
+            yield [replace(job, worked=partial(self._note, job)) for job in jobs]
         except StorageError:
             raise  # nothing more is asked of a store that fails, which may take minutes
         except BaseException:
             self._save()
             raise
         self._save()
-
-    def close(self) -> None:
-        self._executor.close()
 
     def _note(self, job: Job, stretch: BusyInterval) -> None:
         assert self._line is not None

@@ -35,13 +35,13 @@ from glit.bench.lism_flism.operations import (
 from glit.bench.lism_flism.report import (
     TABLE_X,
     better_rates,
-    judge,
     main_rows,
     page,
     parameters,
     project,
 )
 from glit.bench.lism_flism.run import write
+from glit.bench.scenes import judge
 from glit.bench.tables import markdown, show
 from glit.data.geometry import area_ratio_mask, grid_boxes, iou
 from glit.errors import InputError, WeightsError

@@ -272,7 +272,7 @@ class PoisonedTask(StageTask):
 def test_an_image_that_segfaults_is_dropped_and_the_rest_is_shipped(
     executor, scenes, built_by_mini, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(sys.modules["glit.pipeline.stage_runner"], "StageTask", PoisonedTask)
+    monkeypatch.setattr(sys.modules["glit.pipeline.run"], "StageTask", PoisonedTask)
     out = tmp_path / "out"
     manifest = run_build(
         scenes / "images", out, captions=scenes / "captions.jsonl", executor=executor,

@@ -21,7 +21,6 @@ from glit.backends.weights import Resolved, manifest
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.plan import make_plan
-from glit.pipeline.stage_runner import StageRunner
 from glit.recipes.resources import mini_model
 from glit.stages.recipe import load_recipe
 from tools import golden
@@ -163,7 +162,9 @@ def test_the_goldens_are_made_on_the_cpu(scenes, monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         plans = []
         monkeypatch.setattr(
-            StageRunner, "run", lambda runner, _: plans.append(runner.work.plan) or 1 / 0
+            sys.modules["glit.pipeline.run"],
+            "run_stages",
+            lambda opened, _: plans.append(opened.work.plan) or 1 / 0,
         )
         with pytest.raises(ZeroDivisionError):
             golden.make_rows(scenes)

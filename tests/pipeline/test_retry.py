@@ -110,7 +110,7 @@ def test_a_retry_that_is_killed_late_counts_one_attempt(scenes, tmp_path, monkey
 
     with monkeypatch.context() as patched:
         if stop == "in publish":
-            patched.setattr(sys.modules["glit.pipeline.publish"], "publish", stopped)
+            patched.setattr(sys.modules["glit.pipeline.run"], "publish", stopped)
         else:
             patched.setattr(Store, "move", move_some)
         with pytest.raises(KeyboardInterrupt):

@@ -296,7 +296,7 @@ def test_a_disk_that_damages_everything_is_given_up(built_copy, scenes, monkeypa
     def damaged(*_, **__):
         raise DamagedTableError("out", "x", "always")
 
-    monkeypatch.setattr(sys.modules["glit.pipeline.publish"], "publish", damaged)
+    monkeypatch.setattr(sys.modules["glit.pipeline.run"], "publish", damaged)
     with pytest.raises(DamagedTableError, match="out/x: damaged .always.; glit build rebuilds"):
         run_build(scenes / "images", built_copy, captions=scenes / "captions.jsonl")
 

@@ -10,8 +10,8 @@ from building import Counting, run_build, with_captions_beside
 
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
-from glit.pipeline import versions
-from glit.pipeline.versions import versions_of
+from glit.pipeline import state as versions
+from glit.pipeline.state import versions_of
 from glit.recipes.extras import DISTRIBUTIONS, MODULES
 from glit.stages.recipe import load_recipe
 

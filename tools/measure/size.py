@@ -36,11 +36,17 @@ from glit.executors.local import LocalExecutor
 from glit.executors.protocols import Job
 from glit.pipeline.add import add
 from glit.pipeline.duplicates import forget_duplicates, leave_out_duplicates
-from glit.pipeline.ledger import ledger_name, read_ledgers
-from glit.pipeline.listing import Chunk, gathered, read_chunks, write_listing
+from glit.pipeline.ledger import (
+    count_series,
+    cut_series,
+    ledger_name,
+    read_ledgers,
+    series_made_of,
+)
+from glit.pipeline.listing import Chunk, read_chunks, write_listing
 from glit.pipeline.plan import make_plan
 from glit.pipeline.run import BuildRequest, build
-from glit.pipeline.series import count_series, cut_series, series_made_of
+from glit.pipeline.scan import gathered
 from glit.pipeline.source import entries, find_source
 from glit.pipeline.state import BuildState, update_state, write_state
 from glit.pipeline.status import status

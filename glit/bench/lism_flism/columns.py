@@ -17,6 +17,7 @@ from typing import Literal
 from glit.backends.weights import Resolved
 from glit.bench.harness import Row
 from glit.bench.machine import peak_mb
+from glit.bench.scenes import Truth
 from glit.data.records import Drop, Sample
 from glit.images import Pixels, decode
 from glit.stages.image_source import ImageSource
@@ -24,7 +25,6 @@ from glit.stages.recipe import Recipe
 from glit.storage.store import Store
 
 Method = Literal["lism", "flism"]
-XYXY = tuple[float, float, float, float]
 
 PARTS: tuple[str, ...] = ("wait", "propose", "encode", "match", "write")
 """What a column's total is made of; ``wait`` is decoding that nothing else overlapped."""
@@ -65,11 +65,6 @@ COLUMNS: tuple[Column, ...] = (
     Column(key="flism-glit", title="FLISM in glit"),
 )
 """In the order of tables and of work."""
-
-
-Truth = dict[int, XYXY]
-"""The box of the object that a sentence of a scene is about, in pixels, by the sentence's first
-character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ from typing import Any
 from glit.backends.device import pick_device
 from glit.backends.tokenizer import tokenizer_hash
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, XYXY, Images, Job, PartClock, TimedSource, Way
+from glit.bench.lism_flism.columns import CROP, Images, Job, PartClock, TimedSource, Way
 from glit.bench.lism_flism.fixed import CountingDetector
 from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
+from glit.bench.scenes import XYXY
 from glit.data.records import Drop, Sample
 from glit.data.schema import dataset_schema
 from glit.executors.process import prepare_own_process

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from glit.backends.weights import Resolved
-from glit.bench.lism_flism.columns import Images, Truth
+from glit.bench.lism_flism.columns import Images
+from glit.bench.scenes import truths
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
 from glit.pipeline.source import entries, find_source
@@ -85,12 +84,12 @@ def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> Images
     captions = {line["path"]: line["caption"] for line in map(json.loads, lines)}
     found = sorted(entries(find_source(store.root)), key=lambda entry: entry.path)
     rows = list(ingest(found, store, IngestConfig()))
-    truth = {row["path"]: row for row in pq.read_table(folder / "ground_truth.parquet").to_pylist()}
+    truth = truths(folder / "ground_truth.parquet")
     return Images(
         store=store,
         samples=tuple(_sample(row, captions[row["source_path"]]) for row in rows),
         what=f"{num} scenes, {side_px} x {side_px} px",
-        truth=tuple(_truth(truth[row["source_path"]]) for row in rows),
+        truth=tuple(truth[row["source_path"]] for row in rows),
     )
 
 
@@ -103,11 +102,6 @@ def _extent(samples: Sequence[Sample]) -> str:
     sizes = sorted({(s.width, s.height) for s in samples}, key=lambda size: size[0] * size[1])
     smallest, largest = f"{sizes[0][0]} x {sizes[0][1]} px", f"{sizes[-1][0]} x {sizes[-1][1]} px"
     return smallest if len(sizes) == 1 else f"{smallest} to {largest}"
-
-
-def _truth(row: dict[str, Any]) -> Truth:
-    told = (sentence for sentence in row["sentences"] if sentence["kind"] == "object")
-    return {sentence["char_start"]: tuple(sentence["box"]) for sentence in told}
 
 
 def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Images:

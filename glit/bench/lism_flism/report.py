@@ -10,14 +10,9 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import COLUMNS, CROP, PARTS, XYXY, Column, Method, total_s
-from glit.bench.lism_flism.inputs import Truth
+from glit.bench.lism_flism.columns import COLUMNS, CROP, PARTS, Column, Method, total_s
 from glit.bench.tables import Page, Table, figure, spread, with_range
-from glit.data.geometry import iou
-from glit.data.records import Sample
 
 RATIOS: tuple[tuple[str, str, float | None], ...] = (
     ("flism-one", "lism-one", 12.7),
@@ -27,11 +22,9 @@ RATIOS: tuple[tuple[str, str, float | None], ...] = (
 )
 """Faster column, slower column, the papers' figure (FAST-GOAL, Table IX: their FLISM against
 GOAL's LISM; of glit's FLISM at least as much is asked)."""
-
 TABLE_X: dict[Method, float] = {"lism": 940.3, "flism": 426.9}
 """Millions of parameters as FAST-GOAL's Table X prints them. Its parts of FLISM, 149.6 twice and
 127.8, add up to 427.0."""
-
 DATASETS: tuple[tuple[str, int, dict[Method, float]], ...] = (
     ("DOCCI, 9,647 training images", 9_647, {"lism": 1239.7, "flism": 97.63}),
     ("DCI, 5,805 training images", 5_805, {"lism": 407.71, "flism": 34.44}),
@@ -39,14 +32,7 @@ DATASETS: tuple[tuple[str, int, dict[Method, float]], ...] = (
 )
 """Minutes of preprocessing in FAST-GOAL (Tables V and IX, and its 57 days for 100,000 images with
 LISM); the numbers of training images are GOAL's (section 4.1; DCI: 7,805 less 2,000 for tests)."""
-
-RIGHT_IOU = 0.5
-"""A sentence about an object is *right* when the region chosen for it overlaps the object's box
-with this IoU or more. LISM gives no region where the whole image matches best; such a sentence is
-not right, and counts as a global win."""
-
 _DAYS_FROM_MIN = 2 * 1440
-_STRONG = ("total", "images a second")
 TITLES = {column.key: column.title for column in COLUMNS}
 
 
@@ -72,6 +58,10 @@ def column_figures(
     regions = last["num_regions"] / number
     crops = regions + (column.method == "lism" or column.in_glit)  # glit scores the whole image
     total = [total_s(each) / number for each in passes]
+    if watched is None:
+        busy = statistics.median(each["cpu_s"] / (total_s(each) * threads) for each in passes)
+    else:
+        busy = (watched["device_s"] or 0) / watched["num_images"] / statistics.median(total)
     return {
         "title": column.title,
         "parts_s": {part: spread([p["parts_s"][part] / number for p in passes]) for part in PARTS},
@@ -84,19 +74,9 @@ def column_figures(
         "num_dropped": last["num_dropped"],
         "peak_host_mb": last["peak_host_mb"],
         "peak_device_mb": last["peak_device_mb"],
-        "busy_share": _busy_share(passes, watched, threads),
+        "busy_share": min(1.0, busy) if busy else None,
         "floor": _floor(column, crops, facts) if column.in_glit else None,
     }
-
-
-def _busy_share(passes: Sequence[Row], watched: Row | None, threads: int) -> float | None:
-    if watched is None:
-        shares = [each["cpu_s"] / (total_s(each) * threads) for each in passes]
-        return min(1.0, statistics.median(shares))
-    if not watched["device_s"]:
-        return None
-    total = statistics.median(total_s(each) / each["num_images"] for each in passes)
-    return min(1.0, watched["device_s"] / watched["num_images"] / total)
 
 
 def _floor(column: Column, crops: float, facts: Mapping[str, Row]) -> Row:
@@ -123,20 +103,12 @@ def better_rates(first: Row, second: Row) -> Row:
 
 def ratios(passes: Mapping[str, Sequence[Row]]) -> list[Row]:
     """How many times faster, over the repeats: those of one round are compared with each other."""
-    return [
-        {
-            "fast": fast,
-            "slow": slow,
-            "times": spread(
-                [
-                    total_s(theirs) / total_s(ours)
-                    for ours, theirs in zip(passes[fast], passes[slow], strict=True)
-                ]
-            ),
-            "paper": paper,
-        }
-        for fast, slow, paper in RATIOS
-    ]
+    found = []
+    for fast, slow, paper in RATIOS:
+        rounds = zip(passes[fast], passes[slow], strict=True)
+        times = spread([total_s(theirs) / total_s(ours) for ours, theirs in rounds])
+        found.append({"fast": fast, "slow": slow, "times": times, "paper": paper})
+    return found
 
 
 def parameters(proposer: int, clip: int) -> Row:
@@ -158,51 +130,6 @@ def project(seconds: Mapping[str, float]) -> list[Row]:
         }
         for name, number, paper in DATASETS
     ]
-
-
-def judge(
-    samples: Sequence[Sample],
-    choices: Sequence[Sequence[XYXY | None]],
-    truth: Sequence[Truth],
-) -> Row:
-    """Compare chosen regions with the truth; shares of sentences.
-
-    Args:
-        samples: with sentences.
-        choices: for each sample the chosen box of each sentence; None where there is none.
-        truth: for each sample what its sentences tell of.
-    """
-    overlaps: list[float] = []
-    objects = wins = total = 0
-    for sample, boxes, true in zip(samples, choices, truth, strict=True):
-        starts = [sentence.char_start for sentence in sample.sentences or ()]
-        chosen = dict(zip(starts, boxes, strict=True))
-        total += len(boxes)
-        wins += sum(box is None for box in boxes)
-        objects += len(true)
-        for start, wanted in true.items():
-            box = chosen.get(start)
-            if box is not None:
-                pair = np.array([box], dtype=float), np.array([wanted], dtype=float)
-                overlaps.append(float(iou(*pair)[0, 0]))
-    return {
-        "num_object_sentences": objects,
-        "right": sum(overlap >= RIGHT_IOU for overlap in overlaps) / max(1, objects),
-        "mean_iou": float(np.mean(overlaps)) if overlaps else 0.0,
-        "global_wins": wins / max(1, total),
-        "global_wins_object": (objects - len(overlaps)) / max(1, objects),
-    }
-
-
-def duration(minutes: float, *, in_days: bool) -> str:
-    """Minutes or days.
-
-    >>> duration(97.63, in_days=False), duration(1239.7, in_days=False)
-    ('97.6 min', '1,240 min')
-    >>> duration(82080, in_days=True)
-    '57.0 days'
-    """
-    return f"{figure(minutes / 1440)} days" if in_days else f"{figure(minutes)} min"
 
 
 def _memory(megabytes: float | None) -> str:
@@ -229,65 +156,46 @@ _CELLS: Mapping[str, Callable[[Row], str]] = {
     "peak host memory": lambda c: _memory(c["peak_host_mb"]),
     "device busy": lambda c: "–" if c["busy_share"] is None else f"{100 * c['busy_share']:.0f} %",
 }
+_FIXED: Mapping[str, Callable[[Row], str]] = {
+    "proposed before they were fixed": lambda c: figure(c["proposed_per_image"]),
+}
+_QUALITY: Mapping[str, Callable[[Row], str]] = {
+    "object sentences with the right region": lambda q: f"{100 * q['right']:.1f} %",
+    "mean IoU of the chosen region": lambda q: f"{q['mean_iou']:.3f}",
+    "global wins, all sentences": lambda q: f"{100 * q['global_wins']:.1f} %",
+    "global wins, object sentences": lambda q: f"{100 * q['global_wins_object']:.1f} %",
+}
+_PARAMETERS: Mapping[str, Callable[[Row], str]] = {
+    "image encoder: CLIP": lambda m: f"{m['clip'] / 1e6:.1f}",
+    "text encoder: CLIP": lambda m: f"{m['clip'] / 1e6:.1f}",
+    "proposer: SAM, YOLOS": lambda m: f"{m['proposer'] / 1e6:.1f}",
+    "as the papers count (Table X)": lambda m: f"{m['table_x'] / 1e6:.1f}",
+    "CLIP, which is one model, counted once": lambda m: f"{m['once'] / 1e6:.1f}",
+}
+
+
+def _rows(cells: Mapping[str, Callable[[Row], str]], columns: Sequence[Row]) -> list[list[str]]:
+    return [[name.strip(), *map(cell, columns)] for name, cell in cells.items()]
 
 
 def main_rows(report: Row) -> list[list[str]]:
     """Seconds an image by part, and what else every column has a figure of."""
-    columns = list(report["columns"].values())
-    rows = [[name.strip(), *(cell(each) for each in columns)] for name, cell in _CELLS.items()]
-    if report["settings"]["num_fixed"] is not None:
-        own = [figure(each["proposed_per_image"]) for each in columns]
-        rows.append(["proposed before they were fixed", *own])
-    return rows
+    fixed = _FIXED if report["settings"]["num_fixed"] is not None else {}
+    return _rows({**_CELLS, **fixed}, list(report["columns"].values()))
 
 
-def _ratio_rows(report: Row) -> list[list[str]]:
-    return [
-        [
-            f"{TITLES[ratio['fast']]} against {TITLES[ratio['slow']]}",
-            f"{with_range(ratio['times'])} ×",
-            f"{ratio['paper']} ×" if ratio["paper"] else "",
-        ]
-        for ratio in report["ratios"]
-    ]
+def _ratio_row(ratio: Row) -> list[str]:
+    name = f"{TITLES[ratio['fast']]} against {TITLES[ratio['slow']]}"
+    paper = f"{ratio['paper']} ×" if ratio["paper"] else ""
+    return [name, f"{with_range(ratio['times'])} ×", paper]
 
 
-def _parameter_rows(report: Row) -> list[list[str]]:
-    named = {
-        "image encoder: CLIP": "clip",
-        "text encoder: CLIP": "clip",
-        "proposer: SAM, YOLOS": "proposer",
-        "as the papers count (Table X)": "table_x",
-        "CLIP, which is one model, counted once": "once",
-    }
-    methods = [report["parameters"][method] for method in TABLE_X]
-    rows = [[name, *(f"{m[key] / 1e6:.1f}" for m in methods)] for name, key in named.items()]
-    if report["settings"]["weights"] != "mini":
-        rows.append(["Table X as printed", *map(str, TABLE_X.values())])
-    return rows
-
-
-def _quality_rows(report: Row) -> list[list[str]]:
-    named = {
-        "object sentences with the right region": lambda q: f"{100 * q['right']:.1f} %",
-        "mean IoU of the chosen region": lambda q: f"{q['mean_iou']:.3f}",
-        "global wins, all sentences": lambda q: f"{100 * q['global_wins']:.1f} %",
-        "global wins, object sentences": lambda q: f"{100 * q['global_wins_object']:.1f} %",
-    }
-    found = [report["quality"][key] for key in TITLES]
-    return [[name, *map(cell, found)] for name, cell in named.items()]
-
-
-def _projection_rows(report: Row) -> list[list[str]]:
-    """What the papers' data sets would take, beside what they took; a row has one unit."""
-    rows = []
-    for each in report["projections"]:
-        papers = each["paper_minutes"]
-        in_days = papers["lism"] >= _DAYS_FROM_MIN
-        minutes = [*(each["minutes"][key] for key in TITLES), *map(papers.get, TABLE_X)]
-        cells = ["–" if m is None else duration(m, in_days=in_days) for m in minutes]
-        rows.append([each["name"], *cells])
-    return rows
+def _projection_row(each: Row) -> list[str]:
+    """What a data set of the papers would take, beside what it took; a row has one unit."""
+    papers = each["paper_minutes"]
+    size, unit = (1440, "days") if papers["lism"] >= _DAYS_FROM_MIN else (1, "min")
+    minutes = [*(each["minutes"][key] for key in TITLES), *map(papers.get, TABLE_X)]
+    return [each["name"], *("–" if m is None else f"{figure(m / size)} {unit}" for m in minutes)]
 
 
 def headline(report: Row) -> str:
@@ -302,31 +210,47 @@ def page(report: Row) -> Page:
     settings, titles = report["settings"], list(TITLES.values())
     number = settings["warm_up_images"]
     warm = "1 image" if number == 1 else f"{number} images"
+    counted = _rows(_PARAMETERS, [report["parameters"][method] for method in TABLE_X])
+    if settings["weights"] != "mini":
+        counted.append(["Table X as printed", *map(str, TABLE_X.values())])
     blocks: list[str | Table] = [
         "# LISM against FLISM",
         f"{headline(report)}. Medians of {settings['repeats']} (min–max), the columns in turn, "
         f"after a warm-up on {warm} that is not counted.",
-        Table(heads=["seconds an image", *titles], rows=main_rows(report), strong=_STRONG),
+        Table(
+            heads=["seconds an image", *titles],
+            rows=main_rows(report),
+            strong=("total", "images a second"),
+        ),
         "Floors: operations counted by torch, over the rate of a large matrix product measured in "
         "the same process, in billions:",
         "\n".join(_floor_lines(report)),
         "## How many times faster",
-        Table(heads=["", "here", "papers, their machine"], rows=_ratio_rows(report)),
+        Table(
+            heads=["", "here", "papers, their machine"],
+            rows=list(map(_ratio_row, report["ratios"])),
+        ),
         "## Parameters, millions",
-        Table(heads=["", "LISM", "FLISM"], rows=_parameter_rows(report)),
+        Table(heads=["", "LISM", "FLISM"], rows=counted),
     ]
     if report["quality"] is not None:
         blocks.append(f"## Quality, on {report['num_quality']} scenes whose truth is known")
-        blocks.append(Table(heads=["", *titles], rows=_quality_rows(report)))
+        found = _rows(_QUALITY, [report["quality"][key] for key in TITLES])
+        blocks.append(Table(heads=["", *titles], rows=found))
     heads = ["projection", *titles, "papers: LISM", "papers: FLISM"]
+    dropped = [
+        f"{column['title']}: {column['num_dropped']} images got no region at all."
+        for column in report["columns"].values()
+        if column["num_dropped"]
+    ]
     return [
         *blocks,
         "## Projection",
         "**Not measured**: the median seconds an image above times the number of images. The "
         "papers' figures are of other hardware and other images.",
-        Table(heads=heads, rows=_projection_rows(report)),
+        Table(heads=heads, rows=list(map(_projection_row, report["projections"]))),
         "## Notes",
-        "\n".join(f"- {note}" for note in (*report["notes"], *_drop_notes(report))),
+        "\n".join(f"- {note}" for note in (*report["notes"], *dropped)),
         "## Machine",
         "; ".join(f"{key}: {value}" for key, value in report["machine"].items()) + ".",
         "; ".join(f"{key} {value}" for key, value in report["versions"].items()) + ".",
@@ -346,9 +270,3 @@ def _floor_lines(report: Row) -> Iterator[str]:
             for part, operations in floor["operations"].items()
         ]
         yield f"- {column['title']}: {'; '.join(parts)}."
-
-
-def _drop_notes(report: Row) -> Iterator[str]:
-    for column in report["columns"].values():
-        if column["num_dropped"]:
-            yield f"{column['title']}: {column['num_dropped']} images got no region at all."

@@ -20,13 +20,13 @@ from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_mode
 from glit.bench.lism_flism.report import (
     better_rates,
     column_figures,
-    judge,
     page,
     parameters,
     project,
     ratios,
 )
 from glit.bench.machine import describe_machine, versions
+from glit.bench.scenes import judge
 from glit.errors import InputError, StoppedError
 from glit.images import ImageError, decode
 from glit.recipes.extras import require

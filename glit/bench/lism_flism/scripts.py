@@ -29,7 +29,7 @@ from glit.backends.device import pick_device
 from glit.backends.protocols import ProposerConfig
 from glit.backends.tokenizer import load_tokenizer
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, PARTS, XYXY, Images, Job, PartClock, Way
+from glit.bench.lism_flism.columns import CROP, PARTS, Images, Job, PartClock, Way
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.operations import (
     YOLOS,
@@ -38,6 +38,7 @@ from glit.bench.lism_flism.operations import (
     sam_image,
     yolos_image,
 )
+from glit.bench.scenes import XYXY
 from glit.data.geometry import area_ratio_mask, grid_boxes
 from glit.data.records import Sample
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glit.bench.pictures import FAINT, GRID, hide_frame, picture
+from glit.bench.pictures import COLOURS, FAINT, picture
 from glit.bench.tables import Page, Table, percent
 
 BASELINE = "clip"
@@ -117,10 +117,6 @@ def _shown(found: Difference) -> str:
     return f"**{text}**" if found.certain else text
 
 
-_COLOURS = (
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6d00", "#555555",
-)  # fmt: skip
-"""Told apart by everyone (Okabe and Ito); after the last with another marker."""
 _MARKERS = "osD^"
 
 
@@ -146,20 +142,18 @@ def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
     """
     sizes = sorted(rows)
     names = dict.fromkeys(row.name for size in sizes for row in rows[size] if row.lr is not None)
-    with picture(svg, style={"ytick.color": FAINT}, figsize=(8.5, 5.2)) as (drawing, axis):
-        drawing.subplots_adjust(left=0.09, right=0.8, top=0.95, bottom=0.12)
+    with picture(svg, figsize=(8.5, 5.2), layout="constrained") as (drawing, axis):
         ends = {}
         for number, name in enumerate(names):
             points = {n: both_ways(r) for n in sizes for r in rows[n] if r.name == name}
-            colour = _COLOURS[number % len(_COLOURS)]
             means = [100 * statistics.mean(found) for found in points.values()]
-            (line,) = axis.plot(
-                list(points), means, color=colour, label=name,
-                marker=_MARKERS[number // len(_COLOURS) % len(_MARKERS)], markersize=5,
+            lows = [m - 100 * min(found) for m, found in zip(means, points.values(), strict=True)]
+            highs = [100 * max(found) - m for m, found in zip(means, points.values(), strict=True)]
+            line = axis.errorbar(
+                list(points), means, yerr=(lows, highs), color=COLOURS[number % len(COLOURS)],
+                label=name, marker=_MARKERS[number // len(COLOURS) % len(_MARKERS)], markersize=5,
                 linewidth=2.6 if name == BASELINE else 1.4,
             )  # fmt: skip
-            for size, found in points.items():
-                axis.plot([size, size], [100 * min(found), 100 * max(found)], color=colour)
             ends[line] = means[-1]
         start = [100 * both_ways(r)[0] for size in sizes for r in rows[size] if r.lr is None]
         if start:
@@ -167,15 +161,10 @@ def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
             ends[line] = start[0]
         axis.set_xscale("log")
         axis.set_ylim(bottom=0)
-        axis.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axis.minorticks_off()
         axis.set_xlabel("scenes learned from, logarithmic scale")
         axis.set_ylabel("R@1, mean of both ways, per cent; lines: all seeds")
-        axis.grid(axis="y", color=GRID, linewidth=0.8)
-        hide_frame(axis, "top", "right")
+        axis.grid(axis="y")
         from_the_top = sorted(ends, key=lambda line: -ends[line])
-        axis.legend(
-            handles=from_the_top, labelcolor="linecolor", loc="center left",
-            bbox_to_anchor=(1, 0.5), frameon=False,
-        )  # fmt: skip
+        drawing.legend(handles=from_the_top, loc="outside right center")

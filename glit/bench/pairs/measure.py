@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import Bool
 
+from glit.bench.scenes import RIGHT_IOU
 from glit.data.geometry import iou
 from glit.data.records import Region, Scores, Sentence
 from glit.dataset.reader import Dataset
@@ -27,7 +28,6 @@ from glit.rules.metrics import average_precision, calibration_error, removed_at
 from glit.rules.pairing import Pairing
 from glit.rules.protocol import Rule
 
-RIGHT_IOU = 0.5
 _AMBIENT = ("background", "light")
 
 
