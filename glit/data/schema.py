@@ -32,6 +32,10 @@ CAPTION_SOURCE = pa.struct(
         ("trimmed", pa.bool_()),
     ]
 )
+CAPTION = pa.struct([("kind", pa.string()), ("text", pa.string()), ("source", pa.string())])
+CAPTIONS = ("captions", pa.list_(CAPTION))
+"""The column of datasets with several captions an image, the one of the column ``caption`` among
+them; ``source`` as the kind of ``caption_source``."""
 SENTENCE = pa.struct(
     [
         ("text", pa.string()),

@@ -23,8 +23,9 @@ from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.state import STATE, Retry, other_version, read_state
 from glit.pipeline.tables import disk_errors
 from glit.pipeline.timeline import Timed
-from glit.pipeline.user_captions import brought_table, prepare
+from glit.pipeline.user_captions import prepare
 from glit.pipeline.user_regions import prepare_regions
+from glit.pipeline.user_tables import brought_table
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
@@ -142,6 +143,11 @@ def with_retry(work: Work, retry: Retry, device: str) -> Work:
         raise UserError(
             "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
             "build it anew with glit build --set"
+        )
+    if "kinds" in tables.get("caption", {}):
+        raise UserError(
+            "--set caption.kinds: it decides which columns the dataset has; build it anew with "
+            "glit build --set"
         )
     values = work.plan.recipe.as_dict()
     values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}

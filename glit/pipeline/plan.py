@@ -81,7 +81,7 @@ def make_plan(
         models=models,
         prompt=_read_prompt(recipe.caption.prompt),
         calibration=find_calibration(recipe.pair.calibration),
-        brought=brought,
+        brought=brought and dataclasses.replace(brought, kinds=recipe.caption.kinds),
         regions=regions,
     )
     for step in enabled.steps:

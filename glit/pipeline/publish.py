@@ -45,7 +45,7 @@ from glit.pipeline.series import (
 from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.state import read_state, told_retries, update_state
 from glit.pipeline.tables import disk_errors
-from glit.pipeline.user_captions import brought_table
+from glit.pipeline.user_tables import brought_table
 from glit.pipeline.versions import earlier_versions, versions_of
 from glit.pipeline.work import BEFORE, Work
 from glit.stages.caption import CaptionStage

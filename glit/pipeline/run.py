@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.dataset.croissant import CROISSANT
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.errors import GlitError, InputError, UserError
@@ -25,7 +27,7 @@ from glit.pipeline.source import Source, find_source, refuse_images_folder
 from glit.pipeline.stage_runner import StageRunner
 from glit.pipeline.state import STATE, BuildState, known_state, write_state
 from glit.pipeline.timeline import Timed
-from glit.pipeline.user_captions import prepare
+from glit.pipeline.user_captions import kinds_of, prepare
 from glit.pipeline.user_regions import prepare_regions
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
@@ -148,9 +150,27 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
         )
     if request.captions is not None:
         brought = prepare(request.captions, image_root=source.root, work=work)
+        recipe = _with_kinds(recipe, brought)
     if request.regions is not None:
         regions = prepare_regions(request.regions, image_root=source.root, work=work)
     return make_plan(recipe, device=device, brought=brought, regions=regions, lock=request.lock)
+
+
+def _with_kinds(recipe: Recipe, brought: BroughtCaptions) -> Recipe:
+    """The recipe with the kinds of captions that the user's file has, where it names none.
+
+    Raises:
+        InputError: it names one that the file does not have.
+    """
+    found, wanted = kinds_of(brought), recipe.caption.kinds
+    if missing := [kind for kind in wanted if kind not in found]:
+        has = f"those of the kinds {', '.join(found)}" if found else "one caption an image"
+        raise InputError(
+            f"{brought.name}: caption.kinds wants captions of the kind {missing[0]!r}, the file "
+            f"has {has}"
+        )
+    caption = dataclasses.replace(recipe.caption, kinds=wanted or found)
+    return dataclasses.replace(recipe, tables={**recipe.tables, "caption": caption})
 
 
 def _list(
@@ -180,6 +200,9 @@ def _list(
             )
         if not_read:
             progress.note(not_read)
+        if before is None and work.plan.brought is not None and work.plan.brought.kinds:
+            kinds = ", ".join(work.plan.brought.kinds)
+            progress.note(f"{work.plan.brought.name}: captions of the kinds {kinds}")
         given = ((work.plan.brought, now.captions), (work.plan.regions, now.regions))
         for file, table in given if before is None else ():
             if file is None or table is None:

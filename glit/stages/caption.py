@@ -25,8 +25,9 @@ from glit.backends.protocols import (
     RawCaption,
 )
 from glit.data import rows
+from glit.data.captions import with_provided
 from glit.data.records import Caption, Drop, Sample, Token
-from glit.data.schema import CAPTION_SOURCE, TOKEN
+from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
 from glit.recipes.config import Choice, require_value
 from glit.shards import is_utf8
@@ -69,6 +70,11 @@ class CaptionConfig(CaptionerConfig):
         require_value(
             self.temperature >= 0, f"[caption] temperature: found {self.temperature}, want >= 0"
         )
+        require_value(
+            not self.kinds or self.backend == "provided",
+            f"[caption] kinds: backend = {self.backend!r} makes one caption an image; "
+            "backend = 'provided' brings several",
+        )
 
 
 class CaptionStage(Stage):
@@ -86,6 +92,10 @@ class CaptionStage(Stage):
         ("caption_source", CAPTION_SOURCE),
         ("caption_tokens", pa.list_(TOKEN)),
     )
+
+    @classmethod
+    def chosen(cls, config: CaptionConfig) -> type[CaptionStage]:
+        return KeepCaptions if config.kinds else cls
 
     @classmethod
     def backend(cls, config: CaptionConfig) -> Backend:
@@ -128,7 +138,11 @@ class CaptionStage(Stage):
     def row(cls, sample: Sample) -> dict[str, Any]:
         assert sample.caption is not None
         tokens = rows.token_rows(sample.caption)
-        return {**rows.caption_row(sample.caption), "caption_tokens": tokens}
+        return {
+            **rows.caption_row(sample.caption),
+            "caption_tokens": tokens,
+            "captions": sample.extra.get("captions"),
+        }
 
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
@@ -136,6 +150,18 @@ class CaptionStage(Stage):
         return dataclasses.replace(
             sample, caption=dataclasses.replace(rows.caption(row), tokens=tokens)
         )
+
+
+class KeepCaptions(CaptionStage):
+    """With a column ``captions``, where images have several."""
+
+    dataset_columns = (CAPTIONS,)
+    columns = (*CaptionStage.columns, *dataset_columns)
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        extra = {**sample.extra, "captions": row["captions"]}
+        return dataclasses.replace(super().with_row(sample, row), extra=extra)
 
 
 class WriteCaptions(CaptionStage):
@@ -300,18 +326,11 @@ class LookUpCaptions(CaptionStage):
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         found = self._lookup.find([sample.source_path for sample in samples], images.text)
-        for sample, text in zip(samples, found, strict=True):
-            if isinstance(text, Drop):
-                yield text
-                continue
-            text = unicodedata.normalize("NFC", text)
-            if not any(map(str.isalnum, text)):
-                yield Drop(reason="empty_caption", message="the caption has no words")
-                continue
-            caption = Caption(
-                text=text, kind="provided", model=self._lookup.name, revision="", prompt_sha256=""
-            )
-            yield dataclasses.replace(sample, caption=caption)
+        for sample, texts in zip(samples, found, strict=True):
+            if isinstance(texts, Drop):
+                yield texts
+            else:
+                yield with_provided(sample, texts, name=self._lookup.name)
 
 
 def caption_fault(text: str) -> str | None:
