@@ -61,6 +61,15 @@ def with_provided(sample: Sample, texts: str | Mapping[str, str], *, name: str) 
     return dataclasses.replace(sample, extra={**sample.extra, "captions": kept})
 
 
+def edited_captions(row: Mapping[str, Any], caption: str) -> dict[str, list[dict[str, Any]]]:
+    """The column ``captions`` of a row whose caption was edited; nothing where there is none."""
+    found = row.get("captions") or []
+    if not all(isinstance(each, dict) and "text" in each for each in found):
+        return {}
+    made = [{**each, "text": caption} if each["text"] == row["caption"] else each for each in found]
+    return {"captions": made} if made else {}
+
+
 def has_words(text: str) -> bool:
     """Whether there is a letter or a digit in a text."""
     return any(map(str.isalnum, text))

@@ -231,6 +231,12 @@ def dataset_schema(*, tokenizer: dict[str, Any], further: Columns = ()) -> pa.Sc
     )
 
 
+def has_captions(found: pa.Schema) -> bool:
+    """Whether images have several captions: the column of somebody's own stage is none."""
+    name, kind = CAPTIONS
+    return name in found.names and found.field(name).type == kind
+
+
 def with_further(schema: pa.Schema, further: Columns) -> pa.Schema:
     """The schema of data files with columns after those they have, and in its metadata."""
     told = dict(schema.metadata or {})

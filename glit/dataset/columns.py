@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from glit.data.records import Box, Caption, Pair, Region, Sentence
-from glit.data.schema import CAPTIONS, DATASET_SCHEMA, MASK
+from glit.data.schema import DATASET_SCHEMA, MASK, has_captions
 from glit.dataset.row import Row, check_size
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
@@ -141,9 +141,7 @@ class RowGroup:
     def captions_of(self, row: int) -> list[dict[str, str]]:
         """A row's captions of all kinds (kind, text, source); none if the column is missing, was
         not read, or is of somebody's own stage."""
-        name, kind = CAPTIONS
-        there = name in self.table.column_names and self.table.schema.field(name).type == kind
-        return (self.value(name, row) or []) if there else []
+        return self.value("captions", row) if has_captions(self.table.schema) else []
 
     def value(self, column: str, row: int) -> Any:
         """A value of a flat column."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glit.data.captions import SHORT, text_of_kind
-from glit.data.schema import CAPTIONS
+from glit.data.schema import has_captions
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.training.config import CaptionChoice, TrainConfig
@@ -53,7 +53,7 @@ def check_captions(config: TrainConfig, dataset: Mixture, objective: Objective) 
     """
     if config.caption == "long":
         return
-    if without := [part.path for part in dataset.parts if not has_captions(part)]:
+    if without := [part.path for part in dataset.parts if not has_captions(part.schema)]:
         raise InputError(
             f"{without[0]}: has one caption an image, and train.caption = {config.caption!r} "
             "chooses among several; build it with --captions of several kinds (docs/how-to.md)"
@@ -83,15 +83,9 @@ def short_text_note(config: TrainConfig, dataset: str) -> str:
     return f"short texts: first sentences, as there are no captions of the kind 'short'{where}"
 
 
-def has_captions(dataset: Dataset) -> bool:
-    """Whether images have several captions."""
-    name, kind = CAPTIONS
-    return name in dataset.schema.names and dataset.schema.field(name).type == kind
-
-
 def _has_short(dataset: Dataset) -> bool:
     """Whether any image has a short caption; stops at the first row group that has one."""
-    return has_captions(dataset) and any(
+    return has_captions(dataset.schema) and any(
         text_of_kind(captions, SHORT)
         for number in range(len(dataset.places))
         for captions in dataset.table(["captions"], row_group=number)["captions"].to_pylist()
