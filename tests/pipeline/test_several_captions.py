@@ -6,11 +6,15 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, counts, png, run_build
+from building import Counting, counts, png, quiet, run_build
 
+import glit
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
-from glit.errors import InputError, RecipeError
+from glit.errors import InputError, RecipeError, UserError
+from glit.executors.local import LocalExecutor
+from glit.pipeline.add import add
+from glit.pipeline.retry import retry
 from glit.recipes.config import identity
 from glit.stages.recipe import load_recipe
 
@@ -176,3 +180,25 @@ def test_a_file_that_is_not_coco(images, tmp_path):
     file.write_text('{"images": []}')
     with pytest.raises(InputError, match="not COCO's JSON of captions"):
         run_build(images, tmp_path / "out", captions=file)
+
+
+def test_additions_retries_and_new_pairs_keep_the_column(tmp_path):
+    images = some_images(tmp_path / "images")
+    rows = [{"path": f"{n}.png", "caption": LONG, "short_caption": f"Nr {n}."} for n in range(5)]
+    file = lines(tmp_path / "c.jsonl", [row for row in rows if row["path"] != "1.png"])
+    out = tmp_path / "out"
+    run_build(images, out, captions=file)
+    (images / "4.png").write_bytes(png(seed=4))
+    add(str(out), LocalExecutor(), quiet())
+    with pytest.raises(UserError, match="which columns the dataset has"):
+        retry(str(out), LocalExecutor(), quiet(), settings=['caption.kinds=["long"]'])
+    lines(file, rows)
+    retry(str(out), LocalExecutor(), quiet())
+    wanted = {
+        f"{n}.png": {"caption": LONG, "captions": provided(long=LONG, short=f"Nr {n}.")}
+        for n in range(5)
+    }
+    assert captions_of(out) == wanted and list(verify(str(out))) == []
+    glit.pair(out, tmp_path / "again", settings=["pair.rule=centred"])
+    assert captions_of(tmp_path / "again") == wanted
+    assert list(verify(str(tmp_path / "again"))) == []
