@@ -35,8 +35,10 @@ class CaptionerConfig(ModelConfig):
     """Images per generate call (transformers) or requests in flight (endpoint); vLLM schedules its
     own batches."""
     kinds: tuple[str, ...] = added(())
-    """Of ``provided``: the kinds of captions to keep, in a column ``captions``; the first is
-    ``caption``. Empty takes all kinds of a file in which images have several, ``long`` first."""
+    """The kinds of captions of every image, kept in a column ``captions``; the first is
+    ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file
+    of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
+    have several, ``long`` first."""
     max_model_len: int = 4096
     """Context of the vLLM engine, image tokens included."""
     gpu_memory_utilization: float = speed_only(0.9)
@@ -81,6 +83,10 @@ class RawCaption:
 
 class Captioner(Protocol):
     """Generates captions from pixels."""
+
+    def asking(self, prompt: str) -> Captioner:
+        """The same model, asked something else; the first one has to live as long."""
+        ...
 
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float

@@ -61,6 +61,27 @@ def with_provided(sample: Sample, texts: str | Mapping[str, str], *, name: str) 
     return dataclasses.replace(sample, extra={**sample.extra, "captions": kept})
 
 
+def with_written(sample: Sample, outcome: Sample | Drop, kind: str) -> Sample | Drop:
+    """The sample with one more caption that a model wrote; its first one is ``caption``.
+
+    Args:
+        sample: as it was.
+        outcome: the sample with the new caption, or why there is none.
+        kind: of the new caption.
+    """
+    if isinstance(outcome, Drop):
+        message = f"{kind} caption: {outcome.message}"
+        return dataclasses.replace(outcome, message=message)
+    made = outcome.caption
+    assert made is not None
+    several = [
+        *sample.extra.get("captions", ()),
+        {"kind": kind, "text": made.text, "source": made.kind},
+    ]
+    extra = {**sample.extra, "captions": several}
+    return dataclasses.replace(sample, caption=sample.caption or made, extra=extra)
+
+
 def edited_captions(row: Mapping[str, Any], caption: str) -> dict[str, list[dict[str, Any]]]:
     """The column ``captions`` of a row whose caption was edited; nothing where there is none."""
     found = row.get("captions") or []

@@ -118,8 +118,8 @@ def test_chosen_kinds(images, tmp_path):
     }
     with pytest.raises(InputError, match="'other', the file has those of the kinds long, short"):
         run_build(images, tmp_path / "no", captions=file, overrides=['caption.kinds=["other"]'])
-    with pytest.raises(RecipeError, match="makes one caption an image"):
-        load_recipe("mini", overrides=['caption.kinds=["long"]'])
+    with pytest.raises(RecipeError, match="has one caption an image"):
+        load_recipe("mini", overrides=["caption.backend=sidecar", 'caption.kinds=["long"]'])
     with pytest.raises(RecipeError, match="want different names"):
         load_recipe("mini", overrides=['caption.kinds=["a b"]'])
 
