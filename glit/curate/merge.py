@@ -28,8 +28,9 @@ from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
 _KEPT = (
-    "recipe", "fingerprints", "models", "precision", "calibration", "prompt", "counts", "packages",
-    "packages_before", "additions", "retries", "selection", "merged", "corrections",
+    "recipe", "fingerprints", "models", "precision", "calibration", "prompt", "further_prompts",
+    "counts", "packages", "packages_before", "additions", "retries", "selection", "merged",
+    "corrections",
 )  # fmt: skip
 """What the manifest keeps of every dataset."""
 

@@ -138,6 +138,7 @@ def publish(
             retries=told_retries(work.plan, state),
             columns=work.plan.flow.dataset_columns,
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
+            further_prompts=work.plan.further_prompts,
         )
         told = caution(manifest, some_pictures(work, chunks))
         dataset.write("README.md", dataset_card(manifest, told).encode())

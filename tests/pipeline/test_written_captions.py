@@ -46,6 +46,8 @@ def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tm
         long, short = row.extra["captions"]
         assert long == {"kind": "long", "text": row.caption.text, "source": "transformers"}
         assert (short["kind"], short["source"]) == ("short", "transformers") and short["text"]
+    assert whole["further_prompts"] == further_prompts(CaptionConfig(kinds=("long", "short")))
+    assert "further_prompts" not in plain
     assert list(verify(str(tmp_path / "a"))) == []
     with pytest.raises(KeyboardInterrupt):
         run_build(images, tmp_path / "b", overrides=settings, executor=Counting(stop_after=3))
