@@ -87,8 +87,11 @@ def edited_captions(row: Mapping[str, Any], caption: str) -> dict[str, list[dict
     found = row.get("captions") or []
     if not all(isinstance(each, dict) and "text" in each for each in found):
         return {}
-    made = [{**each, "text": caption} if each["text"] == row["caption"] else each for each in found]
-    return {"captions": made} if made else {}
+    texts = [each["text"] for each in found]
+    if row["caption"] not in texts:
+        return {}
+    at = texts.index(row["caption"])  # a model may say the same for another kind
+    return {"captions": [*found[:at], {**found[at], "text": caption}, *found[at + 1 :]]}
 
 
 def has_words(text: str) -> bool:

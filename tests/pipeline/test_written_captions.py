@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -52,6 +55,26 @@ def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tm
     with pytest.raises(KeyboardInterrupt):
         run_build(images, tmp_path / "b", overrides=settings, executor=Counting(stop_after=3))
     assert run_build(images, tmp_path / "b", overrides=settings)["files"] == whole["files"]
+
+
+@pytest.mark.engine
+def test_vllm_writes_what_transformers_writes(images, tmp_path):
+    settings = ["--set", KINDS, "--set", "propose.backend=grid", "--set", "caption.max_tokens=60"]
+    quiet = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    finished = subprocess.run(
+        [
+            sys.executable, "-m", "glit", "build", images, "-o", tmp_path / "out", "-r", "mini",
+            "--executor", "local", "--set", "caption.backend=vllm", *settings,
+        ],
+        env={**os.environ, **quiet}, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    run_build(images, tmp_path / "same", overrides=[KINDS, "caption.max_tokens=60"])
+    vllm, same = (
+        [[each["text"] for each in row.extra["captions"]] for row in Dataset(tmp_path / name)]
+        for name in ("out", "same")
+    )
+    assert vllm == same and {len(each) for each in vllm} == {2}
 
 
 def test_the_same_model_with_another_prompt(images):
