@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.backends.base import ModelConfig
+from glit.data.captions import KIND_RULE, are_kinds
 from glit.data.geometry import Boxes
 from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
@@ -33,6 +34,11 @@ class CaptionerConfig(ModelConfig):
     batch_size: int = speed_only(32)
     """Images per generate call (transformers) or requests in flight (endpoint); vLLM schedules its
     own batches."""
+    kinds: tuple[str, ...] = added(())
+    """The kinds of captions of every image, kept in a column ``captions``; the first is
+    ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file
+    of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
+    have several, ``long`` first."""
     max_model_len: int = 4096
     """Context of the vLLM engine, image tokens included."""
     gpu_memory_utilization: float = speed_only(0.9)
@@ -49,6 +55,10 @@ class CaptionerConfig(ModelConfig):
     def __post_init__(self) -> None:
         require_value(
             self.max_tokens >= 1, f"[caption] max_tokens: found {self.max_tokens}, want >= 1"
+        )
+        require_value(
+            are_kinds(self.kinds),
+            f"[caption] kinds: found {list(self.kinds)}, want different names, {KIND_RULE}",
         )
         require_value(self.retries >= 0, f"[caption] retries: found {self.retries}, want >= 0")
         require_value(
@@ -74,6 +84,10 @@ class RawCaption:
 class Captioner(Protocol):
     """Generates captions from pixels."""
 
+    def asking(self, prompt: str) -> Captioner:
+        """The same model, asked something else; the first one has to live as long."""
+        ...
+
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
     ) -> list[RawCaption]:
@@ -95,8 +109,10 @@ class CaptionLookup(Protocol):
     name: str
     """Goes into ``caption_source.model``."""
 
-    def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        """A caption for every image path, or a drop with its reason."""
+    def find(
+        self, paths: Sequence[str], read_text: ReadText
+    ) -> Sequence[str | Mapping[str, str] | Drop]:
+        """For every image path its caption, or several by kind, or a drop with its reason."""
         ...
 
 

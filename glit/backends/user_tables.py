@@ -1,7 +1,7 @@
 """The rows of a file that a user gave, as a table sorted by image path.
 
-:mod:`glit.pipeline.user_captions` and :mod:`glit.pipeline.user_regions` write such tables; a worker
-reads only the rows of the paths it is asked for.
+:mod:`glit.pipeline.user_tables` writes such tables; a worker reads only the rows of the paths it is
+asked for.
 """
 
 from __future__ import annotations

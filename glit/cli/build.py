@@ -50,7 +50,10 @@ def build_command(
     overrides: SetOption = None,
     captions: Annotated[
         str | None,
-        typer.Option("--captions", help="Your own captions: a .jsonl, .csv or .parquet file."),
+        typer.Option(
+            "--captions",
+            help="Your own captions: a .jsonl, .csv, .parquet or COCO .json file.",
+        ),
     ] = None,
     regions: Annotated[
         str | None,

@@ -29,6 +29,10 @@ def scenes_command(
         bool,
         typer.Option("--masks", help="Also write NAME.json with the masks beside every image."),
     ] = False,
+    short: Annotated[
+        bool,
+        typer.Option("--short", help="Also write short captions into captions.jsonl."),
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Draw procedural scenes with long captions and ground truth."""
@@ -47,6 +51,7 @@ def scenes_command(
                 size=size,
                 image_format=image_format,
                 masks=masks,
+                short=short,
                 progress=progress,
             )
     except OSError as error:

@@ -48,6 +48,7 @@ def train_command(
 
     require("train", needed_for="glit train")
     from glit.evaluation.validation import open_validation
+    from glit.training.captions import short_text_note
     from glit.training.checkpoint import model_of_run
     from glit.training.launch import train_on_ray
     from glit.training.loop import train
@@ -69,6 +70,8 @@ def train_command(
     )
     if not (quiet or as_json) and os.environ.get("RANK", "0") == "0":  # torchrun starts several
         console.print(f"loading {config.model} for {config.objective} on {dataset}", soft_wrap=True)
+        if note := short_text_note(config, dataset):
+            console.print(note, soft_wrap=True)
     how: Any = {"resume": resume, "open_measure": open_validation}
     if ray_workers:
         result = train_on_ray(config, dataset, run, num_workers=ray_workers, **how)

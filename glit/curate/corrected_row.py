@@ -16,6 +16,7 @@ import numpy as np
 
 from glit.curate.dataset_models import DatasetModels
 from glit.data import rows
+from glit.data.captions import edited_captions
 from glit.data.records import Caption, Drop, Pair, Region, Sample, Scores, Sentence
 from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.errors import InputError
@@ -91,6 +92,7 @@ def corrected_row(
     changed["regions"] = [rows.region_row(each) for each in boxes.regions]
     if "caption_similarity" in row and text.caption != row["caption"]:
         changed["caption_similarity"] = None
+    changed |= edited_captions(row, text.caption)
     sample = _sample(row, changed, text, boxes)
     scores, known = _scores(row, text, boxes, regions, models, lambda: models.score(sample, image))
     changed |= rows.scores_row(scores)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from glit.curate.corrected_row import review
 from glit.curate.rewrite import Rows, finish, write_rows
 from glit.curate.select_rows import source_of
-from glit.data.schema import CORRECTED, DROPS_SCHEMA, ORIGIN, Columns, hf_feature
+from glit.data.schema import CAPTIONS, CORRECTED, DROPS_SCHEMA, ORIGIN, Columns, hf_feature
 from glit.dataset.manifest import Counts, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
@@ -28,8 +28,9 @@ from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
 _KEPT = (
-    "recipe", "fingerprints", "models", "precision", "calibration", "prompt", "counts", "packages",
-    "packages_before", "additions", "retries", "selection", "merged", "corrections",
+    "recipe", "fingerprints", "models", "precision", "calibration", "prompt", "further_prompts",
+    "counts", "packages", "packages_before", "additions", "retries", "selection", "merged",
+    "corrections",
 )  # fmt: skip
 """What the manifest keeps of every dataset."""
 
@@ -92,19 +93,22 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
 
 
 def _further(datasets: Sequence[Dataset]) -> Columns:
-    """The columns of corrected and of merged datasets that a dataset may lack."""
-    corrected = [each for each in CORRECTED if any(each[0] in d.schema.names for d in datasets)]
-    return (*corrected, ORIGIN)
+    """The columns that a dataset may lack: captions of several kinds, those of corrected and of
+    merged datasets."""
+    lacking = (CAPTIONS, *CORRECTED)
+    some = [each for each in lacking if any(each[0] in d.schema.names for d in datasets)]
+    return (*some, ORIGIN)
 
 
 def _values(dataset: Dataset, source: dict[str, Any], further: Columns) -> dict[str, Any]:
-    """What rows have in the columns that their dataset lacks: nobody corrected them."""
+    """What rows have in the columns that their dataset lacks: nobody corrected them,
+    and images have one caption."""
     origin = {
         "dataset": source["name"],
         "recipe": dataset.manifest["recipe"]["name"],
         "manifest_sha256": source["manifest_sha256"],
     }
-    values = {"by_hand": [], "review": review(State()), ORIGIN[0]: origin}
+    values = {CAPTIONS[0]: [], "by_hand": [], "review": review(State()), ORIGIN[0]: origin}
     return {name: values[name] for name, _ in further if name not in dataset.schema.names}
 
 

@@ -32,6 +32,10 @@ CAPTION_SOURCE = pa.struct(
         ("trimmed", pa.bool_()),
     ]
 )
+CAPTION = pa.struct([("kind", pa.string()), ("text", pa.string()), ("source", pa.string())])
+CAPTIONS = ("captions", pa.list_(CAPTION))
+"""The column of datasets with several captions an image, the one of the column ``caption`` among
+them; ``source`` as the kind of ``caption_source``."""
 SENTENCE = pa.struct(
     [
         ("text", pa.string()),
@@ -225,6 +229,12 @@ def dataset_schema(*, tokenizer: dict[str, Any], further: Columns = ()) -> pa.Sc
             META_HUGGINGFACE: json.dumps(features).encode(),
         },
     )
+
+
+def has_captions(found: pa.Schema) -> bool:
+    """Whether images have several captions: the column of somebody's own stage is none."""
+    name, kind = CAPTIONS
+    return name in found.names and found.field(name).type == kind
 
 
 def with_further(schema: pa.Schema, further: Columns) -> pa.Schema:

@@ -9,7 +9,7 @@ import json
 import textwrap
 from typing import Any
 
-from glit.data.schema import hf_features
+from glit.data.schema import CAPTIONS, hf_features
 from glit.stages import all_steps
 
 _WIDTH = 100
@@ -114,7 +114,7 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 {
         paragraph(
-            f"{_steps(recipe)} Token spans are those of "
+            f"{_steps(recipe)}{_kinds(manifest)} Token spans are those of "
             f"`{manifest['tokenizer']['name']}` in a window of {manifest['tokenizer']['context']} "
             "tokens, the start token counted as 0."
         )
@@ -155,6 +155,14 @@ def _steps(recipe: dict[str, Any]) -> str:
         for step in all_steps()
         if step.title and step.name in recipe
     )
+
+
+def _kinds(manifest: dict[str, Any]) -> str:
+    """Where the captions beside the long one are, if there are any."""
+    if CAPTIONS[0] not in manifest.get("columns", {}):
+        return ""
+    kinds = ", ".join(f"`{kind}`" for kind in manifest["recipe"]["caption"].get("kinds", ()))
+    return f" Images have several captions{f' of the kinds {kinds}' if kinds else ''}: `captions`."
 
 
 def _added(manifest: dict[str, Any]) -> str:

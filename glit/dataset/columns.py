@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from glit.data.records import Box, Caption, Pair, Region, Sentence
-from glit.data.schema import DATASET_SCHEMA, MASK
+from glit.data.schema import DATASET_SCHEMA, MASK, has_captions
 from glit.dataset.row import Row, check_size
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
@@ -137,6 +137,11 @@ class RowGroup:
             return None
         column = self.table.column("masks")
         return NestedColumn(column) if column.type == pa.list_(MASK) else None
+
+    def captions_of(self, row: int) -> list[dict[str, str]]:
+        """A row's captions of all kinds (kind, text, source); none if the column is missing, was
+        not read, or is of somebody's own stage."""
+        return self.value("captions", row) if has_captions(self.table.schema) else []
 
     def value(self, column: str, row: int) -> Any:
         """A value of a flat column."""

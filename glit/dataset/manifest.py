@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ def make_manifest(
     packages_before: dict[str, list[str]] | None = None,
     calibration: dict[str, Any] | None = None,
     prompt: str = "",
+    further_prompts: Mapping[str, str] | None = None,
     additions: Sequence[SeriesCounts] = (),
     retries: Sequence[dict[str, Any]] = (),
     columns: Columns = (),
@@ -96,6 +97,7 @@ def make_manifest(
         "tokenizer": tokenizer,
         "calibration": calibration,
         "prompt": prompt,
+        **({"further_prompts": dict(further_prompts)} if further_prompts else {}),
         "counts": asdict(counts),
         "files": files,
         "packages": packages,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.data.records import Caption, Pair, Region, Scores, Sentence
-from glit.data.schema import GROUNDING, MASK, PHRASE
+from glit.data.schema import CAPTION, CAPTIONS, GROUNDING, MASK, PHRASE
 from glit.errors import DatasetError
 from glit.images import Pixels, decode
 
@@ -106,6 +106,15 @@ def masks_of(row: Row) -> dict[int, str]:
         isinstance(each, dict) and [*each] == MASK.names for each in masks
     )
     return {each["region"]: each["counts"] for each in masks or ()} if ours else {}
+
+
+def captions_of(row: Row) -> list[dict[str, str]]:
+    """Its captions of all kinds (kind, text, source); none where images have one."""
+    found = row.extra.get(CAPTIONS[0])
+    ours = isinstance(found, list) and all(
+        isinstance(each, dict) and [*each] == CAPTION.names for each in found
+    )
+    return found if ours and isinstance(found, list) else []
 
 
 def is_grounded(row: Row) -> bool:

@@ -43,6 +43,7 @@ from glit.dataset.manifest import (
     sum_without_pair,
 )
 from glit.dataset.row_checks import check_row_groups, row_faults
+from glit.dataset.text_checks import caption_breaches, sentence_breaches
 from glit.errors import DatasetError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
 from glit.rules.pairing import Pairing
@@ -305,7 +306,8 @@ def row_breaches(
     if not (sentences and regions):
         yield f"{len(sentences)} sentences and {len(regions)} regions, at least one of each is due"
         return
-    yield from _sentence_breaches(row["caption"], sentences, tokenizer["context"])
+    yield from sentence_breaches(row["caption"], sentences, tokenizer["context"])
+    yield from caption_breaches(row)
     width, height = row["width"], row["height"]
     slack = 1e-3 * max(width, height)
     boxes_are_good = True
@@ -319,22 +321,6 @@ def row_breaches(
     yield from of_scores
     if boxes_are_good and not of_scores:
         yield from _pair_breaches(row, pairings)
-
-
-def _sentence_breaches(
-    caption: str, sentences: list[dict[str, Any]], context: int
-) -> Iterator[str]:
-    char_end = 0
-    for index, s in enumerate(sentences):
-        if caption[s["char_start"] : s["char_end"]] != s["text"]:
-            yield f"sentence {index}: its character span does not give its text"
-        if s["char_start"] < char_end:
-            yield f"sentence {index}: overlaps the one before"
-        char_end = s["char_end"]
-        if not 1 <= s["token_start"] < s["token_end"]:
-            yield f"sentence {index}: empty token span"
-        if s["in_window"] != (s["token_end"] <= context - 1):
-            yield f"sentence {index}: in_window is wrong"
 
 
 def _score_breaches(row: dict[str, Any]) -> Iterator[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from glit.backends.tokenizer import TextTokenizer
+from glit.data.schema import has_captions
 from glit.dataset.card import pairs_from_files
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
@@ -51,6 +52,10 @@ class Statistics:
     per_image: dict[str, float]
     """Of a glit dataset: regions, pairs, and the mean similarity of pairs that a matcher scored."""
 
+    kinds: dict[str, int] = field(default_factory=dict)
+    """Of a glit dataset with several captions an image: how many there are of each kind; all other
+    figures are of ``caption``."""
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -77,7 +82,16 @@ def dataset_statistics(path: str, tokenizer: TextTokenizer | None) -> Statistics
     of_image = {"regions": regions / len(dataset), "pairs": pairs / len(dataset)}
     if similarity is not None and not pairs_from_files(dataset.manifest["recipe"]):
         of_image["similarity"] = similarity
-    return replace(found, per_image=of_image)
+    return replace(found, per_image=of_image, kinds=_kinds(dataset))
+
+
+def _kinds(dataset: Dataset) -> dict[str, int]:
+    """Captions by kind, of a dataset with several an image."""
+    found: Counter[str] = Counter()
+    for number in range(len(dataset.places)) if has_captions(dataset.schema) else ():
+        table = dataset.table(["captions"], row_group=number)
+        found.update(e["kind"] for several in table["captions"].to_pylist() for e in several)
+    return dict(sorted(found.items()))
 
 
 def annotation_statistics(
@@ -149,6 +163,8 @@ def lines(found: Statistics) -> list[tuple[str, str]]:
     for name, value in found.per_image.items():
         title = "mean similarity of pairs" if name == "similarity" else f"{name} per image"
         rows.append((title, f"{value:.4f}" if name == "similarity" else f"{value:.1f}"))
+    for kind, number in found.kinds.items():
+        rows.append((f"captions of the kind {kind}", f"{number:,}"))
     counts = ", ".join(f"{n}: {count}" for n, count in found.sentence_histogram.items())
     rows.append(("captions by sentences", counts))
     return rows

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glit.data.rle import read_rle, rle_area
-from glit.dataset.row import masks_of
+from glit.dataset.row import captions_of, masks_of
 from glit.exporters.json_file import JsonFile
 from glit.exporters.parts import local_of, write_picture, xywh
 
@@ -37,7 +37,7 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as COCO JSON files and images."""
     (folder / "images").mkdir()
     categories: dict[str, int] = {}
-    number = 0
+    number = num_captions = 0
     with (
         JsonFile(folder / "instances.json", "images", "annotations", "categories") as instances,
         JsonFile(folder / "captions.json", "images", "annotations") as captions,
@@ -48,8 +48,11 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
                      "source_path": row.source_path, "sample_id": row.sample_id}  # fmt: skip
             instances.add("images", image)
             captions.add("images", image)
-            caption = {"id": image_id, "image_id": image_id, "caption": row.caption.text}
-            captions.add("annotations", caption)
+            others = (each["text"] for each in captions_of(row))
+            for text in dict.fromkeys([row.caption.text, *others]):
+                num_captions += 1
+                caption = {"id": num_captions, "image_id": image_id, "caption": text}
+                captions.add("annotations", caption)
             sentences = _sentences(row)
             masks = masks_of(row)
             for at, region in enumerate(row.regions):

@@ -8,7 +8,8 @@
 
 ``objects`` follows the convention of the ``datasets`` documentation: ``bbox`` [x, y, width, height]
 in pixels and ``categories``, a ClassLabel; beside them ``score`` and ``source``. A pair is the
-characters [``char_start``, ``char_end``) of the caption and the ``object`` they tell of.
+characters [``char_start``, ``char_end``) of the caption and the ``object`` they tell of. Where
+images have several captions, ``captions`` lists all by ``kind``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from glit.data.schema import META_HUGGINGFACE
+from glit.data.schema import CAPTIONS, META_HUGGINGFACE, has_captions, hf_feature
+from glit.dataset.row import captions_of
 from glit.exporters.coco import NO_LABEL
 from glit.exporters.figures import Figures
 from glit.exporters.hf_card import hub_card
@@ -92,7 +94,11 @@ def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as a folder for the Hugging Face Hub."""
     names = _labels(dataset)
     features = _features(names)
-    schema = _SCHEMA.with_metadata(
+    schema = _SCHEMA
+    if has_captions(dataset.schema):
+        schema = schema.append(pa.field(*CAPTIONS))
+        features = {**features, CAPTIONS[0]: hf_feature(CAPTIONS[1])}
+    schema = schema.with_metadata(
         {META_HUGGINGFACE: json.dumps({"info": {"features": features}}).encode()}
     )
     for name in ("data", "preview", "pictures"):
@@ -158,6 +164,7 @@ def _rows(rows: Iterable[Row], names: list[str], report: Report) -> Iterator[dic
             "width": row.width,
             "height": row.height,
             "caption": row.caption.text,
+            CAPTIONS[0]: captions_of(row),
             "objects": {
                 "bbox": [xywh(each) for each in row.regions],
                 "categories": [number_of[each.label or NO_LABEL] for each in row.regions],

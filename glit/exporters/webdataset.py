@@ -3,7 +3,8 @@
     train-00000.tar, train-00001.tar, ...    SAMPLE_ID.jpg, SAMPLE_ID.txt, SAMPLE_ID.json
 
 The JSON has ``width``, ``height``, ``source_path``, ``sentences``, ``regions`` and ``pairs`` as the
-dataset's columns, boxes as ``bbox`` [x0, y0, x1, y1] in pixels.
+dataset's columns, and ``captions`` where images have several; boxes as ``bbox`` [x0, y0, x1, y1]
+in pixels.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glit.dataset.row import captions_of
 from glit.exporters.parts import FILE_BYTES
 
 if TYPE_CHECKING:
@@ -76,4 +78,5 @@ def _about(row: Row) -> dict[str, Any]:
             for each in row.regions
         ],
         "pairs": [pair_row(each) for each in row.pairs],
+        **({"captions": several} if (several := captions_of(row)) else {}),
     }  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.dataset.manifest import read_manifest
 from glit.errors import DamagedTableError, GlitError, InputError, RecipeError, UserError
 from glit.executors.protocols import Executor, Job
@@ -32,7 +33,7 @@ from glit.pipeline.state import (
     write_state,
 )
 from glit.pipeline.timeline import TimelineWriter
-from glit.pipeline.user_captions import prepare
+from glit.pipeline.user_captions import kinds_of, prepare
 from glit.pipeline.user_regions import prepare_regions
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress
@@ -229,9 +230,27 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
         )
     if request.captions is not None:
         brought = prepare(request.captions, image_root=source.root, work=work)
+        recipe = _with_kinds(recipe, brought)
     if request.regions is not None:
         regions = prepare_regions(request.regions, image_root=source.root, work=work)
     return make_plan(recipe, device=device, brought=brought, regions=regions, lock=request.lock)
+
+
+def _with_kinds(recipe: Recipe, brought: BroughtCaptions) -> Recipe:
+    """The recipe with the kinds of captions that the user's file has, where it names none.
+
+    Raises:
+        InputError: it names one that the file does not have.
+    """
+    found, wanted = kinds_of(brought), recipe.caption.kinds
+    if missing := [kind for kind in wanted if kind not in found]:
+        has = f"those of the kinds {', '.join(found)}" if found else "one caption an image"
+        raise InputError(
+            f"{brought.name}: caption.kinds wants captions of the kind {missing[0]!r}, the file "
+            f"has {has}"
+        )
+    caption = dataclasses.replace(recipe.caption, kinds=wanted or found)
+    return dataclasses.replace(recipe, tables={**recipe.tables, "caption": caption})
 
 
 def _list(
@@ -261,6 +280,9 @@ def _list(
             )
         if not_read:
             progress.note(not_read)
+        if before is None and work.plan.brought is not None and work.plan.brought.kinds:
+            kinds = ", ".join(work.plan.brought.kinds)
+            progress.note(f"{work.plan.brought.name}: captions of the kinds {kinds}")
         given = ((work.plan.brought, now.captions), (work.plan.regions, now.regions))
         for file, table in given if before is None else ():
             if file is None or table is None:
@@ -330,6 +352,11 @@ def with_retry(work: Work, retry: Retry, device: str) -> Work:
         raise UserError(
             "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
             "build it anew with glit build --set"
+        )
+    if "kinds" in tables.get("caption", {}):
+        raise UserError(
+            "--set caption.kinds: it decides which columns the dataset has; build it anew with "
+            "glit build --set"
         )
     values = work.plan.recipe.as_dict()
     values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}

@@ -21,9 +21,10 @@ from glit.backends.user_tables import UserTable
 from glit.backends.weights import Resolved, resolve
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
 from glit.pipeline.lock import Lock
+from glit.pipeline.prompts import further_prompts, read_prompt
 from glit.recipes.config import identity
 from glit.recipes.extras import require
-from glit.recipes.resources import builtin_calibrations, default_prompt
+from glit.recipes.resources import builtin_calibrations
 from glit.rules.calibration import Calibration, read_calibration
 from glit.stages import flow
 from glit.stages.base import Step
@@ -79,9 +80,10 @@ def make_plan(
         flow=enabled,
         configs=configs,
         models=models,
-        prompt=_read_prompt(recipe.caption.prompt),
+        prompt=read_prompt(recipe.caption),
+        further_prompts=further_prompts(recipe.caption),
         calibration=find_calibration(recipe.pair.calibration),
-        brought=brought,
+        brought=brought and dataclasses.replace(brought, kinds=recipe.caption.kinds),
         regions=regions,
     )
     for step in enabled.steps:
@@ -202,17 +204,6 @@ def _settled(step: Any, recipe: Recipe, models: Mapping[str, Resolved], device: 
         own = [models[role] for role in step.models(recipe)]
         backend.check(settled, own[0] if own else None)
     return settled
-
-
-def _read_prompt(file: str) -> str:
-    path = Path(file) if file else default_prompt()
-    try:
-        prompt = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"[caption] prompt: {path} cannot be read ({error})") from error
-    if not prompt:
-        raise RecipeError(f"[caption] prompt: {path} is empty; want what captioners are asked")
-    return prompt
 
 
 def _fingerprints(plan: Plan) -> dict[str, str]:

@@ -54,7 +54,7 @@ from glit.pipeline.state import (
     versions_of,
 )
 from glit.pipeline.tables import disk_errors
-from glit.pipeline.user_captions import brought_table
+from glit.pipeline.user_tables import brought_table
 from glit.pipeline.work import BEFORE, Work
 from glit.stages.caption import CaptionStage
 from glit.stages.dedup import Duplicate
@@ -135,6 +135,7 @@ def publish(
             retries=told_retries(work.plan, state),
             columns=work.plan.flow.dataset_columns,
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
+            further_prompts=work.plan.further_prompts,
         )
         told = caution(manifest, some_pictures(work, chunks))
         dataset.write("README.md", dataset_card(manifest, told).encode())

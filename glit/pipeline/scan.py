@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from glit.pipeline.plan import sidecars
 from glit.pipeline.source import Source, entries, skipped_note
 from glit.pipeline.tables import disk_errors
-from glit.pipeline.user_captions import brought_table
+from glit.pipeline.user_tables import brought_table
 from glit.runtime.prefetch import batched
 from glit.shards import BAD_NAME, escaped, is_utf8, stem
 from glit.stages.plan import Plan
@@ -56,6 +56,9 @@ _TEXTS = """
         FROM read_parquet('{file}', hive_partitioning = false)
     ) GROUP BY path
 """
+_TEXTS_OF_KINDS = _TEXTS.replace(
+    "md5_number(caption)", "md5_number(coalesce(kind, '') || chr(10) || caption)"
+)
 _REGIONS = """
     SELECT path, md5(string_agg(region, chr(10) ORDER BY line)) AS stamp
     FROM read_parquet('{file}', hive_partitioning = false) GROUP BY path
@@ -141,7 +144,9 @@ def gathered(
         unsorted = Path(within) / "unsorted.parquet"
         total = _write_batches(found, unsorted, stems=bool(num_beside))
         connection.execute("SET preserve_insertion_order = true")
-        connection.execute(_now(unsorted, num_beside, {_TEXTS: captions, _REGIONS: regions}))
+        several = captions is not None and "kind" in pq.read_schema(captions).names
+        texts = _TEXTS_OF_KINDS if several else _TEXTS
+        connection.execute(_now(unsorted, num_beside, {texts: captions, _REGIONS: regions}))
         yield Found(connection=connection, num_images=total, captions=captions, regions=regions)
 
 

@@ -1,39 +1,47 @@
-"""A user's file of captions, read once and streamed into a Parquet table sorted by path.
-
-:mod:`glit.pipeline.user_regions` does the same with a file of regions by the functions here.
-"""
+"""A user's file of captions: one of every image, or several of different kinds."""
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import hashlib
 import json
-import os
-import posixpath
-import sys
-import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from duckdb import DuckDBPyConnection
 
 from glit.backends.captioners.user_captions import BroughtCaptions
-from glit.backends.user_tables import UserTable
-from glit.errors import InputError, first_line
-from glit.runtime.prefetch import batched
+from glit.data.captions import KIND_RULE, LONG, is_kind
+from glit.errors import InputError
+from glit.pipeline.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
 from glit.shards import is_utf8
 from glit.storage.duckdb_temp import spilling
 from glit.storage.store import Store
 
-PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
 TEXT_KEYS = ("caption", "text")
-_SCHEMA = pa.schema([("path", pa.string()), ("caption", pa.string()), ("line", pa.int64())])
-_BATCH = 16_384
-_DIGITS = 12
-TableT = TypeVar("TableT", bound=UserTable)
+KIND_KEY, KIND_SUFFIX = "kind", "_caption"
+"""The kind of a row's caption; and a column of captions of a kind, as in ``short_caption``."""
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("caption", pa.string()),
+        ("line", pa.int64()),
+        ("kind", pa.string()),
+    ]
+)
+_SEVERAL = f"""
+    SELECT count(*) FROM (
+        SELECT path FROM unsorted GROUP BY path
+        HAVING count(DISTINCT coalesce(kind, '{LONG}')) > 1
+    )
+"""
+_KINDS = f"""
+    SELECT coalesce(kind, '{LONG}') AS name FROM read_parquet($file, hive_partitioning = false)
+    GROUP BY name ORDER BY name <> '{LONG}', min(line), name
+"""
+_MOST_KINDS = 64
 
 
 def prepare(captions: str, *, image_root: str, work: Store) -> BroughtCaptions:
@@ -44,122 +52,54 @@ def prepare(captions: str, *, image_root: str, work: Store) -> BroughtCaptions:
     bytes and root is there already; its digest is a part of its name, so one that was damaged
     since is made anew.
 
+    The table has a column ``kind`` where an image has captions of several kinds; see
+    :func:`kinds_of`.
+
     Raises:
         InputError: the file is missing, of an unknown kind, or a row is not understood.
     """
     return sorted_table(
         BroughtCaptions, captions, "captions", _SCHEMA, read_captions,
-        image_root=image_root, work=work,
+        image_root=image_root, work=work, version=" kind", query=_sorted,
     )  # fmt: skip
 
 
-def sorted_table(
-    kind: type[TableT],
-    given: str,
-    option: str,
-    schema: pa.Schema,
-    read: Callable[..., Iterator[tuple[Any, ...]]],
-    *,
-    image_root: str,
-    work: Store,
-) -> TableT:
-    """Write what ``read(file, image_root, where=)`` yields of a user's file into ``work``.
+def _sorted(connection: DuckDBPyConnection) -> str:
+    """With the kinds only where an image has several."""
+    several = connection.sql(_SEVERAL).fetchall()[0][0]
+    what, order = ("*", "path, line, kind") if several else ("* EXCLUDE (kind)", "path, line")
+    return f"SELECT {what} FROM unsorted ORDER BY {order}"
 
-    Args:
-        kind: of the result.
-        given: the file or address.
-        option: its name without the dashes; the table's name begins with it.
-        schema: of the rows; it has ``path`` and ``line``, by which they are sorted.
-        read: yields the values of each row.
-        image_root: folder or address of the images.
-        work: the work folder.
+
+def kinds_of(brought: BroughtCaptions) -> tuple[str, ...]:
+    """The kinds of captions in a file in which images have several, a long one first, then as they
+    come; none where every image has one caption.
+
+    Raises:
+        InputError: there are too many to be kinds.
     """
-    with _at_hand(given, option) as file:
-        where = given if _is_address(given) else str(file.resolve())
-        known = f"{_sha256(file)} {image_root} {where}"
-        start = f"{option}-{hashlib.sha256(known.encode()).hexdigest()[:_DIGITS]}-"
-        name = _written_before(work, start)
-        if name is None:
-            name = _write_sorted(read(file, image_root, where=where), schema, work, start)
-    table = work.full(name) if work.is_local else work.address(name)
-    return kind(name=file.name, table=table)
-
-
-@contextlib.contextmanager
-def brought_table(brought: UserTable | None) -> Iterator[Path | None]:
-    """The table at hand on this machine; None where there is none."""
-    if brought is None:
-        yield None
-        return
-    folder, _, name = brought.table.rpartition("/")
-    with Store(folder or "/").local_copy(name) as path:
-        yield path
-
-
-def _is_address(path: str) -> bool:
-    return "://" in path
-
-
-@contextlib.contextmanager
-def _at_hand(given: str, option: str) -> Iterator[Path]:
-    """The file, or a copy of the one at an address."""
-    if not _is_address(given):
-        if not Path(given).is_file():
-            raise InputError(f"--{option} {given}: no such file")
-        yield Path(given)
-        return
-    folder, _, name = given.rpartition("/")
-    try:
-        with Store(folder).local_copy(name) as copy:
-            yield copy
-    except FileNotFoundError as error:
-        raise InputError(f"--{option} {given}: no such file") from error
-
-
-def _written_before(work: Store, start: str) -> str | None:
-    """A table of such a name, if it is what it was."""
-    for name in sorted(work.names()):
-        if name.startswith(start) and name.endswith(".parquet"):
-            with work.local_copy(name) as path:
-                found = _sha256(path)
-            if name.removesuffix(".parquet").endswith(found[:_DIGITS]):
-                return name
-            work.remove(name)
-    return None
-
-
-def _write_sorted(
-    rows: Iterator[tuple[Any, ...]], schema: pa.Schema, work: Store, start: str
-) -> str:
-    """The table's name."""
-    if work.is_local:
-        os.makedirs(work.full(""), exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work.full("") if work.is_local else None) as folder:
-        unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
-        _write(rows, schema, unsorted)
-        with spilling(folder) as connection:
-            connection.sql(
-                "SELECT * FROM read_parquet($file, hive_partitioning = false) ORDER BY path, line",
-                params={"file": str(unsorted)},
-            ).write_parquet(str(finished), row_group_size=20_480)
-        found = _sha256(finished)
-        name = f"{start}{found[:_DIGITS]}.parquet"
-        with work.atomic(name) as path:
-            os.replace(finished, path)
-    return name
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    with brought_table(brought) as table:
+        assert table is not None
+        if KIND_KEY not in pq.read_schema(table).names:
+            return ()
+        with spilling(table.parent) as connection:
+            found = connection.execute(_KINDS, {"file": str(table)}).fetchall()
+    kinds = tuple(name for (name,) in found)
+    if len(kinds) > _MOST_KINDS:
+        raise InputError(
+            f"{brought.name}: has {len(kinds)} kinds of captions ({', '.join(kinds[:3])}, …), want "
+            f"at most {_MOST_KINDS}; name those to take, as --set 'caption.kinds=[\"{kinds[0]}\"]'"
+        )
+    return kinds
 
 
 def read_captions(
     file: Path, image_root: str, *, where: str = ""
-) -> Iterator[tuple[str, str | None, int]]:
-    """Path relative to the image root, caption and row number of every row.
+) -> Iterator[tuple[str, str | None, int, str | None]]:
+    """Path relative to the image root, caption, row number and kind of every caption.
 
-    A caption with a lone surrogate, which JSON can hold and UTF-8 cannot, is None.
+    A row may hold several: ``short_caption`` beside ``caption``. A caption with a lone surrogate,
+    which JSON can hold and UTF-8 cannot, is None; so is the kind of one that says none.
 
     Args:
         file: on this machine.
@@ -170,145 +110,58 @@ def read_captions(
         InputError: see :func:`prepare`.
     """
     relative = finder(file, image_root, where)
-    for number, row in rows_of(file, {*PATH_KEYS, *TEXT_KEYS}):
+    rows = _coco(file) if file.suffix.lower() == ".json" else rows_of(file, _is_read)
+    for number, row in rows:
         path = pick(row, PATH_KEYS, file, number)
-        caption = pick(row, TEXT_KEYS, file, number, default="")
+        captions = _captions_in_row(row, file, number)
         if is_utf8(path):  # no image of another name goes in
-            yield relative(path), caption if is_utf8(caption) else None, number
+            for kind, caption in captions:
+                yield relative(path), caption if is_utf8(caption) else None, number, kind
+
+
+def _is_read(column: str) -> bool:
+    return column in {*PATH_KEYS, *TEXT_KEYS, KIND_KEY} or column.endswith(KIND_SUFFIX)
+
+
+def _captions_in_row(row: dict[str, Any], file: Path, number: int) -> list[tuple[str | None, str]]:
+    """Kinds and texts; where a row holds nothing else, its caption is empty."""
+    kind = pick(row, (KIND_KEY,), file, number, default="") if KIND_KEY in row else ""
+    further = {
+        key.removesuffix(KIND_SUFFIX): text
+        for key in row
+        if isinstance(key, str) and key.endswith(KIND_SUFFIX)
+        if (text := pick(row, (key,), file, number, default="")).strip()
+    }
+    for name in (*([kind] if kind else ()), *further):
+        if not is_kind(name):
+            raise InputError(
+                f"{file}: row {number} has a caption of the kind {name[:80]!r}, want {KIND_RULE}"
+            )
+    if further and not any(key in row for key in TEXT_KEYS):
+        return list(further.items())
+    own = pick(row, TEXT_KEYS, file, number, default="")
+    return [(kind or None, own), *further.items()]
+
+
+def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The captions of a file in COCO's layout; an image's are ``caption-1``, ``caption-2``, …"""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8-sig"))
+        names = {image["id"]: image["file_name"] for image in found["images"]}
+        seen: Counter[str] = Counter()
+        for number, each in enumerate(found["annotations"], start=1):
+            name = names[each["image_id"]]
+            seen[name] += 1
+            kind = f"caption-{seen[name]}"
+            yield number, {"path": name, "caption": each["caption"], KIND_KEY: kind}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{file}: not COCO's JSON of captions, with images and annotations "
+            f"({type(error).__name__}: {error}); other captions go in .jsonl, .csv or .parquet"
+        ) from error
 
 
 def captions_in(file: Path) -> Iterator[str]:
     """The captions of a file whose rows need name no image; see :func:`read_captions`."""
-    for number, row in rows_of(file, {*PATH_KEYS, *TEXT_KEYS}):
+    for number, row in rows_of(file, {*PATH_KEYS, *TEXT_KEYS}.__contains__):
         yield pick(row, TEXT_KEYS, file, number, default="")
-
-
-def rows_of(file: Path, columns: Collection[str] | None) -> Iterator[tuple[int, dict]]:
-    """Rows of a file and their numbers; of a Parquet file these columns alone, None for all."""
-    suffix = file.suffix.lower()
-    if suffix == ".parquet":
-        return _parquet(file, columns)
-    readers = {".jsonl": _jsonl, ".csv": _csv}
-    if suffix not in readers:
-        raise InputError(f"{file}: want .jsonl, .csv or .parquet")
-    return readers[suffix](file)
-
-
-def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
-    """What makes a row's path relative to the image root."""
-    if _is_address(image_root):
-        beside = where.rpartition("/")[0] + "/" if _is_address(where) else ""
-        under = image_root.removeprefix(beside) if beside else image_root
-        return lambda path: _below(path, image_root, "" if _is_address(under) else under)
-    root = Path(image_root)
-    beside = "." if _is_address(where) else os.path.relpath(file.resolve().parent, root)
-    return lambda path: _relative(path, root, beside)
-
-
-def _below(path: str, image_root: str, under: str) -> str:
-    """A path in a caption file, relative to an image root at an address.
-
-    ``under`` is the image root as seen from the caption file, if it lies below that file's folder.
-    Whether an object exists is not asked: that would be a request for every row.
-    """
-    if path.startswith(f"{image_root}/"):
-        return path.removeprefix(f"{image_root}/")
-    plain = posixpath.normpath(path)
-    return plain.removeprefix(f"{under}/") if under else plain
-
-
-def _relative(path: str, root: Path, beside: str) -> str:
-    if os.path.isabs(path):
-        return os.path.relpath(path, root)
-    plain = posixpath.normpath(path)
-    if beside != "." and not _exists(root / plain):
-        from_file = os.path.relpath(root / beside / path, root)
-        if not from_file.startswith(".."):
-            return from_file
-    return plain
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False  # a name too long or with a NUL is no file's
-
-
-def pick(
-    row: dict, keys: tuple[str, ...], file: Path, number: int, *, default: str | None = None
-) -> str:
-    """The text under the first of the keys that a row has; ``default`` where it is null."""
-    for key in keys:
-        if key in row:
-            value = default if row[key] is None else row[key]
-            if not isinstance(value, str):
-                raise InputError(
-                    f"{file}: row {number} has {key} = {str(value)[:60]!r} "
-                    f"({type(value).__name__}), want one text"
-                )
-            return value
-    raise InputError(
-        f"{file}: row {number} has the keys {', '.join(map(str, row))}; "
-        f"want one of {', '.join(keys)}"
-    )
-
-
-def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
-    with file.open(encoding="utf-8-sig") as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise InputError(f"{file}: row {number} is no JSON object")
-                    yield number, row
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{file}: not valid JSON lines in UTF-8 ({error})") from error
-
-
-def _csv(file: Path) -> Iterator[tuple[int, dict]]:
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        rows, number = csv.DictReader(stream), 1
-        try:
-            while (row := _next_row(rows)) is not None:
-                number += 1
-                yield number, row
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise InputError(f"{file}: not valid CSV in UTF-8 ({error})") from error
-
-
-def _next_row(rows: csv.DictReader) -> dict | None:
-    """With fields of any length, where Python's csv refuses those over 131,072 characters; for one
-    row alone, as the limit is the whole process's."""
-    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    try:
-        return next(rows, None)
-    finally:
-        csv.field_size_limit(before)
-
-
-def _parquet(file: Path, wanted: Collection[str] | None) -> Iterator[tuple[int, dict]]:
-    try:
-        opened = pq.ParquetFile(file)
-        names = opened.schema_arrow.names
-    except (ValueError, OSError, pa.ArrowException) as error:
-        raise InputError(f"{file}: not a valid Parquet file ({error})") from error
-    columns = [name for name in names if wanted is None or name in wanted]
-    number = 0
-    try:
-        for batch in opened.iter_batches(columns=columns):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{file}: damaged after row {number} ({first_line(error)}); fetch or write it again"
-        ) from error
-
-
-def _write(rows: Iterator[tuple[Any, ...]], schema: pa.Schema, target: Path) -> None:
-    with pq.ParquetWriter(target, schema, compression="lz4") as writer:
-        for batch in batched(rows, _BATCH):
-            columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
-            writer.write_table(pa.table(columns, schema=schema))

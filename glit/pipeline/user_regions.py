@@ -17,7 +17,7 @@ import pyarrow as pa
 from glit.backends.region_files import BOXES, SHARES
 from glit.backends.user_tables import UserTable
 from glit.errors import InputError, closest
-from glit.pipeline.user_captions import PATH_KEYS, finder, pick, rows_of, sorted_table
+from glit.pipeline.user_tables import PATH_KEYS, finder, pick, rows_of, sorted_table
 from glit.shards import is_utf8
 from glit.storage.store import Store
 

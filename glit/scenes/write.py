@@ -79,12 +79,14 @@ def write_scenes(
     size: int = 128,
     image_format: str = "png",
     masks: bool = False,
+    short: bool = False,
     progress: StageProgress | None = None,
 ) -> None:
     """Write ``num`` scenes: ``images/``, ``captions.jsonl`` and, last, ``ground_truth.parquet``.
 
     The scene of a seed and an index is the same whatever ``num`` and ``size`` are. With ``masks``
-    the objects' masks lie beside every image as well, in the layout of SA-1B's files.
+    the objects' masks lie beside every image as well, in the layout of SA-1B's files. With
+    ``short`` the captions' file has the short captions too, as ``short_caption``.
 
     Raises:
         UserError: for a level, size, format, seed or number that cannot be.
@@ -122,6 +124,7 @@ def write_scenes(
                 described = json.dumps(sa1b_annotations(rendering, name=name, image_id=index))
                 (images / name).with_suffix(".json").write_text(described, encoding="utf-8")
             line = {"path": name, "caption": caption.text}
+            line |= {"short_caption": caption.short} if short else {}
             captions.write(json.dumps(line, ensure_ascii=False) + "\n")
             rows.append(_truth_row(scene, rendering, caption, suffix))
             told.advance(1)

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,12 +25,14 @@ from glit.backends.protocols import (
     RawCaption,
 )
 from glit.data import rows
+from glit.data.captions import with_provided, with_written
 from glit.data.records import Caption, Drop, Sample, Token
-from glit.data.schema import CAPTION_SOURCE, TOKEN
+from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
 from glit.recipes.config import Choice, require_value
 from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage, isolate
+from glit.stages.captions_at_work import CaptionsAtWork, is_worth_retrying
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
 from glit.text.sentences import make_splitter
@@ -70,6 +72,11 @@ class CaptionConfig(CaptionerConfig):
         require_value(
             self.temperature >= 0, f"[caption] temperature: found {self.temperature}, want >= 0"
         )
+        require_value(
+            not self.kinds or self.backend != "sidecar",
+            "[caption] kinds: backend = 'sidecar' has one caption an image; 'provided' brings "
+            "several, and models write several",
+        )
 
 
 class CaptionStage(Stage):
@@ -89,6 +96,10 @@ class CaptionStage(Stage):
     )
 
     @classmethod
+    def chosen(cls, config: CaptionConfig) -> type[CaptionStage]:
+        return KeepCaptions if config.kinds else cls
+
+    @classmethod
     def backend(cls, config: CaptionConfig) -> Backend:
         return CAPTIONERS[config.backend]
 
@@ -104,6 +115,7 @@ class CaptionStage(Stage):
             "prompt": plan.prompt,
             "splitter": [plan.recipe.split.splitter, plan.recipe.split.language],
             "brought": "",  # once their digest; without the key no table of then would be found
+            **({"prompts": dict(plan.further_prompts)} if plan.further_prompts else {}),
         }
 
     @classmethod
@@ -117,19 +129,29 @@ class CaptionStage(Stage):
         if backend.reads != "pixels":
             return LookUpCaptions(backend.make(plan.brought))
         model = plan.models.get("captioner")
-        return (StreamCaptions if backend.continuous else WriteCaptions)(
-            config,
-            backend.make(config, model, plan.prompt),
-            revision=model.revision if model else "",
-            prompt=plan.prompt,
-            splitter=make_splitter(plan.recipe.split.splitter, plan.recipe.split.language),
-        )
+        captioner = backend.make(config, model, plan.prompt)
+        asked = {"": plan.prompt, **plan.further_prompts}
+        stages = [
+            (StreamCaptions if backend.continuous else WriteCaptions)(
+                config,
+                captioner.asking(prompt) if kind else captioner,
+                revision=model.revision if model else "",
+                prompt=prompt,
+                splitter=make_splitter(plan.recipe.split.splitter, plan.recipe.split.language),
+            )
+            for kind, prompt in asked.items()
+        ]
+        return WriteKinds(config.kinds, stages) if config.kinds else stages[0]
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
         assert sample.caption is not None
         tokens = rows.token_rows(sample.caption)
-        return {**rows.caption_row(sample.caption), "caption_tokens": tokens}
+        return {
+            **rows.caption_row(sample.caption),
+            "caption_tokens": tokens,
+            "captions": sample.extra.get("captions"),
+        }
 
     @classmethod
     def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
@@ -137,6 +159,18 @@ class CaptionStage(Stage):
         return dataclasses.replace(
             sample, caption=dataclasses.replace(rows.caption(row), tokens=tokens)
         )
+
+
+class KeepCaptions(CaptionStage):
+    """With a column ``captions``, where images have several."""
+
+    dataset_columns = (CAPTIONS,)
+    columns = (*CaptionStage.columns, *dataset_columns)
+
+    @classmethod
+    def with_row(cls, sample: Sample, row: Mapping[str, Any]) -> Sample:
+        extra = {**sample.extra, "captions": row["captions"]}
+        return dataclasses.replace(super().with_row(sample, row), extra=extra)
 
 
 class WriteCaptions(CaptionStage):
@@ -169,7 +203,7 @@ class WriteCaptions(CaptionStage):
             todo = [
                 index
                 for index in range(len(batch))
-                if index not in outcomes or (attempt and _worth_retrying(outcomes[index]))
+                if index not in outcomes or (attempt and is_worth_retrying(outcomes[index]))
             ]
             asked = [(*batch[index], attempt) for index in todo]
             if asked:
@@ -222,7 +256,7 @@ class StreamCaptions(WriteCaptions):
     """
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        unit = _AtWork(self, samples, images)
+        unit = CaptionsAtWork(self, samples, images)
         try:
             for index, image in enumerate(images.each(samples)):
                 unit.ask(index, image, 0)
@@ -250,46 +284,24 @@ class StreamCaptions(WriteCaptions):
         )
 
 
-class _AtWork:
-    """What a unit of samples has asked for, and what is known of them."""
+class WriteKinds(CaptionStage):
+    """Captions of several kinds by one model, a request for each: first those that become
+    ``caption``, then those of the other kinds for all that have one.
 
-    def __init__(
-        self, stage: StreamCaptions, samples: Sequence[Sample], images: ImageSource
-    ) -> None:
-        self._stage, self._samples, self._images = stage, samples, images
-        self._outcomes: dict[int, Outcome] = {}
-        self._given = 0
-        self.asked: dict[Future[RawCaption], tuple[int, int]] = {}
-        """To the number of the sample and of the attempt."""
-        self.broken: list[tuple[int, int]] = []
-        """What failed with an error, which may have come from another at work."""
+    An image for which one of them cannot be used is dropped, so that a retry asks again.
+    """
 
-    def ask(self, index: int, image: Pixels | Drop, attempt: int) -> None:
-        if isinstance(image, Drop):
-            self._outcomes[index] = image
-        else:
-            future = self._stage.submit(self._samples[index], image, attempt)
-            self.asked[future] = (index, attempt)
+    def __init__(self, kinds: Sequence[str], stages: Sequence[WriteCaptions]) -> None:
+        self._kinds, self._stages = kinds, stages
 
-    def take(self, done: Iterable[Future[RawCaption]], *, alone: bool = False) -> None:
-        """Check the captions that are done: ask once more, or note an outcome or an error."""
-        for future in done:
-            index, attempt = self.asked.pop(future)
-            [answer] = isolate([future], lambda each: [each[0].result()], reason="captioner_error")
-            if isinstance(answer, Drop) and not alone:
-                self.broken.append((index, attempt))
-                continue
-            outcome = self._stage.checked(self._samples[index], answer, attempt)
-            if not attempt and _worth_retrying(outcome):
-                self.ask(index, self._images.load(self._samples[index]), 1)  # pixels are not kept
-            else:
-                self._outcomes[index] = outcome
-
-    def in_order(self) -> Iterator[Outcome]:
-        """The outcomes that are next."""
-        while self._given in self._outcomes:
-            yield self._outcomes.pop(self._given)
-            self._given += 1
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        outcomes: list[Outcome] = list(samples)
+        for kind, stage in zip(self._kinds, self._stages, strict=True):
+            todo = {at: each for at, each in enumerate(outcomes) if isinstance(each, Sample)}
+            written = stage.process([*todo.values()], images)
+            for (at, sample), outcome in zip(todo.items(), written, strict=True):
+                outcomes[at] = with_written(sample, outcome, kind)
+        return iter(outcomes)
 
 
 class LookUpCaptions(CaptionStage):
@@ -300,18 +312,11 @@ class LookUpCaptions(CaptionStage):
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         found = self._lookup.find([sample.source_path for sample in samples], images.text)
-        for sample, text in zip(samples, found, strict=True):
-            if isinstance(text, Drop):
-                yield text
-                continue
-            text = unicodedata.normalize("NFC", text)
-            if not any(map(str.isalnum, text)):
-                yield Drop(reason="empty_caption", message="the caption has no words")
-                continue
-            caption = Caption(
-                text=text, kind="provided", model=self._lookup.name, revision="", prompt_sha256=""
-            )
-            yield dataclasses.replace(sample, caption=caption)
+        for sample, texts in zip(samples, found, strict=True):
+            if isinstance(texts, Drop):
+                yield texts
+            else:
+                yield with_provided(sample, texts, name=self._lookup.name)
 
 
 def caption_fault(text: str) -> str | None:
@@ -359,10 +364,6 @@ def _tokens_within(answer: RawCaption, text: str) -> tuple[Token, ...] | None:
         for each, before in zip(answer.tokens, (None, *answer.tokens), strict=False)
         if each.char_end > start and (before is None or before.char_end < start + len(text))
     )
-
-
-def _worth_retrying(outcome: Outcome) -> bool:
-    return isinstance(outcome, Drop) and outcome.reason in ("empty_caption", "refusal", "looping")
 
 
 def _seed(sample: Sample, attempt: int) -> int:

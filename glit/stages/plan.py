@@ -60,6 +60,8 @@ class Plan:
     """By role: captioner, tokenizer, proposer, matcher."""
     prompt: str
     """What captioners are asked."""
+    further_prompts: Mapping[str, str] = field(default_factory=dict)
+    """What captioners are asked for captions of further kinds."""
     brought: BroughtCaptions | None = None
     """The user's captions."""
     regions: UserTable | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PairChoice = Literal["best", "sample", "weighted"]
 LocalChoice = Literal["sentence", "phrase", "both"]
+CaptionChoice = Literal["long", "short", "sample"]
 PatchChoice = Literal["box", "mask"]
 Precision = Literal["auto", "no", "bf16", "fp16"]
 
@@ -64,6 +65,11 @@ class TrainConfig:
     flip: float = 0.0
     """Probability of mirroring an image with its boxes; never if its caption mentions left, right
     or writing."""
+
+    caption: CaptionChoice = "long"
+    """The text of a whole image, of a dataset with several captions an image: ``long`` is its
+    ``caption``; ``short`` that of the kind ``short``, where an image has one; ``sample`` draws one
+    of all kinds in every epoch."""
 
     pairs: PairChoice = "best"
     """The local pairs of an image to learn from: ``best`` takes the first ones; ``sample`` draws
@@ -210,6 +216,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_choice(self, "image_fit", ImageFit)
+        check_choice(self, "caption", CaptionChoice)
         check_choice(self, "pairs", PairChoice)
         check_choice(self, "local", LocalChoice)
         check_choice(self, "patches", PatchChoice)

@@ -26,6 +26,7 @@ from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import map_ahead
 from glit.training.augment import draw_augmentation
 from glit.training.batch import Batch, PixelPlace, Tokenize, collate
+from glit.training.captions import reads_captions
 from glit.training.config import TrainConfig
 from glit.training.mixture import Mixture
 from glit.training.objective import Objective
@@ -33,8 +34,9 @@ from glit.training.order import BatchPlan, grouped_within_batches
 from glit.training.planning import Augment, ChosenPairs, plan_sample, read_columns
 from glit.training.sample import PlannedSample
 
-_IMAGE = 1
-"""Tells draws that change an image from those that choose pairs and texts."""
+_IMAGE, _CAPTION = 1, 2
+"""Tell draws that change an image, and that choose its caption, from those that choose pairs and
+further texts."""
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 """What ``map`` is."""
@@ -101,7 +103,12 @@ class BatchLoader:
         )
         order = grouped_within_batches(order, config.batch_size)
         capacity = 2 * window * len(self.dataset.parts)
-        columns = read_columns(self.objective.needs, config.local, config.patches)
+        columns = read_columns(
+            self.objective.needs,
+            config.local,
+            config.patches,
+            captions=reads_captions(self.objective, config.caption),
+        )
         groups = RowGroupCache(self.dataset, capacity=capacity, columns=columns)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))
@@ -188,6 +195,10 @@ class _Pass:
                 chosen=self.loader.chosen,
                 draw=np.random.default_rng([config.seed, self.epoch, number, row]),
                 augment=self._augment(number, row),
+                caption=config.caption,
+                draw_caption=np.random.default_rng([config.seed, self.epoch, number, row, _CAPTION])
+                if config.caption == "sample"
+                else None,
             )
 
     def _augment(self, number: int, row: int) -> Augment | None:

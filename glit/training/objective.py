@@ -37,6 +37,9 @@ class Objective(ABC):
     """Whether the objective's module encodes images and texts itself. Then CLIP's towers encode
     nothing and are not trained."""
 
+    takes_short: ClassVar[bool] = False
+    """Whether :meth:`texts` takes ``short``, a sample's short caption or None."""
+
     @property
     @abstractmethod
     def needs(self) -> InputSpec:

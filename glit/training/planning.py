@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
 from glit.clip import ImageFit
 from glit.clip.preprocess import fit_boxes
+from glit.data.captions import SHORT, text_of_kind
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs, phrase_pairs
 from glit.training.augment import Augmentation
-from glit.training.config import LocalChoice, PairChoice, PatchChoice
+from glit.training.captions import chosen_caption
+from glit.training.config import CaptionChoice, LocalChoice, PairChoice, PatchChoice
 from glit.training.input_spec import InputSpec
 from glit.training.objective import Objective
 from glit.training.sample import PlannedSample
 
 Augment = Callable[[int, int, str], Augmentation]
-"""What is done to an image of this width, height and caption."""
+"""What is done to an image of this width, height and captions."""
 
 READ_COLUMNS = (
     "sample_id",
@@ -36,13 +39,18 @@ READ_COLUMNS = (
 
 
 def read_columns(
-    needs: InputSpec, local: LocalChoice = "sentence", patches: PatchChoice = "box"
+    needs: InputSpec,
+    local: LocalChoice = "sentence",
+    patches: PatchChoice = "box",
+    *,
+    captions: bool = False,
 ) -> tuple[str, ...]:
     """The columns that samples are planned from."""
     phrases = ("phrases", "groundings") if needs.num_local and local != "sentence" else ()
     negatives = ("negatives",) if needs.num_negatives else ()
     masks = ("masks",) if patches == "mask" else ()
-    return (*READ_COLUMNS, *phrases, *negatives, *masks)
+    several = ("captions",) if captions else ()
+    return (*READ_COLUMNS, *phrases, *negatives, *masks, *several)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +103,8 @@ def plan_sample(
     chosen: ChosenPairs = BEST_PAIRS,
     draw: np.random.Generator,
     augment: Augment | None = None,
+    caption: CaptionChoice = "long",
+    draw_caption: np.random.Generator | None = None,
 ) -> PlannedSample:
     """Choose a sample's pairs and texts, and move its boxes into the model's square.
 
@@ -107,11 +117,17 @@ def plan_sample(
         chosen: which of its pairs.
         draw: randomness of this sample.
         augment: crops and mirrors its image.
+        caption: the text of the whole image.
+        draw_caption: randomness of this sample, where that is drawn.
     """
-    needs, caption = objective.needs, group.value("caption", row)
+    needs, long = objective.needs, group.value("caption", row)
+    captions = group.captions_of(row)
+    text = chosen_caption(long, captions, caption, draw_caption)
+    short = text_of_kind(captions, SHORT)
     width, height = group.value("width", row), group.value("height", row)
     ordered = chosen.of(chosen.in_row(group, row, draw), draw) if needs.num_local else ()
-    augmentation = augment(width, height, caption) if augment is not None else None
+    texts = " ".join(dict.fromkeys([long, text, short or long]))
+    augmentation = augment(width, height, texts) if augment is not None else None
     if augmentation is not None:
         ordered, (width, height) = augmentation.pairs(ordered), augmentation.size
     pairs = best_pairs(ordered, most=needs.num_local, distinct_regions=needs.distinct_regions)
@@ -121,10 +137,10 @@ def plan_sample(
     return PlannedSample(
         group=group,
         row=row,
-        caption=caption,
+        caption=text,
         pairs=pairs,
         boxes_K4=fit_boxes(boxes, side=side, fit=fit, width=width, height=height),
-        texts=_texts(group, row, caption, objective, draw) if needs.num_texts else (),
+        texts=_texts(group, row, long, short, objective, draw) if needs.num_texts else (),
         augmentation=augmentation,
     )
 
@@ -136,14 +152,20 @@ def _with_negatives(pair: LocalPair, most: int, draw: np.random.Generator) -> Lo
 
 
 def _texts(
-    group: RowGroup, row: int, caption: str, objective: Objective, draw: np.random.Generator
+    group: RowGroup,
+    row: int,
+    caption: str,
+    short: str | None,
+    objective: Objective,
+    draw: np.random.Generator,
 ) -> tuple[str, ...]:
     sentences = group.sentences
     spans = [
         (int(sentences["char_start"][at]), int(sentences["char_end"][at]))
         for at in sentences.span(row)
     ]
-    found = tuple(objective.texts(caption, spans, draw))
+    named: dict[str, Any] = {"short": short} if objective.takes_short else {}
+    found = tuple(objective.texts(caption, spans, draw, **named))
     assert len(found) <= objective.needs.num_texts, f"{len(found)} texts of {type(objective)}"
     return found
 

@@ -19,6 +19,7 @@ from glit.clip.text_window import stretch_model
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
+from glit.training.captions import check_captions
 from glit.training.checkpoint import (
     OBJECTIVE,
     RunModel,
@@ -126,6 +127,7 @@ def prepare(
     mixture = Mixture(opened, config.weights)
     _check_fit(config, mixture, objective)
     _check_apart(config, mixture)
+    check_captions(config, mixture, objective)
     if objective.needs.pooled_tokens:
         for part in opened:
             check_tokenizer(part, config.model, start)

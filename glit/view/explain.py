@@ -14,7 +14,7 @@ from glit.data.records import Pair
 from glit.dataset.manifest import pairing_of
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
-from glit.dataset.row import Row, is_grounded
+from glit.dataset.row import Row, captions_of, is_grounded
 from glit.errors import InputError
 from glit.stages import all_reasons
 from glit.version import __version__
@@ -110,6 +110,7 @@ def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dic
     row = dataset[number]
     both = ("phrases", "groundings") if is_grounded(row) else ()
     grounded = {name: row.extra[name] for name in both}
+    several = {"captions": found} if (found := captions_of(row)) else {}
     pair_of = {pair.sentence: pair for pair in row.pairs}
     caption = row.caption
     return {
@@ -121,8 +122,9 @@ def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dic
         "height": row.height,
         "bytes": len(row.encoded()),
         "duplicates": copies,
-        "extra": {k: v for k, v in row.extra.items() if k not in grounded},
+        "extra": {k: v for k, v in row.extra.items() if k not in {*grounded, *several}},
         **grounded,
+        **several,
         "caption": {
             "text": caption.text, "kind": caption.kind, "model": caption.model,
             "revision": caption.revision, "prompt_sha256": caption.prompt_sha256,
@@ -210,6 +212,9 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     made = " ".join(filter(None, (caption["kind"], caption["model"], caption["revision"][:12])))
     cut = ", cut at the token limit and ended at its last sentence" if caption["trimmed"] else ""
     yield f"\ncaption: {made}{cut}"
+    for each in found.get("captions", ()):
+        same = "the caption" if each["text"] == caption["text"] else each["text"]
+        yield f"  {each['kind']} ({each['source']}): {same}"
     for number, sentence in enumerate(found["sentences"]):
         yield from _sentence_lines(number, sentence, found)
     yield "\nregions"

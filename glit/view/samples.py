@@ -14,7 +14,7 @@ import numpy as np
 
 from glit.data.records import Pair, Region
 from glit.data.rle import decode_rle, read_rle
-from glit.dataset.row import Row, is_grounded, masks_of
+from glit.dataset.row import Row, captions_of, is_grounded, masks_of
 
 MOST_REGIONS = 100
 """Of an image; those in pairs come first, then those that some sentence is most similar to."""
@@ -43,6 +43,7 @@ def sample(row: Row, *, number: int, image: str) -> dict[str, Any]:
         "source": {"kind": row.caption.kind, "model": row.caption.model,
                    "trimmed": row.caption.trimmed},
         "parts": _parts(row),
+        **({"others": others} if (others := _other_captions(row)) else {}),
         **({"phrases": _phrases(row, place)} if is_grounded(row) else {}),
         "flags": [
             {"in_window": s.in_window, "truncated": s.truncated,
@@ -85,6 +86,12 @@ def _parts(row: Row) -> list[list[Any]]:
     if at < len(text):
         parts.append([text[at:], -1])
     return parts
+
+
+def _other_captions(row: Row) -> list[list[str]]:
+    """Kinds and texts of the captions beside the one that the page shows."""
+    found = captions_of(row)
+    return [[each["kind"], each["text"]] for each in found if each["text"] != row.caption.text]
 
 
 def _phrases(row: Row, place: Mapping[int, int]) -> list[list[list[Any]]]:

@@ -178,7 +178,7 @@ def _parquet(texts: Sequence[str]) -> bytes:
 
 def _captions(folder: Path, suffix: str) -> Check:
     def read(path: Path) -> None:
-        for name, caption, _ in read_captions(path, str(folder)):
+        for name, caption, *_ in read_captions(path, str(folder)):
             name.encode()
             (caption or "").encode()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from glit.backends.protocols import RawCaption
 from glit.images import Pixels
@@ -31,6 +32,8 @@ class ContinuousBase(ABC):
         most: images at work at a time, of all threads together.
     """
 
+    _prompt: str
+
     def __init__(self, most: int) -> None:
         self._free = threading.BoundedSemaphore(most)
 
@@ -52,6 +55,12 @@ class ContinuousBase(ABC):
             for image, seed in zip(images, seeds, strict=True)
         ]
         return [answer.result() for answer in asked]
+
+    def asking(self, prompt: str) -> Self:
+        """The same engine with another prompt, and with the same bound."""
+        other = copy.copy(self)
+        other._prompt = prompt
+        return other
 
     @abstractmethod
     def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:

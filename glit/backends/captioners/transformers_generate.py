@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,8 +56,17 @@ class TransformersCaptioner:
                 f"model {model.name!r}: cannot be loaded as an image-to-text model ({error})"
             ) from error
         self._model = loaded.to(self._device).eval()
+        self._text = self._asked(prompt)
+
+    def asking(self, prompt: str) -> TransformersCaptioner:
+        """The same model with another prompt."""
+        other = copy.copy(self)
+        other._text = self._asked(prompt)
+        return other
+
+    def _asked(self, prompt: str) -> str:
         content = [{"type": "image"}, {"type": "text", "text": prompt}]
-        self._text = self._processor.apply_chat_template(
+        return self._processor.apply_chat_template(
             [{"role": "user", "content": content}], add_generation_prompt=True,
             enable_thinking=False,
         )  # fmt: skip

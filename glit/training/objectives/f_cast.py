@@ -16,7 +16,8 @@ not used, and stay in the checkpoint as they were. What the paper leaves open or
   the number M = N + K - 1 of texts that an image meets. Which one of another is decided by its
   caption's hash, since a loss draws nothing; the chunks are drawn again every time.
 - K = 8 (Eq. 4 and 5): four chunks of the caption, and four of the same caption drawn again, where
-  the paper's data have several captions an image.
+  the paper's data have several captions an image; the dataset's short caption is one of these
+  where it has one.
 
 Gathered over processes, every one computes all N x (N + K) pooled vectors: 4 GB at N = 1,024.
 Adam's beta of 0.98 (Table 3) cannot be set.
@@ -151,6 +152,8 @@ class FCast(Objective):
         found = f"train.num_chunks = {self.num_chunks}, num_parts = {self.num_parts}"
         require_value(fits, f"{found}: wanted 1 or more chunks, and as many parts or more")
 
+    takes_short: ClassVar[bool] = True
+
     @property
     def needs(self) -> InputSpec:
         return InputSpec(captions=False, num_texts=self.num_parts)
@@ -166,14 +169,21 @@ class FCast(Objective):
         np.copyto(inputs[_SUPERPIXELS].numpy(), found)
 
     def texts(
-        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+        self,
+        caption: str,
+        sentences: Sequence[Span],
+        draw: np.random.Generator,
+        short: str | None = None,
     ) -> Sequence[str]:
-        """Chunks of the caption in order, then others."""
+        """Chunks of the caption in order, then the short caption, then others."""
         found = random_chunks(sentences, self.num_chunks, draw)
-        while found and len(found) < self.num_parts:
+        besides = [short] if short and found and self.num_chunks < self.num_parts else []
+        num_spans = self.num_parts - len(besides)
+        while found and len(found) < num_spans:
             more = random_chunks(sentences, self.num_chunks, draw)
-            found += [more[i] for i in draw.permutation(len(more))][: self.num_parts - len(found)]
-        return [caption[start:end] for start, end in found]
+            found += [more[i] for i in draw.permutation(len(more))][: num_spans - len(found)]
+        texts = [caption[start:end] for start, end in found]
+        return [*texts[: self.num_chunks], *besides, *texts[self.num_chunks :]]
 
     def module(self, encoder: ClipEncoder) -> FCastModule:
         require("superpixels", needed_for="train.objective = 'f-cast'")

@@ -11,8 +11,9 @@ patches under a region, pooled, t is its sentence and f_j the sentence's false o
 the terms, the weights, ten negatives and a scale of their own for each of the last two terms are
 those of the published code; equations of the paper were not at hand.
 
-What is different here: patches are averaged where the code aligns regions of interest; the short
-caption is the first sentence; one text projection serves long and short texts.
+What is different here: patches are averaged where the code aligns regions of interest; where the
+dataset has no captions of the kind ``short``, these are the first sentences; one text projection
+serves long and short texts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -78,6 +80,8 @@ class FgClip(Objective):
         check_least(self, 1, "num_regions")
         check_least(self, 1, "num_negatives")
 
+    takes_short: ClassVar[bool] = True
+
     @property
     def needs(self) -> InputSpec:
         return InputSpec(
@@ -90,10 +94,14 @@ class FgClip(Objective):
         )
 
     def texts(
-        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+        self,
+        caption: str,
+        sentences: Sequence[Span],
+        draw: np.random.Generator,
+        short: str | None = None,
     ) -> Sequence[str]:
-        """The first sentence."""
-        return [caption[start:end] for start, end in sentences[:1]]
+        """The short caption, or the first sentence."""
+        return [short] if short else [caption[start:end] for start, end in sentences[:1]]
 
     def module(self, encoder: ClipEncoder) -> ObjectiveModule:
         return RegionScales()

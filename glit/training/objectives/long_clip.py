@@ -7,11 +7,11 @@ from its 32 leading principal components over the batch ("primary component matc
 section 3.3 of Zhang et al. 2024), neither centred nor normalised again. Details that the paper
 leaves open (smoothing, weights 1 : 1, what is short) are those of its published code.
 
-Two choices of ours. The short caption is the first sentence as the dataset splits captions; the
-code cuts at the first ". ", which is the same but for abbreviations. Components are those of the
-whole contrastive batch, the code's those of each process's share, so that its loss depends on how
-many processes there are. With as many components as samples image' is the image: a batch of 32 and
-less wants fewer than 32.
+Two choices of ours. The short caption is the first sentence, as the dataset splits captions, where
+there is none of the kind ``short``; the code cuts at the first ". ", which is the same but for
+abbreviations. Components are those of the whole contrastive batch, the code's those of each
+process's share, so that its loss depends on how many processes there are. With as many components
+as samples image' is the image: a batch of 32 and less wants fewer than 32.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -51,15 +52,21 @@ class LongClip(Objective):
         if not (math.isfinite(self.label_smoothing) and 0 <= self.label_smoothing < 1):
             raise RecipeError(f"train.label_smoothing = {self.label_smoothing}: wanted 0 to 1")
 
+    takes_short: ClassVar[bool] = True
+
     @property
     def needs(self) -> InputSpec:
         return InputSpec(num_texts=1)
 
     def texts(
-        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+        self,
+        caption: str,
+        sentences: Sequence[Span],
+        draw: np.random.Generator,
+        short: str | None = None,
     ) -> Sequence[str]:
-        """The first sentence."""
-        return [caption[start:end] for start, end in sentences[:1]]
+        """The short caption, or the first sentence."""
+        return [short] if short else [caption[start:end] for start, end in sentences[:1]]
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum and its terms."""

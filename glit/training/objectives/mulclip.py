@@ -17,6 +17,8 @@ done here:
   L_global, 10 and -10 themselves for the local terms.
 - L_Sub compares the i-th sentences of the samples that have one, and every sentence counts 1/M of
   its own sample's M.
+- t_short is the dataset's short caption where it has one, which then also takes the first
+  sentence's place in L_Sub, and else the first sentence.
 - The number of condensed words is half the text window, whatever the caption's length; padding is
   masked. Twenty sentences: Table 13 calls 15 the default, but Table 2's figures are its row of 20.
 
@@ -27,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -158,6 +160,8 @@ class MulClip(Objective):
         """Whether tokens are compared at all."""
         return self.lambda_word + self.lambda_sub > 0
 
+    takes_short: ClassVar[bool] = True
+
     @property
     def needs(self) -> InputSpec:
         return InputSpec(tokens=self.local, num_texts=self.max_sentences if self.lambda_sub else 1)
@@ -167,10 +171,15 @@ class MulClip(Objective):
         return self.refinement_lr
 
     def texts(
-        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+        self,
+        caption: str,
+        sentences: Sequence[Span],
+        draw: np.random.Generator,
+        short: str | None = None,
     ) -> Sequence[str]:
-        """The first sentences."""
-        return [caption[start:end] for start, end in sentences[: self.needs.num_texts]]
+        """The first sentences; a short caption takes the first one's place."""
+        found = [caption[start:end] for start, end in sentences[: self.needs.num_texts]]
+        return [short, *found[1:]] if short else found
 
     def module(self, encoder: ClipEncoder) -> MulClipModule:
         return MulClipModule(encoder, self)

@@ -135,7 +135,8 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   const about = [`${sample.w} × ${sample.h}`, counted(sample.matrix.length, 'sentences'),
     counted(sample.regions.length + sample.hidden, 'regions')];
   if (sample.hidden) about.push(`${sample.regions.length} shown`);
-  words.append(h('div', { class: 'top' }, h(heading, {}, title), h('span', {}, about.join(' · '))), caption, readout);
+  const others = (sample.others ?? []).map(([kind, told]) => h('p', { class: 'other' }, h('b', {}, `${kind}: `), marked(told, query)));
+  words.append(h('div', { class: 'top' }, h(heading, {}, title), h('span', {}, about.join(' · '))), caption, ...others, readout);
   if (heat) words.append(heat);
   if (maps) words.append(maps.strip);
   light([], null);

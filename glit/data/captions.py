@@ -1,0 +1,99 @@
+"""Several captions of an image, each of a kind: ``long``, ``short``, or a name of the user's."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from glit.data.records import Caption, Drop, Sample
+
+LONG, SHORT = "long", "short"
+"""A caption that is brought without a kind is a long one."""
+KIND_RULE = "letters, digits, - and _, at most 64"
+_KIND = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def is_kind(name: str) -> bool:
+    """Whether a kind of captions can have this name.
+
+    >>> is_kind("short"), is_kind("caption-2"), is_kind("two words"), is_kind("")
+    (True, True, False, False)
+    """
+    return _KIND.fullmatch(name) is not None
+
+
+def are_kinds(names: Sequence[str]) -> bool:
+    """Whether they are different names that kinds can have."""
+    return all(map(is_kind, names)) and len({*names}) == len(names)
+
+
+def text_of_kind(captions: Iterable[Mapping[str, Any]] | None, kind: str) -> str | None:
+    """The first caption of a kind in a value of the column ``captions``; None for none."""
+    return next((each["text"] for each in captions or () if each["kind"] == kind), None)
+
+
+def with_provided(sample: Sample, texts: str | Mapping[str, str], *, name: str) -> Sample | Drop:
+    """The sample with captions of the user, NFC.
+
+    Args:
+        sample: without a caption.
+        texts: its one caption, or several by kind, of which the first becomes ``caption`` and
+            those without words are left out.
+        name: of what the user brought them in.
+    """
+    by_kind = {LONG: texts} if isinstance(texts, str) else texts
+    found = {kind: unicodedata.normalize("NFC", text) for kind, text in by_kind.items()}
+    text = next(iter(found.values()))
+    if not has_words(text):
+        return Drop(reason="empty_caption", message="the caption has no words")
+    caption = Caption(text=text, kind="provided", model=name, revision="", prompt_sha256="")
+    sample = dataclasses.replace(sample, caption=caption)
+    if isinstance(texts, str):
+        return sample
+    kept = [
+        {"kind": kind, "text": each, "source": caption.kind}
+        for kind, each in found.items()
+        if has_words(each)
+    ]
+    return dataclasses.replace(sample, extra={**sample.extra, "captions": kept})
+
+
+def with_written(sample: Sample, outcome: Sample | Drop, kind: str) -> Sample | Drop:
+    """The sample with one more caption that a model wrote; its first one is ``caption``.
+
+    Args:
+        sample: as it was.
+        outcome: the sample with the new caption, or why there is none.
+        kind: of the new caption.
+    """
+    if isinstance(outcome, Drop):
+        message = f"{kind} caption: {outcome.message}"
+        return dataclasses.replace(outcome, message=message)
+    made = outcome.caption
+    assert made is not None
+    several = [
+        *sample.extra.get("captions", ()),
+        {"kind": kind, "text": made.text, "source": made.kind},
+    ]
+    extra = {**sample.extra, "captions": several}
+    return dataclasses.replace(sample, caption=sample.caption or made, extra=extra)
+
+
+def edited_captions(row: Mapping[str, Any], caption: str) -> dict[str, list[dict[str, Any]]]:
+    """The column ``captions`` of a row whose caption was edited; nothing where there is none."""
+    found = row.get("captions") or []
+    if not all(isinstance(each, dict) and "text" in each for each in found):
+        return {}
+    texts = [each["text"] for each in found]
+    if row["caption"] not in texts:
+        return {}
+    at = texts.index(row["caption"])  # a model may say the same for another kind
+    return {"captions": [*found[:at], {**found[at], "text": caption}, *found[at + 1 :]]}
+
+
+def has_words(text: str) -> bool:
+    """Whether there is a letter or a digit in a text."""
+    return any(map(str.isalnum, text))

@@ -1,0 +1,278 @@
+"""A user's file of rows about images, read once and streamed into a Parquet table sorted by path.
+
+:mod:`glit.pipeline.user_captions` and :mod:`glit.pipeline.user_regions` say what a row holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import json
+import os
+import posixpath
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from duckdb import DuckDBPyConnection
+
+from glit.backends.user_tables import UserTable
+from glit.errors import InputError, first_line
+from glit.runtime.prefetch import batched
+from glit.storage.duckdb_temp import spilling
+from glit.storage.store import Store
+
+PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
+_BATCH = 16_384
+_DIGITS = 12
+TableT = TypeVar("TableT", bound=UserTable)
+
+
+def by_path(connection: DuckDBPyConnection) -> str:
+    """The query that sorts the view ``unsorted``."""
+    return "SELECT * FROM unsorted ORDER BY path, line"
+
+
+def sorted_table(
+    kind: type[TableT],
+    given: str,
+    option: str,
+    schema: pa.Schema,
+    read: Callable[..., Iterator[tuple[Any, ...]]],
+    *,
+    image_root: str,
+    work: Store,
+    version: str = "",
+    query: Callable[[DuckDBPyConnection], str] = by_path,
+) -> TableT:
+    """Write what ``read(file, image_root, where=)`` yields of a user's file into ``work``.
+
+    Args:
+        kind: of the result.
+        given: the file or address.
+        option: its name without the dashes; the table's name begins with it.
+        schema: of the rows; it has ``path`` and ``line``, by which they are sorted.
+        read: yields the values of each row.
+        image_root: folder or address of the images.
+        work: the work folder.
+        version: of what is written; a table of another one is not taken.
+        query: gives the table's rows of the view ``unsorted``.
+    """
+    with _at_hand(given, option) as file:
+        where = given if _is_address(given) else str(file.resolve())
+        known = f"{_sha256(file)} {image_root} {where}{version}"
+        start = f"{option}-{hashlib.sha256(known.encode()).hexdigest()[:_DIGITS]}-"
+        name = _written_before(work, start)
+        if name is None:
+            rows = read(file, image_root, where=where)
+            name = _write_sorted(rows, schema, work, start, query)
+    table = work.full(name) if work.is_local else work.address(name)
+    return kind(name=file.name, table=table)
+
+
+@contextlib.contextmanager
+def brought_table(brought: UserTable | None) -> Iterator[Path | None]:
+    """The table at hand on this machine; None where there is none."""
+    if brought is None:
+        yield None
+        return
+    folder, _, name = brought.table.rpartition("/")
+    with Store(folder or "/").local_copy(name) as path:
+        yield path
+
+
+def _is_address(path: str) -> bool:
+    return "://" in path
+
+
+@contextlib.contextmanager
+def _at_hand(given: str, option: str) -> Iterator[Path]:
+    """The file, or a copy of the one at an address."""
+    if not _is_address(given):
+        if not Path(given).is_file():
+            raise InputError(f"--{option} {given}: no such file")
+        yield Path(given)
+        return
+    folder, _, name = given.rpartition("/")
+    try:
+        with Store(folder).local_copy(name) as copy:
+            yield copy
+    except FileNotFoundError as error:
+        raise InputError(f"--{option} {given}: no such file") from error
+
+
+def _written_before(work: Store, start: str) -> str | None:
+    """A table of such a name, if it is what it was."""
+    for name in sorted(work.names()):
+        if name.startswith(start) and name.endswith(".parquet"):
+            with work.local_copy(name) as path:
+                found = _sha256(path)
+            if name.removesuffix(".parquet").endswith(found[:_DIGITS]):
+                return name
+            work.remove(name)
+    return None
+
+
+def _write_sorted(
+    rows: Iterator[tuple[Any, ...]],
+    schema: pa.Schema,
+    work: Store,
+    start: str,
+    query: Callable[[DuckDBPyConnection], str],
+) -> str:
+    """The table's name."""
+    if work.is_local:
+        os.makedirs(work.full(""), exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work.full("") if work.is_local else None) as folder:
+        unsorted, finished = Path(folder) / "rows.parquet", Path(folder) / "sorted.parquet"
+        _write(rows, schema, unsorted)
+        with spilling(folder) as connection:
+            connection.read_parquet(str(unsorted), hive_partitioning=False).create_view("unsorted")
+            made = connection.sql(query(connection))
+            made.write_parquet(str(finished), row_group_size=20_480)
+        found = _sha256(finished)
+        name = f"{start}{found[:_DIGITS]}.parquet"
+        with work.atomic(name) as path:
+            os.replace(finished, path)
+    return name
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def rows_of(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:
+    """Rows of a file and their numbers; of a Parquet file these columns alone, None for all."""
+    suffix = file.suffix.lower()
+    if suffix == ".parquet":
+        return _parquet(file, is_read)
+    readers = {".jsonl": _jsonl, ".csv": _csv}
+    if suffix not in readers:
+        raise InputError(f"{file}: want .jsonl, .csv or .parquet")
+    return readers[suffix](file)
+
+
+def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
+    """What makes a row's path relative to the image root."""
+    if _is_address(image_root):
+        beside = where.rpartition("/")[0] + "/" if _is_address(where) else ""
+        under = image_root.removeprefix(beside) if beside else image_root
+        return lambda path: _below(path, image_root, "" if _is_address(under) else under)
+    root = Path(image_root)
+    beside = "." if _is_address(where) else os.path.relpath(file.resolve().parent, root)
+    return lambda path: _relative(path, root, beside)
+
+
+def _below(path: str, image_root: str, under: str) -> str:
+    """A path in a caption file, relative to an image root at an address.
+
+    ``under`` is the image root as seen from the caption file, if it lies below that file's folder.
+    Whether an object exists is not asked: that would be a request for every row.
+    """
+    if path.startswith(f"{image_root}/"):
+        return path.removeprefix(f"{image_root}/")
+    plain = posixpath.normpath(path)
+    return plain.removeprefix(f"{under}/") if under else plain
+
+
+def _relative(path: str, root: Path, beside: str) -> str:
+    if os.path.isabs(path):
+        return os.path.relpath(path, root)
+    plain = posixpath.normpath(path)
+    if beside != "." and not _exists(root / plain):
+        from_file = os.path.relpath(root / beside / path, root)
+        if not from_file.startswith(".."):
+            return from_file
+    return plain
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False  # a name too long or with a NUL is no file's
+
+
+def pick(
+    row: dict, keys: tuple[str, ...], file: Path, number: int, *, default: str | None = None
+) -> str:
+    """The text under the first of the keys that a row has; ``default`` where it is null."""
+    for key in keys:
+        if key in row:
+            value = default if row[key] is None else row[key]
+            if not isinstance(value, str):
+                raise InputError(
+                    f"{file}: row {number} has {key} = {str(value)[:60]!r} "
+                    f"({type(value).__name__}), want one text"
+                )
+            return value
+    raise InputError(
+        f"{file}: row {number} has the keys {', '.join(map(str, row))}; "
+        f"want one of {', '.join(keys)}"
+    )
+
+
+def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
+    with file.open(encoding="utf-8-sig") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    row = json.loads(line)
+                    if not isinstance(row, dict):
+                        raise InputError(f"{file}: row {number} is no JSON object")
+                    yield number, row
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{file}: not valid JSON lines in UTF-8 ({error})") from error
+
+
+def _csv(file: Path) -> Iterator[tuple[int, dict]]:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        rows, number = csv.DictReader(stream), 1
+        try:
+            while (row := _next_row(rows)) is not None:
+                number += 1
+                yield number, row
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{file}: not valid CSV in UTF-8 ({error})") from error
+
+
+def _next_row(rows: csv.DictReader) -> dict | None:
+    """With fields of any length, where Python's csv refuses those over 131,072 characters; for one
+    row alone, as the limit is the whole process's."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        return next(rows, None)
+    finally:
+        csv.field_size_limit(before)
+
+
+def _parquet(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:
+    try:
+        opened = pq.ParquetFile(file)
+        names = opened.schema_arrow.names
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise InputError(f"{file}: not a valid Parquet file ({error})") from error
+    columns = [name for name in names if is_read is None or is_read(name)]
+    number = 0
+    try:
+        for batch in opened.iter_batches(columns=columns):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{file}: damaged after row {number} ({first_line(error)}); fetch or write it again"
+        ) from error
+
+
+def _write(rows: Iterator[tuple[Any, ...]], schema: pa.Schema, target: Path) -> None:
+    with pq.ParquetWriter(target, schema, compression="lz4") as writer:
+        for batch in batched(rows, _BATCH):
+            columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
+            writer.write_table(pa.table(columns, schema=schema))

@@ -1,0 +1,163 @@
+"""Captions of several kinds that one model writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from building import Counting, run_build
+
+from glit.backends.captioners import CAPTIONERS
+from glit.backends.protocols import RawCaption
+from glit.backends.weights import resolve
+from glit.data.records import Drop, Sample
+from glit.dataset.reader import Dataset
+from glit.dataset.verify import verify
+from glit.errors import RecipeError
+from glit.images import decode
+from glit.pipeline.prompts import further_prompts, read_prompt
+from glit.recipes.resources import default_prompt
+from glit.stages.caption import CaptionConfig, StreamCaptions, WriteKinds
+from glit.stages.recipe import load_recipe
+from glit.text.sentences import make_splitter
+
+KINDS = 'caption.kinds=["long","short"]'
+
+
+@pytest.fixture(scope="module")
+def images(scenes, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("few") / "images"
+    folder.mkdir()
+    for path in sorted((scenes / "images").iterdir())[:4]:
+        shutil.copy(path, folder)
+    return folder
+
+
+def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tmp_path):
+    settings = [KINDS, "ingest.chunk_size=2", "caption.max_tokens=60"]
+    whole = run_build(images, tmp_path / "a", overrides=settings)
+    plain = run_build(images, tmp_path / "plain", overrides=settings[1:])
+    assert whole["counts"]["shipped"] == plain["counts"]["shipped"] == 4
+    rows = {row.sample_id: row for row in Dataset(tmp_path / "a")}
+    for before in Dataset(tmp_path / "plain"):
+        row = rows[before.sample_id]
+        assert row.caption == before.caption and row.sentences == before.sentences
+        long, short = row.extra["captions"]
+        assert long == {"kind": "long", "text": row.caption.text, "source": "transformers"}
+        assert (short["kind"], short["source"]) == ("short", "transformers") and short["text"]
+    assert whole["further_prompts"] == further_prompts(CaptionConfig(kinds=("long", "short")))
+    assert "further_prompts" not in plain
+    assert list(verify(str(tmp_path / "a"))) == []
+    with pytest.raises(KeyboardInterrupt):
+        run_build(images, tmp_path / "b", overrides=settings, executor=Counting(stop_after=3))
+    assert run_build(images, tmp_path / "b", overrides=settings)["files"] == whole["files"]
+
+
+@pytest.mark.engine
+def test_vllm_writes_what_transformers_writes(images, tmp_path):
+    settings = ["--set", KINDS, "--set", "propose.backend=grid", "--set", "caption.max_tokens=60"]
+    quiet = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    finished = subprocess.run(
+        [
+            sys.executable, "-m", "glit", "build", images, "-o", tmp_path / "out", "-r", "mini",
+            "--executor", "local", "--set", "caption.backend=vllm", *settings,
+        ],
+        env={**os.environ, **quiet}, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    run_build(images, tmp_path / "same", overrides=[KINDS, "caption.max_tokens=60"])
+    vllm, same = (
+        [[each["text"] for each in row.extra["captions"]] for row in Dataset(tmp_path / name)]
+        for name in ("out", "same")
+    )
+    assert vllm == same and {len(each) for each in vllm} == {2}
+
+
+def test_the_same_model_with_another_prompt(images):
+    pixels = [decode(path.read_bytes()) for path in sorted(images.iterdir())[:2]]
+    config = CaptionConfig(max_tokens=40)
+
+    def made(prompt):
+        return CAPTIONERS["transformers"].make(config, resolve("mini-captioner"), prompt)
+
+    def said(captioner):
+        return [each.text for each in captioner.caption(pixels, seeds=[0, 0], temperature=0.0)]
+
+    first, other = made("Describe it."), "Name the shapes."
+    before = said(first)
+    assert said(first.asking(other)) == said(made(other))
+    assert said(first) == before
+
+
+class Engine:
+    """Answers at once: by prompt and image."""
+
+    def __init__(self, prompt, answers):
+        self.prompt, self.answers = prompt, answers
+
+    def submit(self, image, *, seed, temperature):
+        from concurrent.futures import Future
+
+        answer = Future()
+        text = self.answers[self.prompt].get(int(image[0, 0, 0]), f"{self.prompt} of it.")
+        answer.set_result(RawCaption(text=text, cut=False))
+        return answer
+
+
+class Pictures:
+    def each(self, samples):
+        return (self.load(sample) for sample in samples)
+
+    def load(self, sample):
+        return np.full((4, 4, 3), sample.width, np.uint8)
+
+
+def test_an_image_without_one_of_the_kinds_is_dropped():
+    answers = {"Long": {2: ""}, "Short": {3: "I'm sorry, I cannot."}}
+    stages = [
+        StreamCaptions(
+            CaptionConfig(backend="vllm"), Engine(prompt, answers), revision="", prompt=prompt,
+            splitter=make_splitter("sentencex", "en"),
+        )
+        for prompt in answers
+    ]  # fmt: skip
+    samples = [
+        Sample(sample_id=f"{n:064x}", source_path=f"{n}", width=n, height=4, num_bytes=1)
+        for n in (1, 2, 3)
+    ]
+    first, second, third = WriteKinds(("long", "short"), stages).process(samples, Pictures())
+    assert first.caption.text == "Long of it."
+    assert first.extra["captions"] == [
+        {"kind": "long", "text": "Long of it.", "source": "vllm"},
+        {"kind": "short", "text": "Short of it.", "source": "vllm"},
+    ]
+    assert isinstance(second, Drop) and second.reason == "empty_caption"
+    assert isinstance(third, Drop) and third.reason == "refusal"
+    assert third.message.startswith("short caption: the captioner said")
+
+
+def test_prompts_of_kinds(tmp_path):
+    own = tmp_path / "mine.txt"
+    own.write_text("Tell me all.")
+    long, short = default_prompt(), default_prompt().with_name("short.txt")
+
+    def prompts(*kinds, **values):
+        config = CaptionConfig(kinds=kinds, **values)
+        return read_prompt(config), further_prompts(config)
+
+    describe, brief = long.read_text().strip(), short.read_text().strip()
+    assert prompts() == (describe, {})
+    assert prompts("long", "short") == (describe, {"short": brief})
+    assert prompts("short", "long") == (brief, {"long": describe})
+    assert prompts("long", "short", prompt=str(own)) == ("Tell me all.", {"short": brief})
+    with pytest.raises(RecipeError, match=r"no prompt for 'web'; write it as web\.txt beside"):
+        prompts("long", "web", prompt=str(own))
+    (tmp_path / "web.txt").write_text("As a search.")
+    assert prompts("long", "web", prompt=str(own))[1] == {"web": "As a search."}
+    assert prompts("caption-1", backend="provided") == (describe, {})
+    with pytest.raises(RecipeError, match="'sidecar' has one caption an image"):
+        load_recipe("mini", overrides=[KINDS, "caption.backend=sidecar"])
