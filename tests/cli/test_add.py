@@ -49,14 +49,14 @@ def test_what_is_added_is_told(grown, run_glit):
 
 
 def test_an_addition_that_was_stopped_is_told(grown, run_glit, monkeypatch):
-    from glit.pipeline import publish
+    from glit.pipeline import run
 
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
     out = grown / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(publish, "publish", stopped)
+        patch.setattr(run, "publish", stopped)
         run_glit("add", out, "--executor", "local", "--quiet")
     done = run_glit("status", out)
     assert done.output.startswith(
