@@ -88,7 +88,7 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["--model", "mini-matcher"]
     if words == ["select"] and value in ("0.95", "mini-matcher"):
         return ["--model", "mini-matcher"] if value == "0.95" else ["--distinct", "0.9"]
-    if words == ["select"] and value in ("width", "sample_id"):
+    if words == ["select"] and value in ("width", "sample_id", "6"):
         return ["--sample", "2"] if value == "width" else ["--split", "a=0.5,b=0.5"]
     if value == CLUSTER:
         return ["--executor", "ray"]
