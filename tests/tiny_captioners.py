@@ -31,8 +31,8 @@ def _turns(start: str, image: str, end: str) -> str:
     )
 
 
-def _tokenizer(special: list[str], eos: str, pad: str, **named: str) -> Any:
-    """Bytes and special tokens."""
+def _tokenizer(special: list[str], eos: str, pad: str, **named: str) -> tuple[Any, dict[str, int]]:
+    """Of bytes and special tokens, and the numbers of these."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -40,10 +40,12 @@ def _tokenizer(special: list[str], eos: str, pad: str, **named: str) -> Any:
     plain = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     plain.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
+    special = [*special, eos, pad, *named.values()]
+    made = PreTrainedTokenizerFast(
         tokenizer_object=plain, eos_token=eos, pad_token=pad,
         additional_special_tokens=special, model_specific_special_tokens=named,
     )  # fmt: skip
+    return made, {name: made.convert_tokens_to_ids(name) for name in special}
 
 
 def _save(model: Any, folder: Path, eos: int) -> None:
@@ -79,8 +81,7 @@ def qwen3_vl(folder: Path) -> None:
         "vision_start_token": "<|vision_start|>", "vision_end_token": "<|vision_end|>",
     }  # fmt: skip
     eos, pad = "<|im_end|>", "<|endoftext|>"
-    tokenizer = _tokenizer(["<|im_start|>", eos, pad, *named.values()], eos, pad, **named)
-    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in (eos, pad, *named.values())}
+    tokenizer, ids = _tokenizer(["<|im_start|>"], eos, pad, **named)
     patches = {"patch_size": 16, "merge_size": 2, "temporal_patch_size": 2}
     pictures = Qwen2VLImageProcessor(
         min_pixels=16 * 16 * 4, max_pixels=64 * 64 * 4, image_mean=[0.5] * 3, image_std=[0.5] * 3,
@@ -124,8 +125,7 @@ def internvl(folder: Path) -> None:
         "context_image_token": "<IMG_CONTEXT>", "video_token": "<video>",
     }  # fmt: skip
     eos, pad = "<|im_end|>", "<|endoftext|>"
-    tokenizer = _tokenizer(["<|im_start|>", eos, pad, *named.values()], eos, pad, **named)
-    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in (eos, pad, "<IMG_CONTEXT>")}
+    tokenizer, ids = _tokenizer(["<|im_start|>"], eos, pad, **named)
     square = {"height": 32, "width": 32}
     pictures = GotOcr2ImageProcessor(
         size=square, crop_to_patches=True, min_patches=1, max_patches=4
@@ -161,9 +161,8 @@ def gemma4(folder: Path) -> None:
         "audio_token": "<|audio|>", "boa_token": "<|audio>", "eoa_token": "<audio|>",
     }  # fmt: skip
     eos, pad = "<turn|>", "<pad>"
-    special = ["<bos>", eos, pad, "<|turn>", "<|channel>", "<channel|>", *named.values()]
-    tokenizer = _tokenizer(special, eos, pad, **named)
-    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in special}
+    special = ["<bos>", "<|turn>", "<|channel>", "<channel|>"]
+    tokenizer, ids = _tokenizer(special, eos, pad, **named)
     ask = "{% if add_generation_prompt %}<|turn>model\n{% endif %}"
     Gemma4Processor(
         Gemma4AudioFeatureExtractor(),

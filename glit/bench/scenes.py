@@ -124,12 +124,13 @@ def judge(
     choices: Sequence[Sequence[XYXY | None]],
     truth: Sequence[Truth],
 ) -> dict[str, Any]:
-    """Compare chosen regions with the truth; shares of sentences.
+    """Share of the sentences about an object whose chosen region is right (an IoU of at least
+    :data:`RIGHT_IOU`), and what else tells of the choice; shares are 0 to 1.
 
     Args:
         samples: with sentences.
         choices: for each sample the chosen box of each sentence; None where there is none.
-        truth: for each sample what its sentences tell of.
+        truth: for each sample the true box of each sentence about an object.
     """
     overlaps: list[float] = []
     objects = wins = total = 0

@@ -64,7 +64,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Images that a list is made of."""
+    """Where the images of a list of references come from."""
 
     images: str
     """What a build takes: a folder, a glob, a list, shards, at an address too; or the images of

@@ -26,7 +26,7 @@ def is_kind(name: str) -> bool:
 
 
 def are_kinds(names: Sequence[str]) -> bool:
-    """Whether they are different names that kinds can have."""
+    """Whether all are valid names of kinds, and none stands twice."""
     return all(map(is_kind, names)) and len({*names}) == len(names)
 
 

@@ -52,8 +52,9 @@ def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:
 
 
 def is_made_of(manifest: dict[str, Any], work: Work, listed: list[Chunk]) -> bool:
-    """Whether a dataset is of this recipe and these chunks, and not of those that a build with
-    ``--replace`` was to bring; where nothing was noted of its images, they are taken for the same.
+    """Whether a finished dataset was built from these chunks by this recipe. It was not if a build
+    with ``--replace`` stopped before it published. Where the state file does not say which images
+    the dataset has, they are taken for the same.
     """
     if manifest["fingerprints"] != dict(work.plan.fingerprints):
         return False
@@ -173,8 +174,8 @@ def _refuse_to_begin_anew(dataset: Store, earlier: EarlierListing, *, num_series
 def _how_it_grew(
     dataset: Store, manifest: dict[str, Any], made_of: list[str], earlier: EarlierListing
 ) -> str:
-    """What to do about a folder that differs from that of the dataset; empty where its listing is
-    not there.
+    """Advice for a user whose folder of images differs from the one that the dataset was built
+    from; empty if the listing of then is lost.
 
     Raises:
         UserError: an addition has begun, and is to be finished first.

@@ -22,7 +22,7 @@ from glit.training.objective import Objective
 from glit.training.sample import PlannedSample
 
 Augment = Callable[[int, int, str], Augmentation]
-"""What is done to an image of this width, height and captions."""
+"""From an image's width, height (px) and captions: its crop and whether it is mirrored."""
 
 READ_COLUMNS = (
     "sample_id",

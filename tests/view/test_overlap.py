@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from typing import Any
@@ -47,6 +48,17 @@ def test_pictures_of_the_folder_or_those_of_the_list(built, listed, tmp_path):
         assert all(each.startswith("data:image/webp") for each in (
             pair["image"], pair["reference"]["image"]
         ))  # fmt: skip
+
+
+def test_of_a_hash_there_is_no_picture(browser, built, scenes, tmp_path):
+    digest = hashlib.sha256((scenes / "images" / "000000.png").read_bytes()).hexdigest()
+    (tmp_path / "list.sha256").write_text(f"{digest}  gone.png\n")
+    api.overlap(built, tmp_path / "list.sha256", page=tmp_path / "page.html")
+    page = Page(browser, (tmp_path / "page.html").as_uri())
+    page.wait_for_selector(".pair")
+    shown = page.inner_text(".pairs")
+    assert "the list has only the hash of this file" in shown and "cannot be read" not in shown
+    assert page.locator(".pair img").count() == 1
 
 
 def test_in_a_browser(browser, built, listed, tmp_path):

@@ -179,7 +179,7 @@ def _rows(cells: Mapping[str, Callable[[Row], str]], columns: Sequence[Row]) -> 
 
 
 def main_rows(report: Row) -> list[list[str]]:
-    """Seconds an image by part, and what else every column has a figure of."""
+    """The table: a row for each part's seconds an image and each other figure, by column."""
     fixed = _FIXED if report["settings"]["num_fixed"] is not None else {}
     return _rows({**_CELLS, **fixed}, list(report["columns"].values()))
 
