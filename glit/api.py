@@ -588,10 +588,13 @@ def references(
         GlitError: with a one-line reason.
     """
     from glit.curate.references import Wanted, write_references
+    from glit.errors import UserError
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_file
 
     wanted = Wanted(images=os.fspath(images), folder=os.fspath(folder), split=split)
+    if wanted.folder and not wanted.is_annotations:
+        raise UserError(f"--images {folder}: is for annotations, as docci:PATH; found {images}")
     return write_references(wanted, local_file(output), progress or null_progress(), model=model)
 
 
@@ -641,8 +644,10 @@ def overlap(
         raise UserError(f"--cosine {cosine}: is of embeddings; add --model, that of the list")
     if cosine is not None and not 0 < cosine <= 1:
         raise UserError(f"--cosine {cosine}: want a cosine above 0, at most 1")
-    of_list = images and not wanted.is_annotations
-    root = find_source(os.fspath(images)).root if of_list else wanted.root
+    root = ""
+    if output is not None:
+        of_list = images and not wanted.is_annotations
+        root = find_source(os.fspath(images)).root if of_list else wanted.root
     opened, progress = open_dataset(dataset), progress or null_progress()
     listed = open_list(wanted, progress, model=model)
     least = LEAST_COSINE if cosine is None else cosine

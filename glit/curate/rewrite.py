@@ -1,6 +1,7 @@
 """Write rows of finished datasets as a new one: its data files, card and manifest.
 
-Rows stay Arrow tables: no pixel is decoded, and one row group is in memory at a time.
+Rows stay Arrow tables: no pixel is decoded, and a handful of row groups are in memory at a time, as
+some are read while another is written.
 """
 
 from __future__ import annotations

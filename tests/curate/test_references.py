@@ -237,6 +237,8 @@ def test_images_of_annotations(plain, docci, tmp_path, run_glit):
         api.references(images, listed, split="train")
     with pytest.raises(InputError, match="2 of 2 images are missing"):
         api.references(annotations, listed)
+    with pytest.raises(UserError, match="--images .*: is for annotations"):
+        api.references(images, listed, folder=images)
 
 
 def test_hashes_alone_find_equal_files(scenes, plain, tmp_path):
