@@ -19,6 +19,8 @@ from glit.dataset.reader import Dataset
 from glit.scenes.write import write_scenes
 
 XYXY = tuple[float, float, float, float]
+LEVELS = ("easy", "normal", "hard")
+"""Of scenes on which pairs are measured."""
 Truth = dict[int, XYXY]
 """The box of the object that a sentence of a scene is about, in pixels, by the sentence's first
 character."""

@@ -135,7 +135,11 @@ def objectives_command(
     output: Annotated[str, typer.Option("-o", "--output", help="The folder for runs and tables.")],
     objectives: Annotated[
         list[str] | None,
-        typer.Option("--objective", help="An objective; repeatable. Default: all."),
+        typer.Option(
+            "--objective",
+            help="An objective, with settings of its own: 'long-clip lambda_short=0'; repeatable. "
+            "Default: all.",
+        ),
     ] = None,
     sizes: Annotated[
         list[int] | None,
@@ -154,6 +158,10 @@ def objectives_command(
     gallery: Annotated[
         int, typer.Option("--gallery", min=8, help="Test scenes in the gallery.")
     ] = 2000,
+    level: Annotated[
+        Literal["hard", "varied"],
+        typer.Option("--level", help="Of the scenes; varied has short captions too."),
+    ] = "varied",
     together: Annotated[
         int,
         typer.Option(
@@ -206,7 +214,7 @@ def objectives_command(
         num_seeds=num_seeds,
         epochs=epochs,
         together=together,
-        world=Scenes(gallery=gallery, **parts),
+        world=Scenes(level=level, gallery=gallery, **parts),
     )
     if train is None and (test or validation or recipe or overrides):
         raise UserError(

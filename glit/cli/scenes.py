@@ -18,8 +18,12 @@ def scenes_command(
     num: Annotated[int, typer.Option("-n", "--num", min=1, help="Number of scenes.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="First seed; see docs/scenes.md.")] = 0,
     level: Annotated[
-        Literal["easy", "normal", "hard"],
-        typer.Option("--level", help="How similar the objects of a scene are."),
+        Literal["easy", "normal", "hard", "varied"],
+        typer.Option(
+            "--level",
+            help="How similar the objects of a scene are; varied: as hard, with captions that "
+            "begin in many ways.",
+        ),
     ] = "normal",
     size: Annotated[int, typer.Option("--size", min=64, max=1024, help="Side in pixels.")] = 128,
     image_format: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from glit.scenes.layout import Scene, SceneObject
+from glit.scenes.layout import HARD, Scene, SceneObject
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, PLACE_NAMES, PLACES
 from glit.text.lexicon import OPPOSITES
 
@@ -35,6 +35,18 @@ _INTRODUCTIONS = (
     "There {verb} {number} {noun} in this picture.",
     "This is a scene with {number} {noun}.",
 )
+
+_VARIED_INTRODUCTIONS = (
+    *_INTRODUCTIONS,
+    "{Number} {noun} can be seen on {background}.",
+    "On {background} there {verb} {number} {noun}.",
+    "The picture shows {some}.",
+    "This is a scene with {some}.",
+    "One can see {some} on {background}.",
+    "In {light} there is {some}.",
+    "Here is {some}, with {background} behind everything.",
+)
+_NO_INTRODUCTION_SHARE = 0.3
 
 _BACKGROUND_TEMPLATES = (
     "The background is {background}.",
@@ -111,15 +123,16 @@ class SceneCaption:
 def write_caption(scene: Scene) -> SceneCaption:
     """The caption of a scene; twins use the same templates and differ only where they must.
 
-    ``easy`` captions hold only what must be said, ``normal`` and ``hard`` ones at least 60 words
-    and a fifth of them 78 or more.
+    ``easy`` captions hold only what must be said, the others at least 60 words
+    and a fifth of them 78 or more. ``varied`` ones begin in many ways, three in ten of them with an
+    object.
     """
     rng = random.Random(scene.text_seed)
-    parts: list[Part] = [(_introduction(scene, rng), "remark", None)]
+    parts: list[Part] = [(text, "remark", None) for text in _introductions(scene, rng)]
     order = list(range(len(scene.objects)))
     rng.shuffle(order)
     parts += [(object_sentence(scene.objects[k], rng), "object", k) for k in order]
-    if scene.level == "hard":
+    if scene.level in HARD:
         parts += _relations(scene, order, rng)
     setting: list[Part] = [
         (background_sentence(scene, rng), "background", None),
@@ -190,20 +203,40 @@ def light_sentence(scene: Scene, rng: random.Random) -> str:
 
 def short_caption(scene: Scene, rng: random.Random) -> str:
     """One line: every object's colour and shape in shuffled order, background and light."""
-    names = [f"{_article(item.colour)} {item.colour} {item.shape}" for item in scene.objects]
+    names = [_name(item) for item in scene.objects]
     rng.shuffle(names)
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    text = f"{listed} on {BACKGROUNDS[scene.background]} in {LIGHTS[scene.light][0]}."
+    text = f"{_listed(names)} on {BACKGROUNDS[scene.background]} in {LIGHTS[scene.light][0]}."
     return text[0].upper() + text[1:]
 
 
-def _introduction(scene: Scene, rng: random.Random) -> str:
+def _name(item: SceneObject) -> str:
+    return f"{_article(item.colour)} {item.colour} {item.shape}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _introductions(scene: Scene, rng: random.Random) -> list[str]:
+    """The sentence before those about objects; of ``varied`` scenes one of many, or none."""
     count = len(scene.objects)
-    return rng.choice(_INTRODUCTIONS).format(
-        number=_NUMBERS[count],
-        noun="object" if count == 1 else "objects",
-        verb="is" if count == 1 else "are",
-    )
+    words = {
+        "number": _NUMBERS[count],
+        "noun": "object" if count == 1 else "objects",
+        "verb": "is" if count == 1 else "are",
+    }
+    if scene.level != "varied":
+        return [rng.choice(_INTRODUCTIONS).format(**words)]
+    if rng.random() < _NO_INTRODUCTION_SHARE:
+        return []
+    named = [_name(item) for item in rng.sample(scene.objects, rng.randint(1, count))]
+    words |= {
+        "Number": _NUMBERS[count].capitalize(),
+        "some": _listed(named if len(named) == count else [*named, "more"]),
+        "background": BACKGROUNDS[scene.background],
+        "light": LIGHTS[scene.light][0],
+    }
+    return [rng.choice(_VARIED_INTRODUCTIONS).format(**words)]
 
 
 def _fill_in(template: str, item: SceneObject, **more: str) -> str:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, LIGHTS, PATTERNS, SHAPES, SIZES
 
-_NUM_OBJECTS = {"easy": (1, 2), "normal": (2, 4), "hard": (3, 5)}
-_MAX_OVERLAP = {"easy": 0.0, "normal": 0.0, "hard": 0.25}
+_NUM_OBJECTS = {"easy": (1, 2), "normal": (2, 4), "hard": (3, 5), "varied": (3, 5)}
+_MAX_OVERLAP = {"easy": 0.0, "normal": 0.0, "hard": 0.25, "varied": 0.25}
+HARD = ("hard", "varied")
+"""Levels with twins and similar objects; both paint the same pictures."""
 """Largest share of the smaller of two extents that the other may cover."""
 
 _CELL_MARGIN = 0.04
@@ -78,9 +80,10 @@ def _generator(seed: int, index: int) -> random.Random:
 def draw_scene(seed: int, index: int, *, level: str = "normal") -> Scene:
     """Draw the scene of a seed and an index; equal on every machine and at every image size.
 
-    At ``hard`` every fourth scene (index 3, 7, 11, …) is the twin of the one before it.
+    At ``hard`` every fourth scene (index 3, 7, 11, …) is the twin of the one before it. The objects
+    of ``varied`` are those of ``hard``.
     """
-    if level == "hard" and index % 4 == 3:
+    if level in HARD and index % 4 == 3:
         original = _draw(seed, index - 1, level)
         return _twin(original, index, _generator(seed, index))
     return _draw(seed, index, level)
@@ -108,10 +111,10 @@ def _draw_kinds(rng: random.Random, count: int, level: str) -> list[tuple[str, s
     kinds: list[tuple[str, str, str]] = []
     while len(kinds) < count:
         kind = (rng.choice(SHAPES), rng.choice(tuple(COLOURS)), rng.choice(PATTERNS))
-        if level == "hard" and kinds and rng.random() < 0.7:
+        if level in HARD and kinds and rng.random() < 0.7:
             kind = _change_one(rng, rng.choice(kinds))
         same_name = any(kind[:2] == other[:2] for other in kinds)
-        if kind in kinds or (same_name and level != "hard"):
+        if kind in kinds or (same_name and level not in HARD):
             continue
         kinds.append(kind)
     return kinds

@@ -74,4 +74,5 @@ LIGHTS: dict[str, tuple[str, tuple[float, float, float]]] = {
 }
 """Name to the phrase a caption uses and the gain on red, green and blue."""
 
-LEVELS = ("easy", "normal", "hard")
+LEVELS = ("easy", "normal", "hard", "varied")
+"""``varied`` has the pictures of ``hard``, and captions that begin in many ways."""

@@ -166,7 +166,8 @@ def pretended(monkeypatch):
         return {"seconds_a_step": 0.1, "peak_memory_mb": 100, "parameters_added": 0}
 
     def score(embedder, config, world):
-        return {"0.01": 0.2, "0.001": 0.6, "0.0001": 0.4}[embedder.split("/")[-2][:-2]]
+        of = {"0.01": 0.2, "0.001": 0.6, "0.0001": 0.4, "0.001,0.01": 0.7, "0.001,0.1": 0.5}
+        return of.get(embedder.split("/")[-2][:-2], 0.3)
 
     hits = np.array([[True, False, True]] * 2)
     monkeypatch.setattr(module, "trained", train)
@@ -193,9 +194,10 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
         "- 0.0001-0", "clip 0.001-0",
     ]  # fmt: skip
     assert pretended[8] == "clip 0.001-1"
-    assert "| siglip | 0.001 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
-    assert "clip at 1: the loss was no longer finite." in text
+    assert "| siglip | 0.001 / 0.01 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
+    assert "clip with learning rate 1: the loss was no longer finite." in text
     assert "siglip, R@1 on validation scenes by learning rate: 0.0001 40.0, 0.001 60.0, " in text
+    assert "0.001 / 0.01 70.0, 0.001 / 0.1 50.0, 0.01 20.0." in text
     assert "end of the grid" not in text and said[2] == "mini-clip as it is"
     assert (tmp_path / "objectives.md").read_text() == text
     kept = json.loads((tmp_path / "objectives.json").read_text())["1200"]
@@ -205,8 +207,29 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
         run(Request(output=tmp_path, lrs=request.lrs, epochs=5), said.append)
     with pytest.raises(UserError, match="--objective clpi: wanted some of clip"):
         Request(output=tmp_path, objectives=("clpi",))
+    with pytest.raises(UserError, match=r"'short' is no key=value of \[train\]"):
+        Request(output=tmp_path, objectives=("clip short",))
     with pytest.raises(UserError, match="wanted 32 scenes or more"):
         Request(output=tmp_path, sizes=(8,))
+
+
+def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(
+    tmp_path, pretended, monkeypatch
+) -> None:
+    words: list[str] = []
+    train = module.trained
+    monkeypatch.setattr(
+        module, "trained", lambda folder, *how: (words.extend(how[1]), train(folder, *how))[1]
+    )
+    named = "finelip refinement_lr=0.01 margin=0.5"
+    text = run(
+        Request(output=tmp_path, objectives=(named,), lrs=(1e-3, 1e-4), num_seeds=1), lambda _: None
+    )
+    rows = [line.split(" | ")[0] for line in text.splitlines() if "finelip" in line and "|" in line]
+    assert rows == [f"| {named}", f"| {named}, starred score", f"| {named}, cosine"]
+    assert {"train.refinement_lr=0.01", "train.margin=0.5", "finelip"} <= set(words)
+    assert (tmp_path / "runs/1200/finelip_refinement_lr=0.01_margin=0.5/0.001-0").is_dir()
+    assert not [word for word in words if "refinement_lr" in word and "=0.01" not in word]
 
 
 def test_a_grid_is_climbed_to_its_summit() -> None:

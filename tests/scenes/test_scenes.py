@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,21 @@ def test_every_fourth_hard_scene_is_a_twin_told_in_the_same_words() -> None:
         assert [s.kind for s in a.sentences] == [s.kind for s in b.sentences]
 
 
+def test_varied_scenes_are_hard_ones_that_begin_in_many_ways() -> None:
+    first = []
+    for index in range(100):
+        scene, hard = (draw_scene(13, index, level=level) for level in ("varied", "hard"))
+        assert scene.objects == hard.objects and scene.background == hard.background
+        assert np.array_equal(render(scene, size_px=64).pixels, render(hard, size_px=64).pixels)
+        first.append(write_caption(scene).sentences[0])
+        true = {(item.colour, item.shape) for item in scene.objects}
+        words = first[-1].text.replace(",", "").rstrip(".").split()
+        named = {(a, b) for a, b in pairwise(words) if a in COLOURS and b in SHAPES}
+        assert named <= true
+    assert len({each.text for each in first}) > 50
+    assert 15 < sum(each.kind == "object" for each in first) < 50
+
+
 def test_hard_scenes_hold_objects_that_one_attribute_decides() -> None:
     close = 0
     for index in range(200):
@@ -274,7 +290,7 @@ def test_jpeg_and_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"level": "insane"}, "choose one of easy, normal, hard"),
+        ({"level": "insane"}, "choose one of easy, normal, hard, varied"),
         ({"size": 8}, "choose 64 to 1024"),
         ({"num": 0}, "choose 1 or more"),
         ({"seed": -1}, "choose 0 or more"),

@@ -9,12 +9,10 @@ import numpy as np
 
 from glit.bench.objectives.world import (
     KINDS,
-    TWINS_SEED,
     SceneCollection,
     Scenes,
     World,
     questions,
-    twins,
 )
 from glit.errors import UserError
 from glit.evaluation.collection import Collection, Text, all_captions
@@ -51,7 +49,7 @@ def measure(embedder: Embedder, config: EvaluateConfig, world: World) -> Measure
         short_found = _found(scorer, embedder, images, short, config)
         figures |= {
             "short": float(short_found.mean()),
-            "twins": _twins(scorer, embedder, world.twins),
+            "twins": _twins(scorer, embedder, world.of_twins()),
             **_questions(scorer, embedder, images, scenes),
         }
     first = world.located()
@@ -93,12 +91,11 @@ def _found(
     return np.stack([ranks[way] for way in WAYS]) == 0
 
 
-def _twins(scorer: Scorer, embedder: Embedder, num: int) -> float:
+def _twins(scorer: Scorer, embedder: Embedder, collection: SceneCollection) -> float:
     """Share of right choices between twins: both images for each text, both texts for each image.
 
     Equal scores, such as those of captions that the text window makes equal, count one half.
     """
-    collection = SceneCollection("twins", twins(TWINS_SEED, num))
     texts, _ = all_captions(collection)
     images, vectors = scorer.images(embedder, collection), scorer.texts(embedder, texts)
     right = []

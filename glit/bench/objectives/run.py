@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,21 +24,23 @@ from glit.bench.harness import kept, write_report
 from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, validate
 from glit.bench.objectives.table import BASELINE, Row, curves, page, plot
+from glit.bench.objectives.variants import Rates, Variant
 from glit.bench.objectives.world import Scenes, World
 from glit.bench.tables import Table, markdown
 from glit.errors import InputError, UserError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import open_embedder
+from glit.evaluation.scorers.finelip import FineLipScore
 from glit.runtime.process_state import without_bars
 from glit.training.objectives import OBJECTIVES
 
 ALIASES = ("goal",)
-ALL = tuple(name for name in OBJECTIVES if name not in (*ALIASES, "hard-negatives"))
-"""Compared unless named: all but a second name, and one that is made for a second stage."""
+ALL = tuple(name for name in OBJECTIVES if name not in (*ALIASES, "hard-negatives", "f-cast"))
+"""Compared unless named: all but a second name, one that is made for a second stage, and one that
+begins with random weights, which need many more steps than the others."""
 SETTINGS: Mapping[str, Sequence[str]] = {
     "long-clip": ("train.num_components=8",),
-    "fg-clip": ("train.lambda_short=0",),
     "f-cast": (
         "train.encoders_start=clip",
         "train.depths=[1,1,2,2]",
@@ -46,10 +49,19 @@ SETTINGS: Mapping[str, Sequence[str]] = {
         "train.context=77",
     ),
 }
-"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels, captions
-that all begin with how many objects there are. For runs that start from the model of scenes."""
-SCORERS = {"finelip": "finelip"}
-"""Objectives that are measured by a score of their own."""
+"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels. For runs
+that start from the model of scenes."""
+SCORERS: Mapping[str, Mapping[str, Any]] = {"finelip": {"scorer": "finelip"}}
+"""Keys of ``[evaluate]`` for objectives that are measured by a score of their own."""
+FURTHER_SCORES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "finelip": {
+        "starred score": {"scorer": "finelip", "options": FineLipScore(global_weight=0.5)},
+        "cosine": {},
+    }
+}
+"""Other scores of the same runs, a row each."""
+MODULE_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Grid of the learning rates of an objective's own parameters, times its default."""
 
 Say = Callable[[str], None]
 
@@ -72,10 +84,8 @@ class Request:
     world: World = field(default_factory=Scenes)
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.objectives if name not in OBJECTIVES]
-        if unknown:
-            known = ", ".join(OBJECTIVES)
-            raise UserError(f"--objective {unknown[0]}: wanted some of {known}")
+        for name in self.objectives:
+            Variant(name)
         if not self.lrs or min(self.lrs) <= 0:
             raise UserError(f"--lr {list(self.lrs)}: wanted numbers above 0")
         if not self.sizes or min(self.sizes) < self.batch_size:
@@ -101,9 +111,8 @@ def run(request: Request, say: Say) -> str:
         datasets = {name: _dataset(request, name, size, say) for name in names}
         tables[size].append(_start(request, say))
         for name, dataset in datasets.items():
-            row, failed = _objective(request, name, size, dataset, say)
-            if row is not None:
-                tables[size].append(row)
+            rows, failed = _objective(request, Variant(name), size, dataset, say)
+            tables[size] += rows
             notes[size] += failed
             _write(request, tables, notes)
     return _write(request, tables, notes)
@@ -112,7 +121,7 @@ def run(request: Request, say: Say) -> str:
 def _dataset(request: Request, name: str, size: int, say: Say) -> str | Path:
     """What an objective is trained on; made, or refused, before anything is trained."""
     say(f"{size} {request.world.items}: the dataset of {name}")
-    negatives = OBJECTIVES[name]().needs.num_negatives > 0
+    negatives = OBJECTIVES[Variant(name).objective]().needs.num_negatives > 0
     try:
         return request.world.training_set(request.output / "data", size, negatives=negatives)
     except UserError as error:
@@ -123,62 +132,91 @@ def _start(request: Request, say: Say) -> Row:
     start = request.world.start
     say(f"{start} as it is")
     folder = request.output / "runs" / "start"
-    measured = _measured(request, "", start, folder)
+    measured = _measured(request, Variant(BASELINE), start, folder)
     return Row(name="none", lr=None, figures=[measured.figures], found=[measured.found])
 
 
 def _objective(
-    request: Request, name: str, size: int, dataset: str | Path, say: Say
-) -> tuple[Row | None, list[str]]:
-    """Its row, and what failed; no row where every learning rate did."""
-    folder = request.output / "runs" / str(size) / name
-    validated = request.world.validated()
-    notes = []
-
-    def score(lr: float) -> float:
-        say(f"{name} on {size} {request.world.items}, learning rate {lr:g}")
-        run_folder = folder / f"{lr:g}-0"
-        if trained(run_folder, dataset, _words(request, name, lr, 0)) is None:
-            notes.append(f"{name} at {lr:g}: the loss was no longer finite.")
-            return -math.inf
-        return 0.0 if validated is None else _validated(request, name, run_folder, validated)
-
-    scores = climbed(request.lrs, score)
-    best = max(scores, key=lambda lr: scores[lr])
-    if scores[best] == -math.inf:
-        return None, notes
-    for lr in scores:
-        if lr != best:
-            remove_models(folder / f"{lr:g}-0")
-    if validated is not None:
-        ended = sorted(lr for lr in scores if scores[lr] > -math.inf)
-        tried = ", ".join(f"{lr:g} {100 * scores[lr]:.1f}" for lr in ended)
-        of = f"validation {request.world.items}"
-        notes.append(f"{name}, R@1 on {of} by learning rate: {tried}.")
-    if len(request.lrs) > 1 and best in (min(request.lrs), max(request.lrs)):
-        notes.append(f"{name}: {best:g} is an end of the grid.")
-    found: list[Measured] = []
+    request: Request, variant: Variant, size: int, dataset: str | Path, say: Say
+) -> tuple[list[Row], list[str]]:
+    """Its row, with one more for each further score, and what failed; no row where every learning
+    rate did."""
+    folder = request.output / "runs" / str(size) / variant.folder
+    of = f"{variant.name} on {size} {request.world.items}"
+    rates, notes = _searched(request, variant, folder, dataset, lambda text: say(f"{of}, {text}"))
+    if rates is None:
+        return [], notes
+    scorers = {"": SCORERS.get(variant.objective, {}), **FURTHER_SCORES.get(variant.objective, {})}
+    measured: dict[str, list[Measured]] = {key: [] for key in scorers}
     costs: list[dict[str, Any]] = []
     for seed in range(request.num_seeds):
-        say(f"{name} on {size} {request.world.items}, learning rate {best:g}, seed {seed}")
-        run_folder = folder / f"{best:g}-{seed}"
-        cost = trained(run_folder, dataset, _words(request, name, best, seed))
+        say(f"{of}, {rates}, seed {seed}")
+        run_folder = folder / f"{rates.folder}-{seed}"
+        cost = trained(run_folder, dataset, _words(request, variant, rates, seed))
         if cost is None:
-            notes.append(f"{name} at {best:g}, seed {seed}: the loss was no longer finite.")
-            return None, notes
+            notes.append(f"{variant.name} with {rates}, seed {seed}: the loss was not finite.")
+            return [], notes
         costs.append(cost)
-        found.append(_measured(request, name, str(run_folder / "last"), run_folder))
+        for key, scorer in scorers.items():
+            model = str(run_folder / "last")
+            measured[key].append(_measured(request, variant, model, run_folder, key, scorer))
         keep_model_alone(run_folder)
-    row = Row(
-        name=name,
-        lr=best,
-        figures=[each.figures for each in found],
-        found=[each.found for each in found],
-        seconds_a_step=float(np.median([cost["seconds_a_step"] for cost in costs])),
-        peak_memory_mb=max(cost["peak_memory_mb"] for cost in costs),
-        parameters_added=costs[0]["parameters_added"],
-    )
-    return row, notes
+    rows = [
+        Row(
+            name=f"{variant.name}, {key}" if key else variant.name,
+            lr=rates.lr,
+            module_lr=rates.module,
+            figures=[each.figures for each in found],
+            found=[each.found for each in found],
+            seconds_a_step=float(np.median([cost["seconds_a_step"] for cost in costs])),
+            peak_memory_mb=max(cost["peak_memory_mb"] for cost in costs),
+            parameters_added=costs[0]["parameters_added"],
+        )
+        for key, found in measured.items()
+    ]
+    return rows, notes
+
+
+def _searched(
+    request: Request, variant: Variant, folder: Path, dataset: str | Path, say: Say
+) -> tuple[Rates | None, list[str]]:
+    """The rates that find the most of the validation samples, and what was tried; None where the
+    loss of every learning rate was no longer finite."""
+    validated = request.world.validated()
+    notes: list[str] = []
+
+    def score(rates: Rates) -> float:
+        say(str(rates))
+        run_folder = folder / f"{rates.folder}-0"
+        if trained(run_folder, dataset, _words(request, variant, rates, 0)) is None:
+            notes.append(f"{variant.name} with {rates}: the loss was no longer finite.")
+            return -math.inf
+        return 0.0 if validated is None else _validated(request, variant, run_folder, validated)
+
+    scores = {
+        Rates(lr): found for lr, found in climbed(request.lrs, lambda lr: score(Rates(lr))).items()
+    }
+    best = max(scores, key=lambda rates: scores[rates])
+    if scores[best] == -math.inf:
+        return None, notes
+    if len(request.lrs) > 1 and best.lr in (min(request.lrs), max(request.lrs)):
+        notes.append(f"{variant.name}: {best.lr:g} is an end of the grid.")
+    own = variant.module_lr
+    if len(request.lrs) > 1 and own is not None:
+        grid = [own * factor for factor in MODULE_FACTORS]
+        of = {lr: best if lr == own else Rates(best.lr, lr) for lr in grid}
+        found = climbed(grid, lambda lr: scores[best] if lr == own else score(of[lr]))
+        scores |= {of[lr]: each for lr, each in found.items()}
+        best = max(scores, key=lambda rates: scores[rates])
+    for rates in scores:
+        if rates != best:
+            remove_models(folder / f"{rates.folder}-0")
+    if validated is not None:
+        ended = sorted((r for r in scores if scores[r] > -math.inf), key=lambda r: r.order)
+        tried = ", ".join(f"{rates.short} {100 * scores[rates]:.1f}" for rates in ended)
+        of_items = f"validation {request.world.items}"
+        notes.append(f"{variant.name}, R@1 on {of_items} by learning rate: {tried}.")
+    return best, notes
 
 
 def climbed(lrs: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
@@ -200,7 +238,7 @@ def climbed(lrs: Sequence[float], score: Callable[[float], float]) -> dict[float
         at = best
 
 
-def _words(request: Request, name: str, lr: float, seed: int) -> list[str]:
+def _words(request: Request, variant: Variant, rates: Rates, seed: int) -> list[str]:
     world = request.world
     settings = [
         f"train.model={json.dumps(world.start)}",
@@ -208,53 +246,63 @@ def _words(request: Request, name: str, lr: float, seed: int) -> list[str]:
         f"train.together={request.together}",
         *world.settings,
         f"train.epochs={request.epochs}",
-        f"train.lr={lr:g}",
+        f"train.lr={rates.lr:g}",
         f"train.seed={seed}",
         "train.trackers=[]",
-        *_own_settings(world, name),
+        *_own_settings(world, variant.objective),
+        *([] if rates.module is None else [variant.with_module_lr(rates.module)]),
+        *variant.settings,
     ]
     words = (word for each in settings for word in ("--set", each))
-    return ["-r", world.recipe, "--objective", name, *words]
+    return ["-r", world.recipe, "--objective", variant.objective, *words]
 
 
 def _own_settings(world: World, name: str) -> Sequence[str]:
     return SETTINGS.get(name, ()) if world.start == Scenes.start else ()
 
 
-def _embedder(request: Request, name: str, model: str) -> tuple[Any, EvaluateConfig]:
+def _embedder(
+    request: Request, variant: Variant, model: str, scorer: Mapping[str, Any]
+) -> tuple[Any, EvaluateConfig]:
     config = request.world.evaluation()
-    context = [
-        int(s.partition("=")[2]) for s in _own_settings(request.world, name) if "context" in s
-    ]
-    config = replace(
-        config,
-        scorer=SCORERS.get(name, config.scorer),
-        context=context[0] if context else config.context,
-    )
+    own = _own_settings(request.world, variant.objective)
+    context = [int(s.partition("=")[2]) for s in own if "context" in s]
+    config = replace(config, context=context[0] if context else config.context, **scorer)
     with without_bars():
         return open_embedder(model, config), config
 
 
-def _validated(request: Request, name: str, folder: Path, collection: Collection) -> float:
+def _validated(request: Request, variant: Variant, folder: Path, collection: Collection) -> float:
     """Mean R@1 of both ways on the validation samples, 0 to 1; cached in the run's folder."""
 
     def score() -> dict[str, float]:
-        return {"recall@1": validate(*_embedder(request, name, str(folder / "last")), collection)}
+        scorer = SCORERS.get(variant.objective, {})
+        opened = _embedder(request, variant, str(folder / "last"), scorer)
+        return {"recall@1": validate(*opened, collection)}
 
     return kept(folder / "validation.json", score)["recall@1"]
 
 
-def _measured(request: Request, name: str, model: str, folder: Path) -> Measured:
-    """All figures of a model; kept in its folder, the figures last."""
+def _measured(
+    request: Request,
+    variant: Variant,
+    model: str,
+    folder: Path,
+    key: str = "",
+    scorer: Mapping[str, Any] = MappingProxyType({}),
+) -> Measured:
+    """All figures of a model by a score; kept in its folder, the figures last."""
+    suffix = f"-{key.replace(' ', '-')}" if key else ""
 
     def figures() -> dict[str, float]:
-        measured = measure(*_embedder(request, name, model), request.world)
+        measured = measure(*_embedder(request, variant, model, scorer), request.world)
         folder.mkdir(parents=True, exist_ok=True)
-        np.save(folder / "found.npy", measured.found)
+        np.save(folder / f"found{suffix}.npy", measured.found)
         return measured.figures
 
     return Measured(
-        figures=kept(folder / "figures.json", figures), found=np.load(folder / "found.npy")
+        figures=kept(folder / f"figures{suffix}.json", figures),
+        found=np.load(folder / f"found{suffix}.npy"),
     )
 
 

@@ -36,6 +36,8 @@ class Row:
     name: str
     lr: float | None
     """The learning rate chosen; None for the start."""
+    module_lr: float | None = None
+    """Of the objective's own parameters, where another than the default is better."""
     figures: Sequence[Mapping[str, float]]
     """Of every seed."""
     found: Sequence[Bool[np.ndarray, "2 scenes"]]
@@ -102,7 +104,8 @@ def page(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Page:
     lines = []
     baseline = next((row for row in rows if row.name == BASELINE), None)
     for row in rows:
-        cells = [row.name, "" if row.lr is None else f"{row.lr:g}"]
+        own = "" if row.module_lr is None else f" / {row.module_lr:g}"
+        cells = [row.name, "" if row.lr is None else f"{row.lr:g}{own}"]
         cells += [percent([f[key] for f in row.figures if key in f]) for key in measured]
         cells.append("" if baseline in (None, row) else _shown(difference(row, baseline)))
         cost = f"{row.seconds_a_step:.2f}", f"{row.peak_memory_mb:.0f}", f"{row.parameters_added:,}"

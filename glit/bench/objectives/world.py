@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from PIL import Image
 
@@ -34,7 +34,7 @@ from glit.stages.recipe import load_table
 from glit.text.spans import Span
 from glit.training.run_file import dataset_hash
 
-LEVEL = "hard"
+Level = Literal["hard", "varied"]
 SIZE_PX = 128
 TRAIN_SEED = SPLITS["train"][0] + 70_000
 VALIDATION_SEED = SPLITS["validation"][0] + 70
@@ -90,28 +90,32 @@ class SceneCollection:
         return SIZE_PX, SIZE_PX
 
 
-def without_twins(seed: int, num: int) -> list[Scene]:
-    """The first hard scenes of a seed that are no twin of another."""
-    return list(islice((scene for scene in _all(seed) if scene.twin_of is None), num))
+def without_twins(seed: int, num: int, *, level: Level = "hard") -> list[Scene]:
+    """The first scenes of a seed that are no twin of another."""
+    return list(islice((scene for scene in _all(seed, level) if scene.twin_of is None), num))
 
 
-def twins(seed: int, num: int) -> list[Scene]:
+def twins(seed: int, num: int, *, level: Level = "hard") -> list[Scene]:
     """Pairs one after the other: the original, then its twin; 2 x ``num`` scenes."""
     pairs = (
-        (draw_scene(seed, scene.twin_of, level=LEVEL), scene)
-        for scene in _all(seed)
+        (draw_scene(seed, scene.twin_of, level=level), scene)
+        for scene in _all(seed, level)
         if scene.twin_of is not None
     )
     return list(chain.from_iterable(islice(pairs, num)))
 
 
-def _all(seed: int) -> Iterator[Scene]:
-    return (draw_scene(seed, index, level=LEVEL) for index in count())
+def _all(seed: int, level: Level) -> Iterator[Scene]:
+    return (draw_scene(seed, index, level=level) for index in count())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenes:
-    """Hard scenes; how many of them everything is measured on."""
+    """Scenes with twins; how many of them everything is measured on."""
+
+    level: Level = "varied"
+    """``varied`` trains on long and short captions; captions of ``hard`` all begin with how many
+    objects there are, and stand alone."""
 
     gallery: int = 2000
     """Scenes without twins that are searched."""
@@ -132,7 +136,7 @@ class Scenes:
     """Overrides for ``glit train``."""
 
     def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
-        """Hard training scenes with their twins side by side; built if they are not there.
+        """Training scenes with their twins side by side; built if they are not there.
 
         Args:
             folder: of scenes and datasets.
@@ -143,18 +147,25 @@ class Scenes:
         scenes = folder / f"scenes-{size}"
         if not (dataset / "manifest.json").is_file():
             settings = ["negatives.enabled=true"] if negatives else []
-            paint(scenes, num=size, seed=TRAIN_SEED, level=LEVEL, size=SIZE_PX)
+            short = self.level == "varied"
+            paint(
+                scenes, num=size, seed=TRAIN_SEED, level=self.level, size=SIZE_PX, short=short
+            )  # fmt: skip
             captions = scenes / "captions.jsonl"
             build_scenes(scenes, dataset, captions=captions, recipe="glit-mini", settings=settings)
         return dataset
 
     def scenes(self) -> list[Scene]:
         """Those of the gallery."""
-        return without_twins(GALLERY_SEED, self.gallery)
+        return without_twins(GALLERY_SEED, self.gallery, level=self.level)
 
     def searched(self) -> SceneCollection:
         """The gallery for retrieval."""
         return SceneCollection("gallery", self.scenes())
+
+    def of_twins(self) -> SceneCollection:
+        """Pairs of twins, the two of a pair one after the other."""
+        return SceneCollection("twins", twins(TWINS_SEED, self.twins, level=self.level))
 
     def located(self) -> SceneCollection:
         """Samples on which localisation and joint mAP are measured; they have pairs."""
@@ -162,7 +173,9 @@ class Scenes:
 
     def validated(self) -> SceneCollection:
         """Samples on which the learning rate is chosen."""
-        return SceneCollection("validation", without_twins(VALIDATION_SEED, self.validation))
+        return SceneCollection(
+            "validation", without_twins(VALIDATION_SEED, self.validation, level=self.level)
+        )
 
     def evaluation(self) -> EvaluateConfig:
         """How models are measured."""

@@ -12,13 +12,12 @@ from typing import Any
 from glit.bench.harness import Row, write_report
 from glit.bench.pairs.measure import Judged, calibrated, judged, measure
 from glit.bench.pairs.support import check_captions, page_of_captions
-from glit.bench.scenes import build_scenes, scenes_folder, write_few_remarks
+from glit.bench.scenes import LEVELS, build_scenes, scenes_folder, write_few_remarks
 from glit.bench.tables import Page, Table, with_half_range
 from glit.errors import InputError
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
 from glit.scenes.layout import SPLITS
-from glit.scenes.vocabulary import LEVELS
 from glit.stages.ground import GroundConfig
 from glit.stages.pair import PairConfig, identity_of_scores
 from glit.stages.recipe import load_recipe

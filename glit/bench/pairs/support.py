@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from glit.bench.harness import Row
-from glit.bench.scenes import build_scenes, paint, scenes_folder
+from glit.bench.scenes import LEVELS, build_scenes, paint, scenes_folder
 from glit.bench.tables import Page, Table, with_half_range
 from glit.dataset.row import Row as DatasetRow
 from glit.rules.evidence import LOGPROBS, SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
@@ -25,7 +25,6 @@ from glit.rules.metrics import auroc, calibration_error
 from glit.scenes.false_sentences import KINDS, write_false_captions
 from glit.scenes.layout import SPLITS, draw_scene
 from glit.scenes.told import objects_told, true_of
-from glit.scenes.vocabulary import LEVELS
 
 SEEN = ("attribute", "object", "background")
 """Kinds of falsehood that the evidence can tell."""

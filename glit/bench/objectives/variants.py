@@ -1,0 +1,81 @@
+"""What is compared: objectives with settings, and learning rates of their runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from glit.errors import UserError
+from glit.training.objectives import OBJECTIVES
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """An objective, with settings of its own: ``clip``, ``long-clip lambda_short=0``."""
+
+    name: str
+    """The objective, then ``key=value`` of ``[train]``, as a shell splits them."""
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            known = ", ".join(OBJECTIVES)
+            raise UserError(f"--objective {self.objective}: wanted some of {known}")
+        wrong = [word for word in shlex.split(self.name)[1:] if "=" not in word]
+        if wrong:
+            raise UserError(f"--objective {self.name!r}: {wrong[0]!r} is no key=value of [train]")
+
+    @property
+    def objective(self) -> str:
+        return (shlex.split(self.name) or [""])[0]
+
+    @property
+    def settings(self) -> list[str]:
+        return [f"train.{word}" for word in shlex.split(self.name)[1:]]
+
+    @property
+    def folder(self) -> str:
+        return re.sub(r"[^\w.=+-]+", "_", self.name)
+
+    @property
+    def module_lr(self) -> float | None:
+        """Default learning rate of the objective's own parameters; None where it has none, or
+        where the settings give it."""
+        key = self._module_key
+        if not key or any(each.startswith(f"train.{key}=") for each in self.settings):
+            return None
+        return getattr(OBJECTIVES[self.objective](), key)
+
+    def with_module_lr(self, lr: float) -> str:
+        """The override that sets it."""
+        return f"train.{self._module_key}={lr:g}"
+
+    @property
+    def _module_key(self) -> str:
+        """``siglip_lr``, ``refinement_lr`` and the like; empty where there is none."""
+        keys = dir(OBJECTIVES[self.objective])
+        return next((key for key in keys if key.endswith("_lr") and key != "module_lr"), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Learning rates of a run."""
+
+    lr: float
+    module: float | None = None
+    """Of the objective's own parameters; None for its default."""
+
+    def __str__(self) -> str:
+        return f"learning rate {self.short}"
+
+    @property
+    def short(self) -> str:
+        return f"{self.lr:g}" if self.module is None else f"{self.lr:g} / {self.module:g}"
+
+    @property
+    def folder(self) -> str:
+        return self.short.replace(" / ", ",")
+
+    @property
+    def order(self) -> tuple[float, float]:
+        return self.lr, self.module or 0.0
