@@ -38,6 +38,7 @@ from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
     Counts,
     describe_file,
+    may_lack_regions,
     pairings_of,
     read_manifest,
     sum_without_pair,
@@ -265,7 +266,10 @@ def _check_rows(
             yield f"{where}: its image is not the one its sample_id names"
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
-        breaches = row_breaches(row, manifest["tokenizer"], pairings)
+        if not row["regions"] and may_lack_regions(manifest):
+            breaches = breaches_alone(row, manifest["tokenizer"])
+        else:
+            breaches = row_breaches(row, manifest["tokenizer"], pairings)
         yield from (f"{where}: {breach}" for breach in breaches)
 
 
@@ -292,6 +296,23 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
     return pixels.shape[1], pixels.shape[0]
 
 
+def breaches_alone(row: dict[str, Any], tokenizer: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with a row of captions alone.
+
+    Args:
+        row: of a data file, as plain values, without regions.
+        tokenizer: the manifest's.
+    """
+    if not row["sentences"]:
+        yield "no sentence, at least one is due"
+        return
+    yield from sentence_breaches(row["caption"], row["sentences"], tokenizer["context"])
+    yield from caption_breaches(row)
+    of_regions = ("pairs", "similarity", "image_similarity", "phrase_similarity", "agreement")
+    if found := [name for name in of_regions if row[name]]:
+        yield f"no regions, but values in {', '.join(found)}"
+
+
 def row_breaches(
     row: dict[str, Any], tokenizer: dict[str, Any], pairings: list[Pairing]
 ) -> Iterator[str]:
@@ -303,6 +324,9 @@ def row_breaches(
         pairings: those that the manifest names; pairs must be what one makes of the scores.
     """
     sentences, regions = row["sentences"], row["regions"]
+    if not pairings:
+        yield f"{len(regions)} regions in a dataset of captions alone"
+        return
     if not (sentences and regions):
         yield f"{len(sentences)} sentences and {len(regions)} regions, at least one of each is due"
         return
