@@ -29,7 +29,9 @@ def meaningless(models: Mapping[str, str], pictures: Iterable[Pixels]) -> str:
     looks = [looks_like_scene(each) for each in islice(pictures, LOOKED_AT)]
     if not looks or sum(looks) >= len(looks) / 2:
         return ""
-    return {("matcher",): "pairs", ("captioner",): "captions"}.get((*roles,), "regions and pairs")
+    if roles == {"captioner"}:
+        return "captions"
+    return "pairs" if roles == {"matcher"} else "regions and pairs"
 
 
 def caution(manifest: Mapping[str, Any], pictures: Iterable[Pixels]) -> str:

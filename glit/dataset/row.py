@@ -48,8 +48,8 @@ class Row:
     similarity: Float[np.ndarray, "S R"]
     """CLIP cosines of sentences and regions; 1 or 0 for pairs read from files."""
     image_similarity: Float[np.ndarray, " S"] | None
-    """CLIP cosines of the sentences and the whole image; None in datasets of version 1 and of captions
-    alone."""
+    """CLIP cosines of the sentences and the whole image; None in datasets of version 1 and of
+    captions alone."""
     phrase_similarity: Float[np.ndarray, "S R"] | None
     """CLIP cosines of the sentences' head phrases and regions; None unless ``score.phrases``."""
     agreement: Float[np.ndarray, "S R"] | None
