@@ -238,7 +238,8 @@ def import_command(
         found = import_captions(
             form, annotations, path, images=images, split=split, progress=progress
         )
-    print(f"{found.captions} captions: {path}")
+    what = f"images with captions of the kinds {', '.join(found.kinds)}" if found.kinds else ""
+    print(f"{found.captions} {what or 'captions'}: {path}")
     if found.regions is not None:
         edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
         left = f", {found.empty} empty ones left out" if found.empty else ""

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA, SCHEMA_VERSION, dataset_columns
+import pyarrow as pa
+
+from glit.data.schema import (
+    CAPTIONS,
+    DROPS_SCHEMA,
+    DUPLICATES_SCHEMA,
+    SCHEMA_VERSION,
+    dataset_columns,
+    hf_feature,
+)
 from glit.dataset.card import origins, pairs_from_files
 from glit.dataset.manifest import has_regions, pairing_of
 from glit.storage.store import to_json
@@ -85,6 +94,7 @@ _ABOUT = {
     "image_similarity": "Cosine of every sentence with the whole image",
     "phrase_similarity": "Cosine of every sentence's head phrase with every region",
     "agreement": "How far a detector asked for a sentence's head phrase agrees with every region",
+    "captions": "All captions of the image, each of a kind; the caption is one of them",
     "pairs": "Numbers of a sentence and of the region chosen for it, best pair first",
 }
 
@@ -147,7 +157,10 @@ def _data_files() -> dict[str, Any]:
 
 
 def _samples(manifest: dict[str, Any]) -> dict[str, Any]:
-    schema = dataset_columns(manifest["schema_version"])
+    schema = [*dataset_columns(manifest["schema_version"])]
+    name, kind = CAPTIONS
+    if manifest.get("columns", {}).get(name) == hf_feature(kind):
+        schema.append(pa.field(name, kind))
     return {
         "@type": "cr:RecordSet",
         "@id": "samples",
