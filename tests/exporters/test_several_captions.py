@@ -31,7 +31,7 @@ def entries(name, folder):
     if name == "grit":
         return pq.read_table(folder / "grit-00000.parquet").to_pylist()
     if name == "odvg":
-        return [json.loads(line) for line in (folder / "annotations.jsonl").open()]
+        return [*map(json.loads, (folder / "annotations.jsonl").read_text().splitlines())]
     file, key = {
         "mdetr": ("annotations.json", "images"),
         "goal": ("goal.json", None),
