@@ -44,7 +44,7 @@ from glit.dataset.manifest import (
     sum_without_pair,
 )
 from glit.dataset.row_checks import check_row_groups, row_faults
-from glit.dataset.text_checks import caption_breaches, sentence_breaches
+from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
 from glit.errors import DatasetError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
 from glit.rules.pairing import Pairing
@@ -294,23 +294,6 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
     except ImageError as error:
         return f"its image cannot be decoded ({error})"
     return pixels.shape[1], pixels.shape[0]
-
-
-def breaches_alone(row: dict[str, Any], tokenizer: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with a row of captions alone.
-
-    Args:
-        row: of a data file, as plain values, without regions.
-        tokenizer: the manifest's.
-    """
-    if not row["sentences"]:
-        yield "no sentence, at least one is due"
-        return
-    yield from sentence_breaches(row["caption"], row["sentences"], tokenizer["context"])
-    yield from caption_breaches(row)
-    of_regions = ("pairs", "similarity", "image_similarity", "phrase_similarity", "agreement")
-    if found := [name for name in of_regions if row[name]]:
-        yield f"no regions, but values in {', '.join(found)}"
 
 
 def row_breaches(

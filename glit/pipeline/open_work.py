@@ -359,10 +359,10 @@ def with_retry(work: Work, retry: Retry, device: str) -> Work:
             "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
             "build it anew with glit build --set"
         )
-    if "kinds" in tables.get("caption", {}):
+    if deciding := sorted({"kinds", "short"} & tables.get("caption", {}).keys()):
         raise UserError(
-            "--set caption.kinds: it decides which columns the dataset has; build it anew with "
-            "glit build --set"
+            f"--set caption.{deciding[0]}: it decides which columns the dataset has; build it "
+            "anew with glit build --set"
         )
     if switched := [name for name, table in tables.items() if "enabled" in table]:
         raise UserError(

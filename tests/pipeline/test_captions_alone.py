@@ -215,7 +215,8 @@ def test_merged_with_others_each_row_keeps_what_it_has(scenes, alone, tmp_path):
 
 
 def test_rows_with_traces_of_regions_are_breaches(alone, tmp_path):
-    from glit.dataset.verify import breaches_alone, row_breaches
+    from glit.dataset.text_checks import breaches_alone
+    from glit.dataset.verify import row_breaches
 
     manifest = read_manifest(Store(alone))
     row = Dataset(alone).table().slice(0, 1).to_pylist()[0]
