@@ -90,8 +90,8 @@ class Row:
         """
         if self.image_similarity is None:
             raise DatasetError(
-                f"{self.source_path}: holds no similarities of the whole image, as a dataset of "
-                "captions alone or of schema version 1; build it again"
+                f"{self.source_path}: a dataset of captions alone or of schema version 1 holds no "
+                "similarities of the whole image; build it again"
             )
         return Scores(
             similarity=self.similarity,
