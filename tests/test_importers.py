@@ -20,8 +20,14 @@ def written(tmp_path: Path, name: str, source: Path, **options) -> dict[str, str
     output = tmp_path / "made" / "captions.jsonl"
     found = import_captions(name, source, output, **{"images": None, **options})
     rows = json_lines(output)
-    assert len(rows) == found.captions
-    return {str((output.parent / row["path"]).resolve()): row["caption"] for row in rows}
+    assert len({row["path"] for row in rows}) == found.captions
+    texts: dict[str, str] = {}
+    for row in rows:
+        said = f"{row['kind']}: {row['caption']}" if found.kinds else row["caption"]
+        path = str((output.parent / row["path"]).resolve())
+        texts[path] = f"{texts[path]} | {said}" if path in texts else said
+    assert tuple(dict.fromkeys(row["kind"] for row in rows if "kind" in row)) == found.kinds
+    return texts
 
 
 def docci(root: Path) -> Path:
@@ -51,7 +57,7 @@ def test_dci(tmp_path):
         path.write_text(json.dumps(values))
         touch(tmp_path / "photos" / f"sa_{number}.jpg")
     (tmp_path / "splits.json").write_text(json.dumps({"train": ["0.json"], "test": ["1.json"]}))
-    assert list(written(tmp_path, "dci", tmp_path).values()) == ["Long 0."]
+    assert list(written(tmp_path, "dci", tmp_path).values()) == ["long: Long 0. | short: S."]
 
 
 def test_sharegpt4v(tmp_path):
@@ -65,7 +71,7 @@ def test_sharegpt4v(tmp_path):
     ]
 
 
-def test_several_short_captions_follow_one_another(tmp_path):
+def test_several_short_captions_are_kinds_of_their_own(tmp_path):
     values = {
         "images": [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}],
         "annotations": [
@@ -75,7 +81,7 @@ def test_several_short_captions_follow_one_another(tmp_path):
     (tmp_path / "captions.json").write_text(json.dumps(values))
     touch(tmp_path / "1.jpg")
     assert written(tmp_path, "coco", tmp_path / "captions.json") == {
-        str(tmp_path / "1.jpg"): "A dog. It runs!"
+        str(tmp_path / "1.jpg"): "caption-1: A dog | caption-2: It runs!"
     }
 
 
@@ -83,7 +89,7 @@ def test_flickr30k(tmp_path):
     (tmp_path / "results.token").write_text("7.jpg#0\tA cat .\n7.jpg#1\tIt sleeps\n")
     touch(tmp_path / "7.jpg")
     assert list(written(tmp_path, "flickr30k", tmp_path / "results.token").values()) == [
-        "A cat . It sleeps."
+        "caption-1: A cat . | caption-2: It sleeps"
     ]
 
 
@@ -113,8 +119,8 @@ def test_localized_narratives(tmp_path):
     source = lines(tmp_path / "narratives.jsonl", rows)
     found = written(tmp_path, "localized-narratives", source, images=tmp_path / "images")
     assert found == {
-        str(tmp_path / "images" / "000000137576.jpg"): "Here. There.",
-        str(tmp_path / "images" / "0a1b.jpg"): "A tree.",
+        str(tmp_path / "images" / "000000137576.jpg"): "caption-1: Here. | caption-2: There.",
+        str(tmp_path / "images" / "0a1b.jpg"): "caption-1: A tree.",
     }
 
 
@@ -185,3 +191,40 @@ def test_every_format_but_the_joint_sets_is_there():
 def test_a_name_that_is_no_published_file(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         import_captions("docci", tmp_path / "no", tmp_path / "c.jsonl", images=None)
+
+
+def test_beginnings_of_a_caption_follow_the_whole_one(tmp_path):
+    texts = ["One.", "One. Two.", "One. Two. Three."]
+    rows = [{"img_path": "a.jpg", "caption": texts}, {"img_path": "b.jpg", "caption": ["Only."]}]
+    for name in ("a.jpg", "b.jpg"):
+        touch(tmp_path / "images" / name)
+    source = lines(tmp_path / "himo_docci_data.json", rows)
+    assert list(written(tmp_path, "himo-docci", source).values()) == [
+        "long: One. Two. Three. | first-1: One. | first-2: One. Two.",
+        "long: Only.",
+    ]
+
+
+def test_imported_captions_of_several_kinds_are_built(scenes, tmp_path, run_glit):
+    names = [f"{number:06d}.png" for number in range(3)]
+    values = {
+        "images": [{"id": at, "file_name": name} for at, name in enumerate(names)],
+        "annotations": [
+            {"image_id": at, "caption": f"Picture {at}, said {times}."}
+            for at in range(3)
+            for times in range(1 + at)
+        ],
+    }
+    (tmp_path / "coco.json").write_text(json.dumps(values))
+    output = tmp_path / "captions.jsonl"
+    done = run_glit(
+        "import", tmp_path / "coco.json", "--format", "coco", "--images", scenes / "images",
+        "-o", output,
+    )  # fmt: skip
+    kinds = "caption-1, caption-2, caption-3"
+    assert done.output == f"3 images with captions of the kinds {kinds}: {output}\n"
+    run_build(scenes / "images", tmp_path / "out", recipe="captions-only", captions=output, limit=3)
+    rows = [row.extra["captions"] for row in Dataset(tmp_path / "out")]
+    assert [[each["text"] for each in row] for row in rows] == [
+        [f"Picture {at}, said {times}." for times in range(1 + at)] for at in range(3)
+    ]

@@ -115,6 +115,7 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("bench regions", "recipe"): ["laptop"],
     ("build", "images"): [SCENES],
     ("doctor", "overrides"): ["propose.backend=sam"],
+    ("eval", "caption"): ["short"],
     ("eval", "overrides"): ["evaluate.precision=float32"],
     ("import", "form"): ["goal-train"],
     ("import", "images"): [EXPORTED],

@@ -195,11 +195,14 @@ def default_recipe(has_captions: bool = False) -> str:
 
 
 def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json: bool) -> None:
+    from glit.dataset.manifest import has_regions
+
     counts = manifest["counts"]
     if as_json:
         print(json.dumps({"dataset": dataset, "counts": counts}))
         return
-    bare = f" ({counts['without_pair']} without a pair)" if counts["without_pair"] else ""
+    without = counts["without_pair"] if has_regions(manifest) else 0
+    bare = f" ({without} without a pair)" if without else ""
     console.print(f"{dataset}: {_balance(counts)}{bare}", soft_wrap=True)
     for key, number in counts["drops"].items():
         console.print(f"  {number:>6} {key}")
@@ -235,7 +238,8 @@ def import_command(
         found = import_captions(
             form, annotations, path, images=images, split=split, progress=progress
         )
-    print(f"{found.captions} captions: {path}")
+    what = f"images with captions of the kinds {', '.join(found.kinds)}" if found.kinds else ""
+    print(f"{found.captions} {what or 'captions'}: {path}")
     if found.regions is not None:
         edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
         left = f", {found.empty} empty ones left out" if found.empty else ""

@@ -77,6 +77,14 @@ def eval_command(
             "every line for figures by type; or the ground_truth.parquet of scenes.",
         ),
     ] = None,
+    caption: Annotated[
+        str | None,
+        typer.Option(
+            "--caption",
+            help="Which captions of a glit dataset: long, short or another kind, or all. Default: "
+            "long.",
+        ),
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -114,7 +122,7 @@ def eval_command(
             [model, *(compare or [])],
             dataset,
             recipe=recipe or "mini",
-            settings=overrides or [],
+            settings=[*(overrides or []), *([f"evaluate.caption={caption}"] if caption else [])],
             kind=kind,
             images=images,
             split=split,

@@ -39,6 +39,7 @@ from glit.dataset.manifest import (
     describe_data_file,
     describe_file,
     pairings_of,
+    require_regions,
     sum_without_pair,
 )
 from glit.dataset.mini_models import dataset_caution
@@ -96,6 +97,7 @@ def apply_corrections(
         raise InputError(
             f"{dataset.path}: schema version {dataset.manifest['schema_version']}; build it again"
         )
+    require_regions(dataset.manifest, dataset.path, wanted_by="glit pairs apply wants")
     with new_folder(output) as folder:
         source = source_of(dataset)
         lines, told, warnings = _read(dataset, corrections, source["manifest_sha256"])

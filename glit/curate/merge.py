@@ -16,7 +16,7 @@ from glit.curate.corrected_row import review
 from glit.curate.rewrite import Rows, finish, write_rows
 from glit.curate.select_rows import source_of
 from glit.data.schema import CAPTIONS, CORRECTED, DROPS_SCHEMA, ORIGIN, Columns, hf_feature
-from glit.dataset.manifest import Counts, sum_without_pair
+from glit.dataset.manifest import Counts, has_regions, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
@@ -24,6 +24,7 @@ from glit.label.corrections import State
 from glit.pipeline.publish import write_left_out
 from glit.runtime.progress import StageProgress
 from glit.stages.dedup import find_duplicates
+from glit.stages.score import ScoreStage
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
@@ -165,7 +166,8 @@ def _identities(places: list[tuple[Dataset, str, int]]) -> Iterator[tuple[int, p
 
 
 def _manifest(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest without counts and files: what the first has, where they do not agree."""
+    """The manifest without counts and files: what the first with regions has, where they do not
+    agree."""
     found = [json.loads(json.dumps(dataset.manifest)) for dataset in datasets]
     merged = [
         {**source, **{key: each[key] for key in _KEPT if key in each}}
@@ -174,16 +176,18 @@ def _manifest(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) ->
     rules: list[dict[str, Any]] = []
     models: dict[str, Any] = {}
     for each in found:
+        alone = not has_regions(each)
         own = {key: each["recipe"][key] for key in ("pair", "match") if key in each["recipe"]}
         for rule in each.get("rules", [{"recipe": own, "calibration": each.get("calibration")}]):
-            rules += [rule] if rule not in rules else []
+            rules += [rule] if rule not in rules and not alone else []
         for role, model in each["models"].items():
             names = [role, *(f"{role}-{number}" for number in range(2, len(found) + 2))]
             if model not in [models.get(name) for name in names]:
                 models[next(name for name in names if name not in models)] = model
     steps = sorted({step for each in found for step in each["fingerprints"]})
+    first = next(filter(has_regions, found), found[0])
     manifest = {
-        **found[0],
+        **first,
         "recipe": _recipe([each["recipe"] for each in found]),
         "models": models,
         "fingerprints": {
@@ -200,7 +204,7 @@ def _manifest(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) ->
         *([] if manifest["retries"] else ["retries"]),
     ):
         manifest.pop(key, None)
-    if len(rules) == 1:
+    if len(rules) <= 1:
         manifest.pop("rules")
     return manifest
 
@@ -213,8 +217,8 @@ def _joined(fingerprints: list[str]) -> str:
 
 
 def _recipe(recipes: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first recipe, with the limits within which all rows lie."""
-    recipe = dict(recipes[0])
+    """The first recipe that has regions, with the limits within which all rows lie."""
+    recipe = dict(next((each for each in recipes if has_regions({"recipe": each})), recipes[0]))
     recipe["name"] = " + ".join(dict.fromkeys(each["name"] for each in recipes))
     for table, key, default, of_all in (
         ("ingest", "max_pixels", 0, max),
@@ -223,7 +227,11 @@ def _recipe(recipes: list[dict[str, Any]]) -> dict[str, Any]:
         ("score", "phrases", False, min),
         ("score", "crop", "tight", lambda crops: "+".join(dict.fromkeys(crops))),
     ):
-        values = [each.get(table, {}).get(key, default) for each in recipes]
+        values = [
+            each.get(table, {}).get(key, default)
+            for each in recipes
+            if table != ScoreStage.name or has_regions({"recipe": each})
+        ]
         if len({*values}) > 1:
             recipe[table] = {**recipe[table], key: of_all(values)}
     return recipe

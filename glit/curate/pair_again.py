@@ -24,7 +24,7 @@ from glit.data.records import Pair
 from glit.data.rows import pair_row
 from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
 from glit.dataset.by_hand import by_hand_of, with_by_hand
-from glit.dataset.manifest import describe_data_file, sum_without_pair
+from glit.dataset.manifest import describe_data_file, require_regions, sum_without_pair
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -75,6 +75,7 @@ def pair_again(
                 f"{dataset.path}: schema version {manifest['schema_version']} does not hold what "
                 "rules ask for; build it again"
             )
+        require_regions(manifest, dataset.path, wanted_by="glit pair wants")
         config = pair_config(manifest, recipe, settings)
         pairing = _pairing(manifest, config)
         (folder / "data").mkdir()

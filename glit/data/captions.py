@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from glit.data.records import Caption, Drop, Sample
 
 LONG, SHORT = "long", "short"
 """A caption that is brought without a kind is a long one."""
+FIRST_SENTENCE = "first_sentence"
+"""The source of a short caption that is the first sentence of the long one."""
 KIND_RULE = "letters, digits, - and _, at most 64"
 _KIND = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -80,6 +82,24 @@ def with_written(sample: Sample, outcome: Sample | Drop, kind: str) -> Sample | 
     ]
     extra = {**sample.extra, "captions": several}
     return dataclasses.replace(sample, caption=sample.caption or made, extra=extra)
+
+
+def with_short(sample: Sample, splitter: Callable[[str], list[tuple[int, int]]]) -> Sample:
+    """The sample with the first sentence of its caption as a short one; one that it has stays.
+
+    Args:
+        sample: with a caption.
+        splitter: character spans of a text's sentences.
+    """
+    caption = sample.caption
+    assert caption is not None
+    own = [{"kind": LONG, "text": caption.text, "source": caption.kind}]
+    several = [*sample.extra.get("captions", own)]
+    if text_of_kind(several, SHORT) is None:
+        sentences = (caption.text[start:end] for start, end in splitter(caption.text))
+        text = next(filter(has_words, sentences), caption.text)
+        several.append({"kind": SHORT, "text": text, "source": FIRST_SENTENCE})
+    return dataclasses.replace(sample, extra={**sample.extra, "captions": several})
 
 
 def edited_captions(row: Mapping[str, Any], caption: str) -> dict[str, list[dict[str, Any]]]:

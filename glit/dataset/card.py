@@ -10,6 +10,7 @@ import textwrap
 from typing import Any
 
 from glit.data.schema import CAPTIONS, hf_features
+from glit.dataset.manifest import has_regions
 from glit.stages import all_steps
 
 _WIDTH = 100
@@ -26,9 +27,20 @@ _BY_FILES = """\
   is 1 for a pair of the file, else 0. `image_similarity` is 1 for a sentence without a region."""
 _LIMITS = """\
 - A sentence without a pair has no region of its own. It may describe the whole image, or nothing
-  in it.
+  in it."""
+_ALONE = """\
+- The images have no regions: `regions`, `similarity` and `pairs` are empty, `image_similarity` is
+  null.
+- Captions that models made contain mistakes, and nobody has checked each one."""
+_IMAGES = """\
 - Who and what is in the images, and in what proportion, depends on their source:
   describe it here."""
+
+_WITH_REGIONS = ", its sentences, candidate regions, and the best region of every sentence"
+_BEST_PAIR = """\
+best = sample["pairs"][0]
+print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["region"]])"""
+_CAPTION = 'print(sample["caption"])'
 
 
 def dataset_card(manifest: dict[str, Any], caution: str = "") -> str:
@@ -47,6 +59,7 @@ def dataset_card(manifest: dict[str, Any], caution: str = "") -> str:
     size = sum(
         file["bytes"] for name, file in manifest["files"].items() if name.startswith("data/")
     )
+    paired = has_regions(manifest)
     features = json.dumps(yaml_features(hf_features(manifest.get("columns"))), ensure_ascii=False)
     return f"""---
 license: unknown
@@ -70,18 +83,18 @@ task_categories:
 - zero-shot-image-classification
 tags:
 - long-captions
-- region-grounding
-- glit
+{"- region-grounding" + chr(10) if paired else ""}- glit
 ---
 
-# A region-grounded long-caption dataset
+# {"A region-grounded long-caption" if paired else "An image-caption"} dataset
 
 {LICENCE_WARNING}
 
 {
         paragraph(
-            f"{counts['shipped']} images, each with a long caption, its sentences, candidate "
-            "regions, and the best region of every sentence. Built by glit "
+            f"{counts['shipped']} images, each with a long caption"
+            + (_WITH_REGIONS if paired else " and its sentences")
+            + ". Built by glit "
             f"{manifest['glit_version']} with the recipe `{recipe['name']}`{_added(manifest)}."
             + "".join(f" {said}" for said in origins(manifest))
             + (f" {recipe['about']}" if pairs_from_files(recipe) else "")
@@ -93,16 +106,15 @@ from datasets import load_dataset
 
 dataset = load_dataset("parquet", data_files="data/*.parquet", split="train")
 sample = dataset[0]
-best = sample["pairs"][0]
-print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["region"]])
+{_BEST_PAIR if paired else _CAPTION}
 ```
 
 {
         paragraph(
             "`croissant.json` describes the dataset for other loaders, with its collection, "
             "annotation and limits. `glit view` writes a page to look at. `glit export --to hf` "
-            "writes a folder for the Hub, with pictures in its card and a `preview` with boxes "
-            "drawn in."
+            "writes a folder for the Hub, with pictures in its card and a `preview`"
+            + (" with boxes drawn in." if paired else ".")
         )
     }
 
@@ -122,13 +134,13 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 
 ## What became of the images
 
-{balance(counts)}
+{balance(counts if paired else {**counts, "without_pair": 0})}
 
 `drops.parquet` and `duplicates.parquet` name each image that is not here.
 
 ## What to know before use
 
-{limits(recipe, caution)}
+{limits(manifest, caution)}
 """
 
 
@@ -137,10 +149,13 @@ def pairs_from_files(recipe: dict[str, Any]) -> bool:
     return recipe.get("score", {}).get("backend") in ("file", "provided")
 
 
-def limits(recipe: dict[str, Any], caution: str = "") -> str:
+def limits(manifest: dict[str, Any], caution: str = "") -> str:
     """What to know before use, as a list in Markdown."""
     first = [textwrap.fill(f"- **{caution}**", _WIDTH, subsequent_indent="  ")] if caution else []
-    return "\n".join([*first, _BY_FILES if pairs_from_files(recipe) else _BY_MODELS, _LIMITS])
+    if not has_regions(manifest):
+        return "\n".join([*first, _ALONE, _IMAGES])
+    of_pairs = _BY_FILES if pairs_from_files(manifest["recipe"]) else _BY_MODELS
+    return "\n".join([*first, of_pairs, _LIMITS, _IMAGES])
 
 
 def shown(value: object) -> str:
@@ -153,7 +168,7 @@ def _steps(recipe: dict[str, Any]) -> str:
     return " ".join(
         f"{step.title}: `{shown(recipe[step.name].get(step.shows, ''))}`."
         for step in all_steps()
-        if step.title and step.name in recipe
+        if step.title and recipe.get(step.name, {}).get("enabled", step.name in recipe)
     )
 
 

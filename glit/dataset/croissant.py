@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA, SCHEMA_VERSION, dataset_columns
+import pyarrow as pa
+
+from glit.data.schema import (
+    CAPTIONS,
+    DROPS_SCHEMA,
+    DUPLICATES_SCHEMA,
+    SCHEMA_VERSION,
+    dataset_columns,
+    hf_feature,
+)
 from glit.dataset.card import origins, pairs_from_files
-from glit.dataset.manifest import pairing_of
+from glit.dataset.manifest import has_regions, pairing_of
 from glit.storage.store import to_json
 
 CROISSANT = "croissant.json"
@@ -23,6 +32,7 @@ _BIASES = (
     "A matcher prefers what was frequent in its training data, and large regions to small "
     "ones; a sentence about something rare is more likely to get a wrong region.",
 )
+_WITH_REGIONS = ", its sentences, candidate regions, and the regions that the sentences describe."
 _PARQUET = "application/x-parquet"
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -84,6 +94,7 @@ _ABOUT = {
     "image_similarity": "Cosine of every sentence with the whole image",
     "phrase_similarity": "Cosine of every sentence's head phrase with every region",
     "agreement": "How far a detector asked for a sentence's head phrase agrees with every region",
+    "captions": "All captions of the image, each of a kind; the caption is one of them",
     "pairs": "Numbers of a sentence and of the region chosen for it, best pair first",
 }
 
@@ -105,11 +116,15 @@ def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
             ],
             "name": name,
             "description": (
-                f"{manifest['counts']['shipped']} images, each with a long caption, its sentences, "
-                "candidate regions, and the regions that the sentences describe."
+                f"{manifest['counts']['shipped']} images, each with a long caption"
+                + (_WITH_REGIONS if has_regions(manifest) else " and its sentences.")
             ),
             "version": f"{manifest['schema_version']}.0.0",
-            "keywords": ["long captions", "region grounding", "vision-language"],
+            "keywords": [
+                "long captions",
+                *["region grounding"] * has_regions(manifest),
+                "vision-language",
+            ],
             "distribution": [*_files(manifest), _data_files()],
             "recordSet": [_samples(manifest), _left_out("drops"), _left_out("duplicates")],
             **_provenance(manifest),
@@ -142,7 +157,10 @@ def _data_files() -> dict[str, Any]:
 
 
 def _samples(manifest: dict[str, Any]) -> dict[str, Any]:
-    schema = dataset_columns(manifest["schema_version"])
+    schema = [*dataset_columns(manifest["schema_version"])]
+    name, kind = CAPTIONS
+    if manifest.get("columns", {}).get(name) == hf_feature(kind):
+        schema.append(pa.field(name, kind))
     return {
         "@type": "cr:RecordSet",
         "@id": "samples",
@@ -293,17 +311,22 @@ def _near(recipe: dict[str, Any]) -> str:
 
 def _protocol(manifest: dict[str, Any]) -> list[str]:
     recipe = manifest["recipe"]
-    pairing, files = pairing_of(manifest), pairs_from_files(recipe)
+    files = pairs_from_files(recipe)
     prompt = manifest.get("prompt")
     asked = f" It was asked: {prompt}" if prompt else ""
     said = [
         f"Captions: {recipe['caption']['backend']}, {_model(manifest, 'captioner')}.{asked}",
         f"Sentences: the splitter {recipe['split']['splitter']}.",
+    ]
+    if not has_regions(manifest):
+        return [*said, "Regions, similarity and pairs: none.", *origins(manifest)]
+    said += [
         f"Regions: {recipe['propose']['backend']}, {_model(manifest, 'proposer')}; "
         f"{_options(recipe['propose'], 'min_area', 'max_area', 'max_iou', 'max_regions')}.",
         f"Similarity: {FROM_FILES if files else _model(manifest, 'matcher')}.",
     ]
     if manifest["schema_version"] == SCHEMA_VERSION:
+        pairing = pairing_of(manifest)
         limits = f"probability >= {pairing.min_probability}, support >= {pairing.min_support}"
         said.append(f"Pairs: the rule {recipe['pair']['rule']}; {limits}.")
     return [*said, *origins(manifest)]

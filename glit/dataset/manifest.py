@@ -14,7 +14,7 @@ from typing import Any
 
 from glit.data.schema import READABLE_VERSIONS, SCHEMA_VERSION, Columns, hf_feature
 from glit.dataset.local_pairs import count_without_pair
-from glit.errors import DatasetError, RecipeError, UserError, first_line
+from glit.errors import DatasetError, InputError, RecipeError, UserError, first_line
 from glit.recipes.config import build_dataclass
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
@@ -257,6 +257,30 @@ def num_series(manifest: dict[str, Any]) -> int:
     return 1 + len(manifest.get("additions", ()))
 
 
+def has_regions(manifest: Mapping[str, Any]) -> bool:
+    """Whether images were given regions; false for a dataset of captions alone."""
+    return manifest["recipe"].get("propose", {}).get("enabled", True)
+
+
+def may_lack_regions(manifest: Mapping[str, Any]) -> bool:
+    """Whether rows without regions belong there: of captions alone, merged with others or not."""
+    parts = manifest.get("merged", ())
+    return not has_regions(manifest) or any(may_lack_regions(part) for part in parts)
+
+
+def require_regions(manifest: Mapping[str, Any], path: str, *, wanted_by: str) -> None:
+    """Refuse a dataset of captions alone.
+
+    Raises:
+        InputError: with who wants regions.
+    """
+    if not has_regions(manifest):
+        raise InputError(
+            f"{path}: a dataset of captions alone, and {wanted_by} regions and pairs; build it "
+            "with propose.enabled = true"
+        )
+
+
 def pairing_of(manifest: dict[str, Any]) -> Pairing:
     """The rule with its options and the calibration that chose a dataset's pairs.
 
@@ -287,11 +311,14 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
 
 
 def pairings_of(manifest: dict[str, Any]) -> list[Pairing]:
-    """:func:`pairing_of` for each of the rules that chose pairs: several after a merge.
+    """:func:`pairing_of` for each of the rules that chose pairs: several after a merge, none where
+    there are captions alone.
 
     Raises:
         DatasetError: this glit does not have one.
     """
+    if not has_regions(manifest):
+        return []
     return [pairing_of({**manifest, **rule}) for rule in manifest.get("rules", [{}])]
 
 

@@ -277,8 +277,8 @@ def _similarities(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[
     for name in wanted.keys() & set(table.column_names):
         column = _whole(table.column(name))
         there = ~column.is_null().to_numpy(zero_copy_only=False).astype(bool)
-        if name in ("similarity", "image_similarity"):
-            yield from _first(~there, f"its {name} is null")
+        due = {"similarity": True, "image_similarity": regions > 0}.get(name, False)
+        yield from _first(~there & due, f"its {name} is null")
         number = np.diff(column.offsets.to_numpy())
         yield from _first(there & (number != wanted[name]), f"its {name} has another shape")
         values = column.flatten().to_numpy(zero_copy_only=False)

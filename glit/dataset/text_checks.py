@@ -48,3 +48,20 @@ def sentence_breaches(caption: str, sentences: list[dict[str, Any]], context: in
             yield f"sentence {index}: empty token span"
         if s["in_window"] != (s["token_end"] <= context - 1):
             yield f"sentence {index}: in_window is wrong"
+
+
+def breaches_alone(row: dict[str, Any], tokenizer: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with a row of captions alone.
+
+    Args:
+        row: of a data file, as plain values, without regions.
+        tokenizer: the manifest's.
+    """
+    if not row["sentences"]:
+        yield "no sentence, at least one is due"
+        return
+    yield from sentence_breaches(row["caption"], row["sentences"], tokenizer["context"])
+    yield from caption_breaches(row)
+    of_regions = ("pairs", "similarity", "image_similarity", "phrase_similarity", "agreement")
+    if found := [name for name in of_regions if row[name]]:
+        yield f"no regions, but values in {', '.join(found)}"

@@ -38,12 +38,13 @@ from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
     Counts,
     describe_file,
+    may_lack_regions,
     pairings_of,
     read_manifest,
     sum_without_pair,
 )
 from glit.dataset.row_checks import check_row_groups, row_faults
-from glit.dataset.text_checks import caption_breaches, sentence_breaches
+from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
 from glit.errors import DatasetError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
 from glit.rules.pairing import Pairing
@@ -265,7 +266,10 @@ def _check_rows(
             yield f"{where}: its image is not the one its sample_id names"
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
-        breaches = row_breaches(row, manifest["tokenizer"], pairings)
+        if not row["regions"] and may_lack_regions(manifest):
+            breaches = breaches_alone(row, manifest["tokenizer"])
+        else:
+            breaches = row_breaches(row, manifest["tokenizer"], pairings)
         yield from (f"{where}: {breach}" for breach in breaches)
 
 
@@ -303,6 +307,9 @@ def row_breaches(
         pairings: those that the manifest names; pairs must be what one makes of the scores.
     """
     sentences, regions = row["sentences"], row["regions"]
+    if not pairings:
+        yield f"{len(regions)} regions in a dataset of captions alone"
+        return
     if not (sentences and regions):
         yield f"{len(sentences)} sentences and {len(regions)} regions, at least one of each is due"
         return

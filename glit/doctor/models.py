@@ -35,7 +35,7 @@ def models(recipes: list[Recipe]) -> list[Model]:
     """List every model of these recipes; downloads nothing."""
     users: dict[tuple[str, str], list[str]] = {}
     for recipe in recipes:
-        for asked in dict.fromkeys(asked for _, asked in _asked(recipe)):
+        for asked in dict.fromkeys(asked for _, asked in asked_models(recipe)):
             users.setdefault(asked, []).append(recipe.name)
     return [
         _model(look_up(*asked), asked[0], tuple(names)) for asked, names in sorted(users.items())
@@ -53,7 +53,8 @@ def _model(found: LookedUp, name: str, recipes: tuple[str, ...]) -> Model:
     )
 
 
-def _asked(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
+def asked_models(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Roles of a recipe's models, with name and revision of each."""
     for step in flow(recipe.tables).steps:
         yield from step.models(recipe).items()
 

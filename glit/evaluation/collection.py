@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from glit.data.captions import LONG
+from glit.data.schema import CAPTIONS, has_captions
+from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import COLUMNS, LocalPair, local_pairs
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError
 from glit.evaluation.encode_config import EncodeConfig
 from glit.evaluation.readers import AnnotatedImage, read_annotations
 from glit.images import Pixels, decode
+from glit.text.sentences import make_splitter
 from glit.text.spans import Span
 
 Split = Callable[[str], list[Span]]
@@ -66,7 +70,50 @@ class Collection(Protocol):
         ...
 
 
+EVERY = "all"
+"""As ``evaluate.caption``: every caption of an image."""
 _COLUMNS = ("sample_id", "source_path", "caption", "width", "height", *COLUMNS)
+
+
+class _Texts:
+    """The captions of a dataset's images that are measured; see ``evaluate.caption``.
+
+    Raises:
+        InputError: images of it have one caption.
+    """
+
+    def __init__(self, dataset: Dataset, config: EncodeConfig) -> None:
+        self._path, self._kind = dataset.path, config.caption
+        self.columns: tuple[str, ...] = ()
+        if self._kind != LONG:
+            if not has_captions(dataset.schema):
+                raise InputError(
+                    f"{dataset.path}: has one caption an image, and evaluate.caption = "
+                    f"{self._kind!r} chooses among several; build it with captions of several "
+                    "kinds (docs/how-to.md)"
+                )
+            self.columns = (CAPTIONS[0],)
+        self._split = make_splitter(config.splitter, "en")
+
+    def of(self, group: RowGroup, row: int) -> dict[str, list[Span]]:
+        """Texts, and the character spans of the sentences of each.
+
+        Raises:
+            InputError: an image has no caption of the kind: without it the gallery were smaller.
+        """
+        caption = group.value("caption", row)
+        spans = [(each.char_start, each.char_end) for each in group.sentences_of(row)]
+        if self._kind == LONG:
+            return {caption: spans}
+        several = group.value(CAPTIONS[0], row) or ()
+        texts = [each["text"] for each in several if self._kind in (EVERY, each["kind"])]
+        if not texts:
+            kind = "" if self._kind == EVERY else f" of the kind {self._kind!r}"
+            raise InputError(
+                f"{self._path}: {group.value('source_path', row)} has no captions{kind}; leave "
+                "such images out with glit select --where, or take another evaluate.caption"
+            )
+        return {text: spans if text == caption else self._split(text) for text in texts}
 
 
 class DatasetCollection:
@@ -75,9 +122,12 @@ class DatasetCollection:
     def __init__(self, path: str, config: EncodeConfig) -> None:
         dataset = Dataset(path, image_root=config.image_root)
         self.name = Path(path.rstrip("/")).name
+        texts = _Texts(dataset, config)
+        if config.caption != LONG:
+            self.name += f" ({config.caption} captions)"
         self.captions: list[tuple[str, ...]] = []
         self.names: list[str] = []
-        self._sentences: list[list[Span]] = []
+        self._sentences: list[list[list[Span]]] = []
         self._pairs: list[tuple[LocalPair, ...]] = []
         self._sizes: list[tuple[int, int]] = []
         self._places: list[tuple[int, int]] = []
@@ -85,18 +135,14 @@ class DatasetCollection:
             dataset, capacity=4, columns=("sample_id", "image", "source_path", "width", "height")
         )
         for number in range(len(dataset.places)):
-            group = dataset.row_group(number, columns=_COLUMNS)
+            group = dataset.row_group(number, columns=(*_COLUMNS, *texts.columns))
             for row in range(len(group)):
                 if config.limit and len(self.captions) == config.limit:
                     return
-                self.captions.append((group.value("caption", row),))
+                found = texts.of(group, row)
+                self.captions.append(tuple(found))
                 self.names.append(group.value("source_path", row))
-                self._sentences.append(
-                    [
-                        (sentence.char_start, sentence.char_end)
-                        for sentence in group.sentences_of(row)
-                    ]
-                )
+                self._sentences.append([*found.values()])
                 self._pairs.append(local_pairs(group, row))
                 self._sizes.append((group.value("width", row), group.value("height", row)))
                 self._places.append((number, row))
@@ -112,8 +158,8 @@ class DatasetCollection:
         return self._groups.get(group).pixels(row)
 
     def sentences(self, index: int) -> list[list[Span]]:
-        """The dataset's own sentence spans."""
-        return [self._sentences[index]]
+        """The dataset's own sentence spans; those of the splitter for captions of other kinds."""
+        return self._sentences[index]
 
     def pairs(self, index: int) -> tuple[LocalPair, ...]:
         """The dataset's usable pairs."""
@@ -191,8 +237,6 @@ def open_collection(
                 "glit dataset that stores images by path, set evaluate.image_root"
             )
         return DatasetCollection(dataset, config)
-    from glit.text.sentences import make_splitter
-
     found = read_annotations(kind, Path(dataset), images=images, split=split, limit=config.limit)
     name = kind if split is None else f"{kind} {split}"
     if kind == "himo-docci":

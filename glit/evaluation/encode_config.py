@@ -25,6 +25,11 @@ class EncodeConfig:
     """The sentence splitter for captions of annotation files; glit datasets contain their
     sentences."""
 
+    caption: str = "long"
+    """Which texts of a glit dataset ``retrieval`` and ``caption-quality`` measure: ``long`` is
+    ``caption``; ``short`` or another kind takes the captions of that kind; ``all`` takes every
+    caption, each a query of its own, and an image finds any of its own."""
+
     limit: int = 0
     """Use only the first images; 0 is all."""
 

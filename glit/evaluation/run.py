@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glit.backends.device import pick_device
+from glit.data.captions import LONG
 from glit.errors import InputError, UserError
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection, open_collection
@@ -33,6 +34,9 @@ from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
 from glit.training.checkpoint import model_of_run
 from glit.training.setup import has_own_encoders
+
+OF_CAPTIONS = ("retrieval", "caption-quality")
+"""Tasks that measure captions of any kind; the others go by the sentences of the long one."""
 
 
 def open_embedder(
@@ -95,6 +99,11 @@ def evaluate(
         )
     if false_sentences is not None and task != "robustness":
         raise UserError(f"--false-sentences belongs to robustness, not to {task}")
+    if config.caption != LONG and (task not in OF_CAPTIONS or kind != "glit"):
+        raise UserError(
+            f"evaluate.caption = {config.caption!r}: {' and '.join(OF_CAPTIONS)} of a glit dataset "
+            f"measure other captions, not {task} of {kind}"
+        )
     collection = _open(task, dataset, config, kind=kind, images=images, split=split)
     measure = TASKS[task]
     if false_sentences is not None:

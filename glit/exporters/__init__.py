@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glit.dataset.manifest import require_regions
 from glit.errors import InputError, closest
 from glit.exporters.coco import export_coco
 from glit.exporters.fiftyone import export_fiftyone
@@ -43,6 +44,8 @@ EXPORTERS: dict[str, Exporter] = {
 """By the name that ``glit export --to`` takes."""
 WHOLE_TABLES = ("lance",)
 """Those that copy the dataset's own columns, and so all its regions."""
+OF_REGIONS = ("goal", "grit", "mdetr", "odvg")
+"""Those that say nothing without regions; the others take captions alone."""
 EMBEDDING: dict[str, Callable[..., None]] = {"lance": export_lance}
 """Those that take ``embeddings`` as well."""
 
@@ -67,8 +70,8 @@ def export(
         report: called with so many more rows that are written.
 
     Raises:
-        InputError: no such format, the folder exists, or the format takes no embeddings or
-            has all columns of the dataset.
+        InputError: no such format, the folder exists, the format takes no embeddings or has all
+            columns of the dataset, or it wants regions and there are captions alone.
         DatasetError: a file of the dataset is damaged.
     """
     if to not in EXPORTERS:
@@ -79,6 +82,8 @@ def export(
         if to in WHOLE_TABLES:
             raise InputError(f"--no-grid: --to {to} has all columns of the dataset; want another")
         dataset = WithoutGrid(dataset)
+    if to in OF_REGIONS:
+        require_regions(dataset.manifest, dataset.path, wanted_by=f"--to {to} writes")
     with new_folder(output) as partial:
         if embeddings:
             EMBEDDING[to](dataset, partial, report, embeddings=embeddings)

@@ -2,7 +2,7 @@
 
     data/NAME.jpg
     samples.json       ``caption``, ``sentences``, ``regions``, ``pairs`` and where the file was
-    metadata.json      the fields and their types
+    metadata.json      the fields and their types; ``captions`` where images have several
 
 A box is ``bounding_box`` [x, y, width, height] in parts of the image's sides. ``regions``
 are all detections; ``pairs`` are those that a sentence tells of, labelled with the sentence, best
@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glit.data.schema import has_captions
 from glit.exporters.coco import NO_LABEL
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import local_of, write_picture, xywh
+from glit.exporters.parts import local_of, several_of, write_picture, xywh
 
 if TYPE_CHECKING:
     from glit.data.records import Region
@@ -78,6 +79,7 @@ def _sample(row: Row, name: str, num_bytes: int) -> dict[str, Any]:
         "source_path": row.source_path,
         "caption": row.caption.text,
         "sentences": [sentence.text for sentence in row.sentences],
+        **several_of(row),
         "regions": {"_cls": "Detections", "detections": list(_regions(row))},
         "pairs": {"_cls": "Detections", "detections": list(_pairs(row))},
     }
@@ -126,13 +128,14 @@ def _id(key: str) -> dict[str, str]:
 
 def _description(dataset: Dataset) -> dict[str, Any]:
     number = _id(json.dumps(dataset.manifest["fingerprints"], sort_keys=True))
+    several = has_captions(dataset.schema)
     image = {"size_bytes": "Int", "mime_type": "String", "width": "Int", "height": "Int",
              "num_channels": "Int"}  # fmt: skip
     plain = {
         "id": "ObjectId", "filepath": "String", "tags": "List:String", "_media_type": "String",
         "_rand": "Float", "created_at": "DateTime", "last_modified_at": "DateTime",
         "sample_id": "String", "source_path": "String", "caption": "String",
-        "sentences": "List:String",
+        "sentences": "List:String", **({"captions": "List:Dict"} if several else {}),
     }  # fmt: skip
     return {
         "_id": number,

@@ -4,7 +4,8 @@
     segments/SAMPLE_ID_RANK.png    what a sentence has, cut out, best pair first
     goal.json                      ``original_filename``, ``original_caption`` and ``segment``: for
                                    every pair ``filename``, ``caption``, ``similarity_score`` and
-                                   ``bbox_coordinates``
+                                   ``bbox_coordinates``; ``captions`` where images have
+                                   several, which that trainer does not read
     without-pairs.txt              images with no pair, which that trainer cannot take
 
 Names are relative to this folder, so train from within it. ``width`` and ``height`` beside a box
@@ -18,7 +19,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glit.exporters.parts import Local, crop, local_of, write_picture
+from glit.exporters.parts import Local, crop, local_of, several_of, write_picture
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -45,6 +46,7 @@ def export_goal(dataset: Dataset, folder: Path, report: Report) -> None:
             entry = {
                 "original_filename": f"images/{write_picture(row, folder / 'images')}",
                 "original_caption": row.caption.text,
+                **several_of(row),
                 "segment": [_segment(row, each, rank, folder) for rank, each in enumerate(pairs)],
             }
             file.write(comma + json.dumps(entry, ensure_ascii=False, allow_nan=False))

@@ -4,7 +4,8 @@
     grit-00000.parquet    a row an image: ``key`` names its picture, ``caption``, ``width``,
                           ``height``, and ``ref_exps``: [start, end, x0, y0, x1, y1, score], the
                           box as shares of width and height, best pair first; ``noun_chunks``:
-                          the same of phrases, where a grounder was asked for them
+                          the same of phrases, where a grounder was asked for them; and
+                          ``captions`` where images have several
 
 The score of an expression is the cosine, that of a chunk the grounder's.
 """
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from glit.data.schema import CAPTIONS, has_captions
+from glit.dataset.row import captions_of
 from glit.exporters.parts import grounded_of, local_of, write_picture, write_tables
 
 if TYPE_CHECKING:
@@ -45,7 +48,9 @@ def export_grit(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as GRIT rows."""
     (folder / "images").mkdir()
     rows = _rows(dataset, folder / "images", report)
-    write_tables(rows, _SCHEMA, folder, "grit", rows_a_group=_ROWS_A_GROUP)
+    several = has_captions(dataset.schema)
+    schema = _SCHEMA.append(pa.field(*CAPTIONS)) if several else _SCHEMA
+    write_tables(rows, schema, folder, "grit", rows_a_group=_ROWS_A_GROUP)
 
 
 def _rows(dataset: Dataset, images: Path, report: Report) -> Iterator[dict[str, Any]]:
@@ -61,6 +66,7 @@ def _rows(dataset: Dataset, images: Path, report: Report) -> Iterator[dict[str, 
                 for each in grounded_of(row) or ()
             ],
             "ref_exps": _expressions(row),
+            CAPTIONS[0]: captions_of(row),
         }
         report(1)
 

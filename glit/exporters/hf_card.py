@@ -119,7 +119,7 @@ By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}
 
 ## What to know before use
 
-{limits(manifest["recipe"], dataset_caution(dataset))}
+{limits(manifest, dataset_caution(dataset))}
 """
 
 

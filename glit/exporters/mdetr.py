@@ -1,7 +1,8 @@
 """``mdetr``: captions with the spans of their regions, for MDETR and related models.
 
     images/NAME.jpg
-    annotations.json    COCO's layout; an image has its ``caption``, an annotation its
+    annotations.json    COCO's layout; an image has its ``caption``, and ``captions`` where the
+                        dataset has several; an annotation has its
                         ``tokens_positive``: characters [start, end) of the caption
 
 An annotation is a region that some sentence has, or, in a dataset with a grounder, in which some
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import grounded_of, local_of, write_picture, xywh
+from glit.exporters.parts import grounded_of, local_of, several_of, write_picture, xywh
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -37,7 +38,7 @@ def export_mdetr(dataset: Dataset, folder: Path, report: Report) -> None:
                 "images",
                 {"id": image_id, "file_name": name, "width": row.width, "height": row.height,
                  "caption": row.caption.text, "dataset_name": "glit",
-                 "tokens_negative": [[0, len(row.caption.text)]]},
+                 "tokens_negative": [[0, len(row.caption.text)]], **several_of(row)},
             )  # fmt: skip
             for region, positive in spans.items():
                 number += 1

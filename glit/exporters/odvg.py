@@ -3,7 +3,8 @@
     images/NAME.jpg
     annotations.jsonl    a line an image: ``filename``, ``height``, ``width``, ``grounding`` with
                          ``caption`` and ``regions``: ``bbox`` (xyxy pixels), ``phrase``,
-                         ``tokens_positive`` (characters [start, end) of the caption)
+                         ``tokens_positive`` (characters [start, end) of the caption); and
+                         ``captions`` where images have several
 
 Phrases where a grounder was asked for them, else the sentences that have a region.
 """
@@ -14,7 +15,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glit.exporters.parts import grounded_of, local_of, write_picture
+from glit.exporters.parts import grounded_of, local_of, several_of, write_picture
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -33,6 +34,7 @@ def export_odvg(dataset: Dataset, folder: Path, report: Report) -> None:
                 "height": row.height,
                 "width": row.width,
                 "grounding": {"caption": row.caption.text, "regions": _regions(row)},
+                **several_of(row),
             }
             file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
             report(1)

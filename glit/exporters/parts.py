@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.dataset.row import is_grounded
+from glit.data.schema import CAPTIONS
+from glit.dataset.row import captions_of, is_grounded
 from glit.runtime.prefetch import batched
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class Local:
     def span(self) -> list[int]:
         """Characters ``[start, end)`` of the caption."""
         return [self.sentence.char_start, self.sentence.char_end]
+
+
+def several_of(row: Row) -> dict[str, Any]:
+    """The field ``captions`` of an image with several captions; nothing for one."""
+    return {CAPTIONS[0]: several} if (several := captions_of(row)) else {}
 
 
 def local_of(row: Row) -> list[Local]:

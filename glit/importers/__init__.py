@@ -1,8 +1,9 @@
 """Convert published captions to a file for ``glit build --captions``, and boxes for ``--regions``.
 
-A line of the file has ``path``, from the file's own folder, and ``caption``. Where an image has
-several captions, one follows the other: every sentence of them may get a region. What is published
-with boxes gets a second file, with a line for each of them.
+A line of the file has ``path``, from the file's own folder, and ``caption``. Where images have
+several captions, each has a line with its ``kind``: those of equal rank are numbered, and the first
+becomes the dataset's ``caption``. What is published with boxes has one caption an image, to which
+they belong, and gets a second file, with a line for each of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from glit.data.captions import LONG
 from glit.errors import InputError, closest
 from glit.evaluation.readers import READERS, Reader
 from glit.evaluation.readers.files import (
@@ -87,6 +89,8 @@ class Imported:
     """Those of them that left their image and were cut at its edge."""
     empty: int = 0
     """Boxes that were left out, as nothing of them is inside their image."""
+    kinds: tuple[str, ...] = ()
+    """Of the captions, where images have several; the first becomes the dataset's ``caption``."""
     phrases: bool = False
     """Whether boxes have phrases."""
     folder: str = ""
@@ -159,6 +163,9 @@ def _write_captions(
 ) -> Imported:
     written = without = 0
     missing: list[str] = []
+    several = any(len(image.captions) > 1 or image.further for image in found)
+    has_long = any(image.growing or image.further for image in found)
+    kinds: dict[str, None] = {}
     with _new_file(output) as file:
         for image in found:
             if not image.captions:
@@ -166,13 +173,31 @@ def _write_captions(
             elif not image.path.is_file():
                 missing.append(str(image.path))
             else:
-                caption = " ".join(_ended(caption) for caption in image.captions)
-                file.write(_line(image.path, output, caption=caption))
+                for kind, caption in _by_kind(image, has_long=has_long):
+                    told_kind = {"kind": kind} if several else {}
+                    file.write(_line(image.path, output, caption=caption, **told_kind))
+                    kinds[kind] = None
                 written += 1
             told.advance(1)
         if not written:
             raise InputError(_nothing(annotations, missing))
-    return Imported(captions=written, without=without, missing=tuple(missing))
+    return Imported(
+        captions=written, without=without, missing=tuple(missing),
+        kinds=tuple(kinds) if several else (),
+    )  # fmt: skip
+
+
+def _by_kind(image: AnnotatedImage, *, has_long: bool) -> Iterator[tuple[str, str]]:
+    """Kinds and captions of an image. Several of equal rank are numbered, as calling one of them
+    long would be wrong; of beginnings of one caption the whole one comes first."""
+    *before, last = image.captions
+    if has_long:
+        yield LONG, last
+        yield from ((f"first-{number}", each) for number, each in enumerate(before, start=1))
+    else:
+        numbered = enumerate(image.captions, start=1)
+        yield from ((f"caption-{number}", each) for number, each in numbered)
+    yield from image.further
 
 
 def _write_regions(found: Iterable[RegionImage], output: Path, annotations: Path) -> Imported:
@@ -224,11 +249,6 @@ def _new_file(path: Path) -> Iterator[IO[str]]:
 def _line(path: Path, output: Path, **values: Any) -> str:
     place = os.path.relpath(path.resolve(), output.resolve().parent)
     return json.dumps({"path": place, **values}, ensure_ascii=False) + "\n"
-
-
-def _ended(caption: str) -> str:
-    """A caption that another may follow; a single short one often has no full stop."""
-    return caption if caption[-1] in ".!?\"')”’" else f"{caption}."
 
 
 def _nothing(annotations: Path, missing: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glit.data.records import Pair
+from glit.dataset.manifest import require_regions
 from glit.dataset.reader import Dataset
 
 
@@ -12,7 +13,11 @@ def choose(dataset: Dataset, *, num: int, seed: int) -> list[int]:
     """The numbers of the rows to judge, at most ``num``.
 
     The same dataset and seed give the same rows; with a larger ``num`` the first stay.
+
+    Raises:
+        InputError: it has captions alone.
     """
+    require_regions(dataset.manifest, dataset.path, wanted_by="glit pairs label shows")
     return np.random.default_rng(seed).permutation(len(dataset))[:num].tolist()
 
 

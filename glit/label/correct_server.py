@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from glit.dataset.manifest import MANIFEST
+from glit.dataset.manifest import MANIFEST, require_regions
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -34,6 +34,7 @@ class Samples:
     """
 
     def __init__(self, dataset: Dataset, corrections: Path, *, by: str, where: str = "") -> None:
+        require_regions(dataset.manifest, dataset.path, wanted_by="glit pairs correct shows")
         self._dataset = dataset
         self.rows: Sequence[int] = range(len(dataset))
         if where.strip():

@@ -36,6 +36,7 @@ from glit.pipeline.timeline import TimelineWriter
 from glit.pipeline.user_captions import kinds_of, prepare
 from glit.pipeline.user_regions import prepare_regions
 from glit.pipeline.work import Work
+from glit.recipes.config import is_enabled
 from glit.runtime.progress import StageProgress
 from glit.shards.files import ImageFiles
 from glit.stages import flow
@@ -223,6 +224,11 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
             f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
             f"{recipe.caption.backend!r}; add --set caption.backend=provided"
         )
+    if request.regions is not None and not is_enabled(recipe.propose):
+        raise UserError(
+            f"--regions was given, but recipe {recipe.name!r} has propose.enabled = false; leave "
+            "one of the two out"
+        )
     if request.regions is not None and not brings_regions(recipe):
         raise UserError(
             f"--regions was given, but recipe {recipe.name!r} has propose.backend = "
@@ -353,10 +359,15 @@ def with_retry(work: Work, retry: Retry, device: str) -> Work:
             "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
             "build it anew with glit build --set"
         )
-    if "kinds" in tables.get("caption", {}):
+    if deciding := sorted({"kinds", "short"} & tables.get("caption", {}).keys()):
         raise UserError(
-            "--set caption.kinds: it decides which columns the dataset has; build it anew with "
-            "glit build --set"
+            f"--set caption.{deciding[0]}: it decides which columns the dataset has; build it "
+            "anew with glit build --set"
+        )
+    if switched := [name for name, table in tables.items() if "enabled" in table]:
+        raise UserError(
+            f"--set {switched[0]}.enabled: it decides which steps the dataset has; build it anew "
+            "with glit build --set"
         )
     values = work.plan.recipe.as_dict()
     values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}

@@ -28,6 +28,7 @@ from glit.recipes.resources import builtin_calibrations
 from glit.rules.calibration import Calibration, read_calibration
 from glit.stages import flow
 from glit.stages.base import Step
+from glit.stages.pair import PairStage
 from glit.stages.plan import Plan, Recipe
 
 
@@ -71,8 +72,9 @@ def make_plan(
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
     models = find_models(recipe, lock=lock)
-    pair = recipe.pair.with_scale(own_scale(models.get("matcher")))
-    recipe = dataclasses.replace(recipe, tables={**recipe.tables, "pair": pair})
+    if PairStage.name in enabled.stages:
+        pair = recipe.pair.with_scale(own_scale(models.get("matcher")))
+        recipe = dataclasses.replace(recipe, tables={**recipe.tables, "pair": pair})
     configs = {step.name: _settled(step, recipe, models, device) for step in enabled.steps}
     _check_tokenizer(models["tokenizer"])
     plan = Plan(
@@ -82,7 +84,9 @@ def make_plan(
         models=models,
         prompt=read_prompt(recipe.caption),
         further_prompts=further_prompts(recipe.caption),
-        calibration=find_calibration(recipe.pair.calibration),
+        calibration=(
+            find_calibration(recipe.pair.calibration) if PairStage.name in enabled.stages else None
+        ),
         brought=brought and dataclasses.replace(brought, kinds=recipe.caption.kinds),
         regions=regions,
     )

@@ -52,6 +52,23 @@ def is_enabled(config: Any) -> bool:
     return getattr(config, "enabled", True)
 
 
+def on_by_default(config: Any) -> bool:
+    """Whether a table like this turns its step on where nothing is said."""
+    return all(f.default for f in dataclasses.fields(config) if f.name == "enabled")
+
+
+def enabled(tables: Mapping[str, Any]) -> list[str]:
+    """The names of the steps that a recipe's tables turn on, in their order.
+
+    A table whose class has ``follows`` is off where the table of that name is.
+    """
+    return [
+        name
+        for name, table in tables.items()
+        if is_enabled(table) and is_enabled(tables.get(getattr(table, "follows", ""), table))
+    ]
+
+
 def identity(config: Any) -> dict[str, Any]:
     """The keys of a table that determine its results; fingerprints hash them."""
     found: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glit.data.records import REASONS
-from glit.recipes.config import is_enabled
+from glit.recipes.config import enabled, is_enabled
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.exclude import ExcludeStage
@@ -48,8 +48,11 @@ def flow(tables: Mapping[str, Any]) -> Flow:
     Raises:
         RecipeError: they do not fit together.
     """
-    enabled = [step for step in FLOW if is_enabled(tables[step.name])]
-    return make_flow([step.chosen(tables[step.name]) for step in enabled])
+    on = enabled({step.name: tables[step.name] for step in FLOW})
+    for step in FLOW:
+        if step.name not in on and is_enabled(tables[step.name]):
+            step.check_off(tables[step.name])
+    return make_flow([step.chosen(tables[step.name]) for step in FLOW if step.name in on])
 
 
 def all_reasons() -> dict[str, str]:

@@ -42,7 +42,7 @@ class Step(ABC):
     other step may drop too; then the steps that depend on it do not see the sample."""
     config: ClassVar[type]
     """Its table in a recipe: a frozen dataclass. It is off where the table has a
-    key ``enabled`` that is false."""
+    key ``enabled`` that is false, or ``follows`` the table of another step that is off."""
     columns: ClassVar[Columns] = ()
     """What its table adds to a sample."""
     reasons: ClassVar[Mapping[str, str]] = {}
@@ -87,6 +87,15 @@ class Step(ABC):
     @classmethod
     def check(cls, plan: Plan) -> None:
         """Refuse a plan in which tables do not fit together, before the first image is read.
+
+        Raises:
+            RecipeError: names the keys.
+        """
+        return
+
+    @classmethod
+    def check_off(cls, config: Any) -> None:
+        """Refuse settings that must not be ignored where another step turns this one off.
 
         Raises:
             RecipeError: names the keys.

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +25,11 @@ from glit.backends.protocols import (
     RawCaption,
 )
 from glit.data import rows
-from glit.data.captions import with_provided, with_written
+from glit.data.captions import SHORT, with_provided, with_short, with_written
 from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
-from glit.recipes.config import Choice, require_value
+from glit.recipes.config import Choice, added, require_value
 from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import CaptionsAtWork, is_worth_retrying
@@ -61,6 +61,9 @@ class CaptionConfig(CaptionerConfig):
     0.7."""
     max_image_side: int = 0
     """Shrink images to this longer side before captioning; 0 keeps their size."""
+    short: Literal["", "first_sentence"] = added("")
+    """Where a caption of the kind ``short`` comes from besides ``kinds``: ``first_sentence`` takes
+    that of ``caption``, without a model, for images that have no short one; empty adds none."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
@@ -71,6 +74,11 @@ class CaptionConfig(CaptionerConfig):
         CaptionerConfig.__post_init__(self)
         require_value(
             self.temperature >= 0, f"[caption] temperature: found {self.temperature}, want >= 0"
+        )
+        require_value(
+            not (self.short and SHORT in self.kinds and self.backend != "provided"),
+            f"[caption] short: {self.backend!r} writes a short caption of every image, as kinds "
+            "asks for; leave one of the two out",
         )
         require_value(
             not self.kinds or self.backend != "sidecar",
@@ -97,7 +105,7 @@ class CaptionStage(Stage):
 
     @classmethod
     def chosen(cls, config: CaptionConfig) -> type[CaptionStage]:
-        return KeepCaptions if config.kinds else cls
+        return KeepCaptions if config.kinds or config.short else cls
 
     @classmethod
     def backend(cls, config: CaptionConfig) -> Backend:
@@ -126,8 +134,10 @@ class CaptionStage(Stage):
     def open(cls, plan: Plan) -> CaptionStage:
         config = plan.config(CaptionConfig)
         backend = cls.backend(config)
+        splitter = make_splitter(plan.recipe.split.splitter, plan.recipe.split.language)
         if backend.reads != "pixels":
-            return LookUpCaptions(backend.make(plan.brought))
+            found = LookUpCaptions(backend.make(plan.brought))
+            return AddShort(found, splitter) if config.short else found
         model = plan.models.get("captioner")
         captioner = backend.make(config, model, plan.prompt)
         asked = {"": plan.prompt, **plan.further_prompts}
@@ -137,11 +147,12 @@ class CaptionStage(Stage):
                 captioner.asking(prompt) if kind else captioner,
                 revision=model.revision if model else "",
                 prompt=prompt,
-                splitter=make_splitter(plan.recipe.split.splitter, plan.recipe.split.language),
+                splitter=splitter,
             )
             for kind, prompt in asked.items()
         ]
-        return WriteKinds(config.kinds, stages) if config.kinds else stages[0]
+        written = WriteKinds(config.kinds, stages) if config.kinds else stages[0]
+        return AddShort(written, splitter) if config.short else written
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
@@ -302,6 +313,17 @@ class WriteKinds(CaptionStage):
             for (at, sample), outcome in zip(todo.items(), written, strict=True):
                 outcomes[at] = with_written(sample, outcome, kind)
         return iter(outcomes)
+
+
+class AddShort(CaptionStage):
+    """Adds the first sentence of ``caption`` as a short one, where an image has none."""
+
+    def __init__(self, stage: CaptionStage, splitter: Callable[[str], list[Span]]) -> None:
+        self._stage, self._splitter = stage, splitter
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        for outcome in self._stage.process(samples, images):
+            yield with_short(outcome, self._splitter) if isinstance(outcome, Sample) else outcome
 
 
 class LookUpCaptions(CaptionStage):

@@ -46,6 +46,7 @@ class PairConfig:
     0 needs a calibration with support."""
     options: Any = None
     """Keys of the rule's own."""
+    follows: ClassVar[str] = "propose"
     choice: ClassVar[Choice] = Choice(key="rule", options=lambda: dict(RULES))
 
     def __post_init__(self) -> None:

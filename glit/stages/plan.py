@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.user_tables import UserTable
 from glit.backends.weights import Resolved
-from glit.recipes.config import as_table, is_enabled
+from glit.recipes.config import as_table, enabled, is_enabled, on_by_default
 from glit.rules.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -38,8 +38,16 @@ class Recipe:
         return next(table for table in self.tables.values() if type(table) is kind)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for the manifest."""
-        tables = {name: as_table(table) for name, table in self.tables.items() if is_enabled(table)}
+        """Plain values for the manifest; of a step that is off unlike by default, its switch."""
+        tables, on = {}, enabled(self.tables)
+        for name, table in self.tables.items():
+            is_default = is_enabled(table) == on_by_default(table)
+            if name in on:
+                tables[name] = as_table(table)
+                if is_default:
+                    tables[name].pop("enabled", None)
+            elif not is_default:
+                tables[name] = {"enabled": False}
         return {"name": self.name, "about": self.about, **tables}
 
 

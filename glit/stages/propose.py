@@ -19,7 +19,7 @@ from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
 from glit.data.schema import MASKS, REGION
-from glit.recipes.config import Choice, require_value
+from glit.recipes.config import Choice, added, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches, read_files
 from glit.stages.plan import Plan
@@ -38,6 +38,9 @@ def _backends() -> dict[str, Backend]:
 class ProposeConfig(ProposerConfig):
     """The regions that compete for a sentence."""
 
+    enabled: bool = added(True)
+    """Whether images get regions; false also turns ``score`` and ``pair`` off: a dataset of
+    captions alone, with empty ``regions`` and ``pairs`` and no matcher."""
     backend: str = "yolos+grid"
     """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``yolo`` runs an ultralytics file;
     ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``file``

@@ -8,7 +8,7 @@ from typing import Any
 
 from glit.errors import RecipeError
 from glit.recipes import toml_tables
-from glit.recipes.config import build_dataclass
+from glit.recipes.config import build_dataclass, enabled, on_by_default
 from glit.recipes.toml_tables import naming_file
 from glit.stages import all_steps
 from glit.stages.plan import Recipe
@@ -33,7 +33,9 @@ def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
     _refuse_others(overrides, [step.name for step in all_steps()], what="a build")
     with naming_file(name_or_path):
         tables = read_tables(name_or_path, overrides=overrides)
-        return recipe_from_dict({"about": "", **tables})
+        recipe = recipe_from_dict({"about": "", **tables})
+    _refuse_ignored(overrides, recipe)
+    return recipe
 
 
 def recipe_from_dict(values: dict[str, Any]) -> Recipe:
@@ -76,6 +78,21 @@ def read_tables(name_or_path: str, *, overrides: Sequence[str] = ()) -> dict[str
 def overridden_tables(overrides: Sequence[str]) -> dict[str, Any]:
     """The raw tables that ``table.key=value`` strings make by themselves."""
     return toml_tables.overridden_tables(overrides, known=known_tables())
+
+
+def _refuse_ignored(overrides: Sequence[str], recipe: Recipe) -> None:
+    """Refuse settings of steps that another setting turns off: they would change nothing."""
+    on = enabled(recipe.tables)
+    for override in overrides:
+        table, _, key = override.partition("=")[0].strip().partition(".")
+        config = recipe.tables.get(table)
+        if config is None or table in on or key == "enabled" or not on_by_default(config):
+            continue
+        switch = getattr(config, "follows", table)
+        raise RecipeError(
+            f"--set {override!r}: {switch}.enabled = false turns [{table}] off, so this would "
+            "change nothing; leave one of the two out"
+        )
 
 
 def _refuse_others(overrides: Sequence[str], read: list[str], *, what: str) -> None:

@@ -75,6 +75,7 @@ class ScoreConfig(MatcherConfig):
     next to nothing and shows the values. -1 does not compare them."""
     options: Any = None
     """Keys of the backend's own."""
+    follows: ClassVar[str] = "propose"
     choice: ClassVar[Choice] = Choice(
         key="backend", options=lambda: {name: b.options for name, b in MATCHERS.items()}
     )
@@ -132,6 +133,14 @@ class ScoreStage(Stage):
         if is_enabled(recipe.ground) and cls.backend(recipe.of(ScoreConfig)).reads != "file":
             phrases = {"phrases": "ground.enabled = true", **phrases}
         return {**super().extras(recipe), **phrases}
+
+    @classmethod
+    def check_off(cls, config: ScoreConfig) -> None:
+        require_value(
+            config.min_caption_similarity == -1,
+            "[score] min_caption_similarity: propose.enabled = false turns score off, so nothing "
+            "would be dropped for it; leave one of the two out",
+        )
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
@@ -238,7 +247,8 @@ class ScoreStage(Stage):
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
-        assert sample.scores is not None
+        if sample.scores is None:  # of a dataset of captions alone
+            return {"similarity": []}
         return rows.scores_row(sample.scores)
 
     @classmethod

@@ -15,13 +15,14 @@ from glit.backends.tokenizer import TextTokenizer
 from glit.data import rows
 from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
-from glit.recipes.config import require_value
+from glit.recipes.config import is_enabled, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 from glit.text.sentences import make_splitter
 from glit.text.spans import token_spans
 
+_SHIPPED = "mini-matcher"
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
@@ -35,7 +36,9 @@ class SplitConfig:
     language: str = "en"
     """Language code for sentencex and Punkt: ``en``, ``de``."""
     tokenizer: str = ""
-    """The model whose tokenizer defines the token spans; empty takes the matcher's."""
+    """The model whose tokenizer defines the token spans; empty takes the matcher's, and that of
+    ``mini-matcher`` where there is none (``propose.enabled = false``). It ships with glit and
+    counts more tokens than CLIP's."""
     context: int = 248
     """Window of the stretched text encoder, in tokens; a span beyond it is not ``in_window``."""
     short_context: int = 77
@@ -81,8 +84,9 @@ class SplitStage(Stage):
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
         """No weights are loaded, a tokenizer is."""
         name = recipe.of(SplitConfig).tokenizer
-        matcher = (recipe.score.model, recipe.score.revision)
-        return {"tokenizer": (name, "main") if name else matcher}
+        if name or not is_enabled(recipe.propose):  # then no matcher is asked for
+            return {"tokenizer": (name or _SHIPPED, "main")}
+        return {"tokenizer": (recipe.score.model, recipe.score.revision)}
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:

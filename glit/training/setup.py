@@ -16,6 +16,7 @@ from glit.clip.folder import Preprocessing, read_preprocessing
 from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
 from glit.clip.open_clip import check_files, is_open_clip
 from glit.clip.text_window import stretch_model
+from glit.dataset.manifest import has_regions
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
@@ -212,6 +213,14 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
         raise InputError(
             f"{dataset.path}: train.batch_size = {config.batch_size} is larger than the "
             f"dataset's {len(dataset)} samples; add --set train.batch_size={len(dataset)}, or less"
+        )
+    alone = not any(has_regions(part.manifest) for part in dataset.parts)
+    if objective.needs.num_local and alone:
+        fit = ", ".join(name for name, kind in OBJECTIVES.items() if not kind().needs.num_local)
+        raise InputError(
+            f"{dataset.path}: a dataset of captions alone, and train.objective = "
+            f"{config.objective!r} learns from regions; take one of {fit}, or build it with "
+            "propose.enabled = true"
         )
     wanted = config.pairs != "best" or config.min_probability
     bare = [part.path for part in dataset.parts if not part.manifest.get("calibration")]

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from glit.data.records import Pair
-from glit.dataset.manifest import pairing_of
+from glit.dataset.manifest import has_regions, pairing_of
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row, captions_of, is_grounded
@@ -169,15 +169,15 @@ def _about(dataset: Dataset) -> dict[str, Any]:
     """What holds for the whole dataset: rule, models, fingerprints."""
     manifest = dataset.manifest
     told = story(manifest)
-    pairing = pairing_of(manifest)
+    pairing = pairing_of(manifest) if has_regions(manifest) else None
     return {
         "dataset": Path(dataset.path).name,
         "recipe": told["recipe"],
         "rule": told["rule"],
         "pairs_from_files": told["pairs_from_files"],
         "rule_options": manifest["recipe"].get("pair", {}),
-        "min_probability": pairing.min_probability,
-        "min_support": pairing.min_support,
+        "min_probability": told["min_probability"],
+        "min_support": 0.0 if pairing is None else pairing.min_support,
         "steps": told["steps"],
         "prompt": manifest.get("prompt", ""),
         "models": manifest["models"],
@@ -217,11 +217,12 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"  {each['kind']} ({each['source']}): {same}"
     for number, sentence in enumerate(found["sentences"]):
         yield from _sentence_lines(number, sentence, found)
-    yield "\nregions"
+    yield "\nregions" if found["regions"] else "\nno regions: a dataset of captions alone"
     for number, region in enumerate(found["regions"]):
         box = ", ".join(f"{value:.1f}" for value in region["box_xyxy"])
         yield f"  {number + 1}  {_name(region)}  score {region['score']:.2f}  ({box})"
-    yield f"\nrecipe {found['recipe']}, rule {found['rule']}"
+    rule = f", rule {found['rule']}" if found["rule"] else ""
+    yield f"\nrecipe {found['recipe']}{rule}"
     for step in found["steps"]:
         yield f"  {step['title']:<11}{step['how']:<22}{step['model']}"
     prints = " ".join(f"{name}-{value}" for name, value in found["fingerprints"].items())
@@ -240,7 +241,8 @@ def _sentence_lines(number: int, sentence: dict[str, Any], found: dict[str, Any]
         least = math.exp(sentence["min_logprob"])
         notes.append(f"the captioner gave its least sure token {least:.0%}")
     yield f"     {', '.join(notes)}"
-    yield f"     {why(sentence, found)}"
+    if found["regions"]:
+        yield f"     {why(sentence, found)}"
     yield from _phrase_lines(number, found)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from glit.dataset.card import pairs_from_files, shown
-from glit.dataset.manifest import pairing_of
+from glit.dataset.manifest import has_regions, pairing_of
 from glit.stages import all_reasons, all_steps
 
 _EXAMPLES = 6
@@ -27,7 +27,7 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
     steps = []
     for step in all_steps():
         options = recipe.get(step.name) or recipe.get(_NAMES.get(step.name, ""))
-        if not step.title or options is None:
+        if not step.title or not options or not options.get("enabled", True):
             continue
         model = models.get(step.role, {})
         steps.append(
@@ -40,25 +40,26 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
                 "licence": model.get("licence", ""),
             }
         )
-    pairing = pairing_of(manifest)
+    paired = has_regions(manifest)
     calibration = manifest.get("calibration")
-    steps.append(
-        {
-            "title": "Pairs",
-            "how": f"rule {_rule(manifest)}",
-            "model": "",
-            "revision": "calibrated probabilities" if calibration else "no calibration",
-            "licence": "",
-        }
-    )
+    if paired:
+        steps.append(
+            {
+                "title": "Pairs",
+                "how": f"rule {_rule(manifest)}",
+                "model": "",
+                "revision": "calibrated probabilities" if calibration else "no calibration",
+                "licence": "",
+            }
+        )
     return {
         "recipe": recipe["name"],
-        "rule": _rule(manifest),
+        "rule": _rule(manifest) if paired else "",
         "about": recipe.get("about", ""),
         "pairs_from_files": pairs_from_files(recipe),
         "steps": steps,
         "tokenizer": manifest["tokenizer"],
-        "min_probability": pairing.min_probability,
+        "min_probability": pairing_of(manifest).min_probability if paired else 0.0,
         "glit": manifest["glit_version"],
         "schema": manifest["schema_version"],
         "bytes": sum(file["bytes"] for file in manifest["files"].values()),

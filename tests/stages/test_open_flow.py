@@ -23,6 +23,7 @@ from glit.exporters import EXPORTERS
 from glit.pipeline.add import add
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
+from glit.recipes.config import is_enabled
 from glit.stages.base import Outcome, Stage
 from glit.stages.flow import make_flow
 from glit.stages.plan import Plan
@@ -288,7 +289,7 @@ def test_what_steps_wait_for_is_as_it_always_was():
     everything = make_flow(stages.FLOW).direct
     assert everything["negatives"] == ("split",)
     assert everything["ground"] == ("split", "propose") and everything["score"] == ("ground",)
-    found = make_flow([step for step in stages.FLOW if not hasattr(step.config, "enabled")])
+    found = make_flow([step for step in stages.FLOW if is_enabled(step.config())])
     assert found.direct == {
         "ingest": (), "caption": ("ingest",), "split": ("caption",), "propose": ("ingest",),
         "score": ("split", "propose"), "pair": ("score",), "pack": ("pair",),

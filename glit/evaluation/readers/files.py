@@ -45,6 +45,12 @@ class AnnotatedImage:
     segments: tuple[Segment, ...] = ()
     """The image's parts in a joint set; empty in other collections."""
 
+    further: tuple[tuple[str, str], ...] = ()
+    """Kinds and texts of captions that are published beside the long one and not measured."""
+
+    growing: bool = False
+    """Whether the captions are the beginnings of one caption, shortest first."""
+
 
 def annotated(
     path: Path, captions: Iterable[str], segments: Iterable[Segment] = ()

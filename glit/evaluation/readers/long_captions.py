@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glit.data.captions import SHORT
 from glit.evaluation.readers.files import (
     AnnotatedImage,
     annotated,
@@ -30,10 +32,13 @@ def docci(annotations: Path, images: Path | None, split: str | None) -> Iterator
 def dci(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
     """``densely_captioned_images``: annotations/*.json, photos/, splits.json.
 
-    The long caption is ``extra_caption``; images without one are left out, as FAST-GOAL does.
+    The long caption is ``extra_caption``; images without one are left out, as FAST-GOAL does. The
+    ``short_caption`` is not measured; an import keeps it.
     """
     for path, values in _dci_images(annotations, images, split):
-        yield annotated(path, [values.get("extra_caption") or ""])
+        short = values.get("short_caption", "").strip()
+        found = annotated(path, [values.get("extra_caption") or ""])
+        yield replace(found, further=((SHORT, short),) if short else ())
 
 
 def dci_full(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
@@ -84,7 +89,7 @@ def himo_docci(
     no_parts(split)
     folder = images or annotations.parent / "images"
     for line in json_lines(annotations):
-        yield annotated(folder / line["img_path"], line["caption"])
+        yield replace(annotated(folder / line["img_path"], line["caption"]), growing=True)
 
 
 def iiw(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:

@@ -18,12 +18,14 @@ function explanation(data) {
     if (found.prompt) facts.push(['Prompt', found.prompt]);
     if (found.duplicates.length) facts.push(['Its duplicates', found.duplicates.map((copy) => `${copy.path} (${copy.kind})`).join(', ')]);
   }
-  facts.push(['Recipe', found.recipe], ['Rule of pairing', found.rule]);
+  facts.push(['Recipe', found.recipe]);
+  if (found.rule) facts.push(['Rule of pairing', found.rule]);
   for (const step of found.steps) if (step.title !== 'Pairs') facts.push([step.title, stepWords(step)]);
   facts.push(['Fingerprints', h('code', {}, Object.entries(found.fingerprints).map(([step, print]) => `${step}-${print}`).join(' '))]);
   const parts = [h('section', {}, h('p', { class: 'kicker' }, 'One image'), h('h1', { class: 'title' }, found.path), h('p', { class: 'lead' }, lead))];
   if (data.image) parts.push(h('figure', { class: 'original' }, h('img', { src: data.image, alt: found.path })));
-  if (data.sample) parts.push(h('div', { class: 'cards' }, card(data.sample, { heading: 'h2', link: false, boxes: 'all' })), reasonsOf(data));
+  if (data.sample) parts.push(h('div', { class: 'cards' }, card(data.sample, { heading: 'h2', link: false, boxes: 'all' })));
+  if (data.sample && found.rule) parts.push(reasonsOf(data));
   parts.push(h('section', { 'aria-labelledby': 'facts' }, h('h2', { id: 'facts' }, 'Where it comes from'), h('table', { class: 'table' }, h('tbody', {}, facts.map(fact)))));
   return parts;
 }

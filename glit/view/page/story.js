@@ -2,15 +2,16 @@
 
 function hero(data, featured) {
   const { totals, story } = data;
+  const ofRegions = () => [[count(totals.regions), 'regions'], [count(totals.pairs), 'pairs'],
+    [percent(totals.sentences ? totals.pairs / totals.sentences : 0), 'sentences with a region']];
   const rows = totals
-    ? [[count(totals.images), 'images'], [count(totals.sentences), 'sentences'], [count(totals.regions), 'regions'],
-      [count(totals.pairs), 'pairs'], [percent(totals.sentences ? totals.pairs / totals.sentences : 0), 'sentences with a region']]
+    ? [[count(totals.images), 'images'], [count(totals.sentences), 'sentences'], ...(story.rule ? ofRegions() : [])]
     : [[count(data.counts.shipped), 'images']];
   rows.push([bytes(story.bytes), `on disk, ${counted(story.files, 'files')}`]);
   const figures = rows.map(([number, name]) => h('div', {}, h('dt', {}, name), h('dd', {}, number)));
   return h('section', { class: 'hero', id: 'top' },
     h('div', { class: 'intro' },
-      h('p', { class: 'kicker' }, 'Region-grounded captions'),
+      h('p', { class: 'kicker' }, story.rule ? 'Region-grounded captions' : 'Captions'),
       h('h1', {}, data.title),
       h('p', { class: 'lead' }, summary(data)),
       data.caution ? h('p', { class: 'caution' }, data.caution) : null,
@@ -19,13 +20,14 @@ function hero(data, featured) {
 }
 
 /** A few sentences for somebody who has never heard of it. */
-function summary({ totals, counts }) {
+function summary({ totals, counts, story }) {
+  const per = totals && totals.images ? Math.round(totals.sentences / totals.images) : 0;
+  if (!story.rule) return `${counted(counts.shipped, 'images')}, each with a caption${per ? ` of about ${counted(per, 'sentences')}` : ''}, and no regions.`;
   if (!totals) return `${counted(counts.shipped, 'images')}, each with a long caption. Point at a sentence, or at a box.`;
-  const perImage = totals.images ? totals.sentences / totals.images : 0;
   const share = totals.without
     ? `Of the ${count(totals.sentences)} sentences, ${count(totals.pairs)} were` : 'Every one was';
   return `${counted(totals.images, 'images')}, each with a long caption of about `
-    + `${Math.round(perImage)} sentences. ${share} given a part of the picture. `
+    + `${per} sentences. ${share} given a part of the picture. `
     + 'Point at a sentence, or at a box.';
 }
 
