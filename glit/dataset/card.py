@@ -36,6 +36,7 @@ _IMAGES = """\
 - Who and what is in the images, and in what proportion, depends on their source:
   describe it here."""
 
+_TAG_OF_REGIONS = "- region-grounding\n"
 _WITH_REGIONS = ", its sentences, candidate regions, and the best region of every sentence"
 _BEST_PAIR = """\
 best = sample["pairs"][0]
@@ -83,7 +84,7 @@ task_categories:
 - zero-shot-image-classification
 tags:
 - long-captions
-{"- region-grounding" + chr(10) if paired else ""}- glit
+{_TAG_OF_REGIONS if paired else ""}- glit
 ---
 
 # {"A region-grounded long-caption" if paired else "An image-caption"} dataset

@@ -122,7 +122,7 @@ def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
             "version": f"{manifest['schema_version']}.0.0",
             "keywords": [
                 "long captions",
-                *["region grounding"] * has_regions(manifest),
+                *(["region grounding"] if has_regions(manifest) else []),
                 "vision-language",
             ],
             "distribution": [*_files(manifest), _data_files()],

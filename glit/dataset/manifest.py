@@ -269,10 +269,15 @@ def may_lack_regions(manifest: Mapping[str, Any]) -> bool:
 
 
 def require_regions(manifest: Mapping[str, Any], path: str, *, wanted_by: str) -> None:
-    """Refuse a dataset of captions alone.
+    """Raise where a dataset has captions alone.
+
+    Args:
+        manifest: of the dataset.
+        path: of the dataset, for the message.
+        wanted_by: what needs regions, with its verb: ``glit pair wants``.
 
     Raises:
-        InputError: with who wants regions.
+        InputError: the dataset was built with ``propose.enabled = false``.
     """
     if not has_regions(manifest):
         raise InputError(
@@ -311,8 +316,8 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
 
 
 def pairings_of(manifest: dict[str, Any]) -> list[Pairing]:
-    """:func:`pairing_of` for each of the rules that chose pairs: several after a merge, none where
-    there are captions alone.
+    """:func:`pairing_of` for each rule that chose pairs. A merged dataset may have several, a
+    dataset of captions alone has none.
 
     Raises:
         DatasetError: this glit does not have one.

@@ -45,7 +45,7 @@ EXPORTERS: dict[str, Exporter] = {
 WHOLE_TABLES = ("lance",)
 """Those that copy the dataset's own columns, and so all its regions."""
 OF_REGIONS = ("goal", "grit", "mdetr", "odvg")
-"""Those that say nothing without regions; the others take captions alone."""
+"""Formats of boxes; datasets of captions alone are written in the others."""
 EMBEDDING: dict[str, Callable[..., None]] = {"lance": export_lance}
 """Those that take ``embeddings`` as well."""
 

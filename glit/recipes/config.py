@@ -53,7 +53,7 @@ def is_enabled(config: Any) -> bool:
 
 
 def on_by_default(config: Any) -> bool:
-    """Whether a table like this turns its step on where nothing is said."""
+    """Whether the step is on in a recipe that does not set ``enabled``."""
     return all(f.default for f in dataclasses.fields(config) if f.name == "enabled")
 
 

@@ -123,9 +123,9 @@ class SceneCaption:
 def write_caption(scene: Scene) -> SceneCaption:
     """The caption of a scene; twins use the same templates and differ only where they must.
 
-    ``easy`` captions hold only what must be said, the others at least 60 words
-    and a fifth of them 78 or more. ``varied`` ones begin in many ways, three in ten of them with an
-    object.
+    ``easy`` captions hold only what must be said, the others at least 60 words and a
+    fifth of them 78 or more. Of the ``varied`` ones three in ten have no introduction; the others
+    have one of ten, filled in.
     """
     rng = random.Random(scene.text_seed)
     parts: list[Part] = [(text, "remark", None) for text in _introductions(scene, rng)]

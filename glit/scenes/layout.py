@@ -13,9 +13,9 @@ from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, LIGHTS, PATTERNS, SHAPE
 
 _NUM_OBJECTS = {"easy": (1, 2), "normal": (2, 4), "hard": (3, 5), "varied": (3, 5)}
 _MAX_OVERLAP = {"easy": 0.0, "normal": 0.0, "hard": 0.25, "varied": 0.25}
+"""Largest share of the smaller of two extents that the other may cover."""
 HARD = ("hard", "varied")
 """Levels with twins and similar objects; both paint the same pictures."""
-"""Largest share of the smaller of two extents that the other may cover."""
 
 _CELL_MARGIN = 0.04
 """Smallest distance of a centre from the border of its cell, so that its place is unambiguous."""

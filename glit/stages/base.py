@@ -95,7 +95,9 @@ class Step(ABC):
 
     @classmethod
     def check_off(cls, config: Any) -> None:
-        """Refuse settings that must not be ignored where another step turns this one off.
+        """Check the settings of this step where it is off because the step it follows is.
+
+        Settings that would drop samples must not be ignored silently.
 
         Raises:
             RecipeError: names the keys.

@@ -316,7 +316,7 @@ class WriteKinds(CaptionStage):
 
 
 class AddShort(CaptionStage):
-    """Adds the first sentence of ``caption`` as a short one, where an image has none."""
+    """Gives images without a caption of the kind ``short`` the first sentence of ``caption``."""
 
     def __init__(self, stage: CaptionStage, splitter: Callable[[str], list[Span]]) -> None:
         self._stage, self._splitter = stage, splitter

@@ -205,12 +205,28 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     assert "| fg-clip |" in run(replace(request, objectives=("fg-clip",)), said.append)
     with pytest.raises(InputError, match=r"holds a comparison with epochs 3, now 5"):
         run(Request(output=tmp_path, lrs=request.lrs, epochs=5), said.append)
-    with pytest.raises(UserError, match="--objective clpi: wanted some of clip"):
-        Request(output=tmp_path, objectives=("clpi",))
-    with pytest.raises(UserError, match=r"'short' is no key=value of \[train\]"):
-        Request(output=tmp_path, objectives=("clip short",))
     with pytest.raises(UserError, match="wanted 32 scenes or more"):
         Request(output=tmp_path, sizes=(8,))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("clpi", "'clpi': wanted one of clip"),
+        ("", "wanted one of clip"),
+        ("clip short", r"'short' is no key=value of \[train\]"),
+        ("clip 'a", "No closing quotation"),
+        ("clip lr=1", "lr is the same for all rows"),
+        ("long-clip lambda_shrt=0", "did you mean 'lambda_short'"),
+        ("clip context=abc", "want int"),
+    ],
+)
+def test_a_variant_that_cannot_be_is_refused_before_anything_is_trained(
+    name, said, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(module, "_dataset", lambda *_: pytest.fail("began"))
+    with pytest.raises(UserError, match=said):
+        run(Request(output=tmp_path, objectives=(name,)), print)
 
 
 def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(

@@ -33,6 +33,7 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import open_embedder
 from glit.evaluation.scorers.finelip import FineLipScore
 from glit.runtime.process_state import without_bars
+from glit.stages.recipe import load_table
 from glit.training.objectives import OBJECTIVES
 
 ALIASES = ("goal",)
@@ -108,6 +109,8 @@ def run(request: Request, say: Say) -> str:
     for size in request.sizes:
         first = [name for name in request.objectives if name == BASELINE]
         names = [*first, *(n for n in request.objectives if n not in first)]
+        for name in names:
+            _check_variant(request, Variant(name))
         datasets = {name: _dataset(request, name, size, say) for name in names}
         tables[size].append(_start(request, say))
         for name, dataset in datasets.items():
@@ -116,6 +119,23 @@ def run(request: Request, say: Say) -> str:
             notes[size] += failed
             _write(request, tables, notes)
     return _write(request, tables, notes)
+
+
+def _check_variant(request: Request, variant: Variant) -> None:
+    """Refuse settings that ``glit train`` would refuse, before anything is trained.
+
+    Raises:
+        UserError: an unknown key, or a value that it cannot have.
+    """
+    settings = [
+        f"train.objective={variant.objective}",
+        *request.world.settings,
+        *_own_settings(request.world, variant),
+    ]
+    try:
+        load_table("train", request.world.recipe, overrides=settings)
+    except UserError as error:
+        raise UserError(f"--objective {variant.name!r}: {error}") from error
 
 
 def _dataset(request: Request, name: str, size: int, say: Say) -> str | Path:
@@ -180,8 +200,8 @@ def _objective(
 def _searched(
     request: Request, variant: Variant, folder: Path, dataset: str | Path, say: Say
 ) -> tuple[Rates | None, list[str]]:
-    """The rates that find the most of the validation samples, and what was tried; None where the
-    loss of every learning rate was no longer finite."""
+    """The learning rates with the highest R@1 on the validation samples, and a note on what was
+    tried; None where every run's loss became infinite or NaN."""
     validated = request.world.validated()
     notes: list[str] = []
 
@@ -249,25 +269,28 @@ def _words(request: Request, variant: Variant, rates: Rates, seed: int) -> list[
         f"train.lr={rates.lr:g}",
         f"train.seed={seed}",
         "train.trackers=[]",
-        *_own_settings(world, variant.objective),
         *([] if rates.module is None else [variant.with_module_lr(rates.module)]),
-        *variant.settings,
+        *_own_settings(world, variant),
     ]
     words = (word for each in settings for word in ("--set", each))
     return ["-r", world.recipe, "--objective", variant.objective, *words]
 
 
-def _own_settings(world: World, name: str) -> Sequence[str]:
-    return SETTINGS.get(name, ()) if world.start == Scenes.start else ()
+def _own_settings(world: World, variant: Variant) -> list[str]:
+    """Overrides of ``[train]`` for this variant alone; later ones count."""
+    of_scenes = SETTINGS.get(variant.objective, ()) if world.start == Scenes.start else ()
+    return [*of_scenes, *variant.settings]
 
 
 def _embedder(
     request: Request, variant: Variant, model: str, scorer: Mapping[str, Any]
 ) -> tuple[Any, EvaluateConfig]:
     config = request.world.evaluation()
-    own = _own_settings(request.world, variant.objective)
-    context = [int(s.partition("=")[2]) for s in own if "context" in s]
-    config = replace(config, context=context[0] if context else config.context, **scorer)
+    own = _own_settings(request.world, variant)
+    if any(each.startswith("train.context=") for each in own):
+        context = load_table("train", request.world.recipe, overrides=own).context
+        config = replace(config, context=context)
+    config = replace(config, **scorer)
     with without_bars():
         return open_embedder(model, config), config
 

@@ -9,25 +9,39 @@ from dataclasses import dataclass
 from glit.errors import UserError
 from glit.training.objectives import OBJECTIVES
 
+_SET_FOR_ALL = ("objective", "model", "batch_size", "together", "epochs", "lr", "seed", "trackers")
+"""Keys of ``[train]`` that the comparison itself sets for every run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """An objective, with settings of its own: ``clip``, ``long-clip lambda_short=0``."""
 
     name: str
-    """The objective, then ``key=value`` of ``[train]``, as a shell splits them."""
+    """The objective and then settings of ``[train]``, ``key=value`` each, split at blanks as a
+    shell does."""
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
+        try:
+            words = shlex.split(self.name)
+        except ValueError as error:
+            raise UserError(f"--objective {self.name!r}: {error}") from None
+        if not words or words[0] not in OBJECTIVES:
             known = ", ".join(OBJECTIVES)
-            raise UserError(f"--objective {self.objective}: wanted some of {known}")
-        wrong = [word for word in shlex.split(self.name)[1:] if "=" not in word]
-        if wrong:
-            raise UserError(f"--objective {self.name!r}: {wrong[0]!r} is no key=value of [train]")
+            raise UserError(f"--objective {self.name!r}: wanted one of {known}")
+        for word in words[1:]:
+            key, equals, _ = word.partition("=")
+            if not equals:
+                raise UserError(f"--objective {self.name!r}: {word!r} is no key=value of [train]")
+            if key.strip() in _SET_FOR_ALL:
+                raise UserError(
+                    f"--objective {self.name!r}: {key.strip()} is the same for all rows; it has an "
+                    "option of its own, or is searched"
+                )
 
     @property
     def objective(self) -> str:
-        return (shlex.split(self.name) or [""])[0]
+        return shlex.split(self.name)[0]
 
     @property
     def settings(self) -> list[str]:

@@ -111,7 +111,7 @@ def _all(seed: int, level: Level) -> Iterator[Scene]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenes:
-    """Scenes with twins; how many of them everything is measured on."""
+    """Drawn scenes with twins: their level, and how many of them each figure is measured on."""
 
     level: Level = "varied"
     """``varied`` trains on long and short captions; captions of ``hard`` all begin with how many
@@ -136,7 +136,7 @@ class Scenes:
     """Overrides for ``glit train``."""
 
     def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
-        """Training scenes with their twins side by side; built if they are not there.
+        """The dataset to train on, twins side by side; it is built if it is not there.
 
         Args:
             folder: of scenes and datasets.

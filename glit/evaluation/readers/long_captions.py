@@ -36,7 +36,7 @@ def dci(annotations: Path, images: Path | None, split: str | None) -> Iterator[A
     ``short_caption`` is not measured; an import keeps it.
     """
     for path, values in _dci_images(annotations, images, split):
-        short = values.get("short_caption", "").strip()
+        short = (values.get("short_caption") or "").strip()
         found = annotated(path, [values.get("extra_caption") or ""])
         yield replace(found, further=((SHORT, short),) if short else ())
 
