@@ -188,6 +188,21 @@ def gemma4(folder: Path) -> None:
     _save(Gemma4ForConditionalGeneration(config), folder, ids[eos])
 
 
+def qwen3(folder: Path) -> None:
+    """Qwen3, a language model that knows no images."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    eos, pad = "<|im_end|>", "<|endoftext|>"
+    tokenizer, ids = _tokenizer(["<|im_start|>"], eos, pad)
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|im_start|>{{m.role}}\n{{m.content}}<|im_end|>\n{% endfor %}"
+    ) + THINKS
+    tokenizer.save_pretrained(folder)
+    config = Qwen3Config(head_dim=_HEAD, **_text(ids, eos, pad, len(tokenizer)))
+    _save(Qwen3ForCausalLM(config), folder, ids[eos])
+
+
+TEXTS = ("A dog.", "Two cats on a wall.", "Three.", "Four of them", "Nothing at all!")
 KINDS = {"qwen3_vl": qwen3_vl, "internvl": internvl, "gemma4": gemma4}
 
 
@@ -195,7 +210,7 @@ def made(folder: Path) -> Path:
     """A folder with one of each."""
     import torch
 
-    for name, make in KINDS.items():
+    for name, make in {**KINDS, "qwen3": qwen3}.items():
         (folder / name).mkdir()
         torch.manual_seed(0)
         make(folder / name)
@@ -227,7 +242,36 @@ def by_vllm(folder: Path) -> dict[str, list[Any]]:
         ]
         del engine, answers
         gc.collect()  # the next one starts a group of processes of its own
+    said["qwen3"] = texts_by_vllm(folder / "qwen3")
     return said
+
+
+def texts_by_vllm(folder: Path) -> list[str]:
+    from glit.backends.captioners import LANGUAGE_MODELS
+    from glit.backends.weights import resolve
+    from glit.stages.condense import CondenseConfig
+
+    config = CondenseConfig(backend="vllm", max_tokens=12, device="cpu", max_model_len=512)
+    engine = LANGUAGE_MODELS["vllm"].make(config, resolve(str(folder)), "")
+    asked = [engine.asking(text).submit(None, seed=0, temperature=0.0) for text in TEXTS]
+    return [each.result().text for each in asked]
+
+
+def texts_by_transformers(folder: Path) -> list[str]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    answers = []
+    for text in TEXTS:
+        asked = tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], add_generation_prompt=True,
+            enable_thinking=False, return_tensors="pt", return_dict=True,
+        )  # fmt: skip
+        made = model.generate(**asked, max_new_tokens=12, do_sample=False)
+        ids = made[0, asked["input_ids"].shape[1] :]
+        answers.append(tokenizer.decode(ids, skip_special_tokens=True))
+    return answers
 
 
 if __name__ == "__main__":

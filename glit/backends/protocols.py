@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -23,22 +23,16 @@ ReadText = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaptionerConfig(ModelConfig):
-    """Options of captioners."""
+class WriterConfig(ModelConfig):
+    """Options of models that write text, about images or other texts."""
 
-    model: str = "mini-captioner"
-    """The model: a name in manifests/weights.toml, a hub id, or a folder; for endpoints the served
-    name."""
+    table: ClassVar[str]
+    """The name of the recipe's table, for messages."""
     max_tokens: int = 400
-    """Longest caption in tokens; a longer caption is trimmed to its last whole sentence."""
+    """Longest answer in tokens; a longer caption is trimmed to its last whole sentence."""
     batch_size: int = speed_only(32)
     """Images per generate call (transformers) or requests in flight (endpoint); vLLM schedules its
     own batches."""
-    kinds: tuple[str, ...] = added(())
-    """The kinds of captions of every image, kept in a column ``captions``; the first is
-    ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file
-    of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
-    have several, ``long`` first."""
     max_model_len: int = 4096
     """Context of the vLLM engine, image tokens included."""
     gpu_memory_utilization: float = speed_only(0.9)
@@ -53,20 +47,35 @@ class CaptionerConfig(ModelConfig):
     """Retries of a failed endpoint request, with growing waits."""
 
     def __post_init__(self) -> None:
+        for name in ("max_tokens", "batch_size"):
+            found = getattr(self, name)
+            require_value(found >= 1, f"[{self.table}] {name}: found {found}, want >= 1")
+        require_value(self.retries >= 0, f"[{self.table}] retries: found {self.retries}, want >= 0")
         require_value(
-            self.max_tokens >= 1, f"[caption] max_tokens: found {self.max_tokens}, want >= 1"
+            0 < self.timeout_s < math.inf,
+            f"[{self.table}] timeout_s: found {self.timeout_s}, want a number above 0",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptionerConfig(WriterConfig):
+    """Options of captioners."""
+
+    table: ClassVar[str] = "caption"
+    model: str = "mini-captioner"
+    """The model: a name in manifests/weights.toml, a hub id, or a folder; for endpoints the served
+    name."""
+    kinds: tuple[str, ...] = added(())
+    """The kinds of captions of every image, kept in a column ``captions``; the first is
+    ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file
+    of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
+    have several, ``long`` first."""
+
+    def __post_init__(self) -> None:
+        WriterConfig.__post_init__(self)
         require_value(
             are_kinds(self.kinds),
             f"[caption] kinds: found {list(self.kinds)}, want different names, {KIND_RULE}",
-        )
-        require_value(self.retries >= 0, f"[caption] retries: found {self.retries}, want >= 0")
-        require_value(
-            0 < self.timeout_s < math.inf,
-            f"[caption] timeout_s: found {self.timeout_s}, want a number above 0",
-        )
-        require_value(
-            self.batch_size >= 1, f"[caption] batch_size: found {self.batch_size}, want >= 1"
         )
 
 
@@ -98,8 +107,13 @@ class Captioner(Protocol):
 class ContinuousCaptioner(Protocol):
     """Answers images as they come, many at a time, each when it is done; safe for threads."""
 
-    def submit(self, image: Pixels, *, seed: int, temperature: float) -> Future[RawCaption]:
-        """Ask for a caption; waits only while as many images are at work as it can take."""
+    def asking(self, prompt: str) -> Self:
+        """The same model, asked something else; the first one has to live as long."""
+        ...
+
+    def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:
+        """Ask for a caption, or for an answer to the prompt alone; waits only while as many are at
+        work as it can take."""
         ...
 
 

@@ -93,12 +93,19 @@ def with_short(sample: Sample, splitter: Callable[[str], list[tuple[int, int]]])
     """
     caption = sample.caption
     assert caption is not None
+    sentences = (caption.text[start:end] for start, end in splitter(caption.text))
+    text = next(filter(has_words, sentences), caption.text)
+    return captions_with(sample, SHORT, text, FIRST_SENTENCE)
+
+
+def captions_with(sample: Sample, kind: str, text: str, source: str) -> Sample:
+    """The sample with one more caption, unless it has one of that kind; its ``caption`` stays."""
+    caption = sample.caption
+    assert caption is not None
     own = [{"kind": LONG, "text": caption.text, "source": caption.kind}]
     several = [*sample.extra.get("captions", own)]
-    if text_of_kind(several, SHORT) is None:
-        sentences = (caption.text[start:end] for start, end in splitter(caption.text))
-        text = next(filter(has_words, sentences), caption.text)
-        several.append({"kind": SHORT, "text": text, "source": FIRST_SENTENCE})
+    if text_of_kind(several, kind) is None:
+        several.append({"kind": kind, "text": text, "source": source})
     return dataclasses.replace(sample, extra={**sample.extra, "captions": several})
 
 

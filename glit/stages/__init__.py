@@ -9,6 +9,7 @@ from glit.data.records import REASONS
 from glit.recipes.config import enabled, is_enabled
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
+from glit.stages.condense import CondenseStage
 from glit.stages.exclude import ExcludeStage
 from glit.stages.flow import Flow, make_flow
 from glit.stages.ground import GroundStage
@@ -26,6 +27,7 @@ FLOW: tuple[type[Step], ...] = (
     ExcludeStage,
     QualityStage,
     CaptionStage,
+    CondenseStage,
     SplitStage,
     ProposeStage,
     GroundStage,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import socket
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from chat_server import Server, ok
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
@@ -71,48 +69,10 @@ def test_seeds_decide_a_sampled_caption(captioner, pictures):
     assert say(1) == say(1)
 
 
-class Server:
-    """An OpenAI-compatible server whose next answers are given."""
-
-    def __init__(self):
-        self.answers: list = []
-        self.requests: list[dict] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.requests.append(body)
-                status, headers, answer = (
-                    outer.answers.pop(0) if outer.answers else ok("A plain wall.")
-                )
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format, *args):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-
-
-def ok(text, finish="stop"):
-    choice = {"message": {"content": text}, "finish_reason": finish}
-    return 200, {}, {"choices": [choice]}
-
-
 @pytest.fixture
 def server():
-    running = Server()
-    yield running
-    running.http.shutdown()
-    running.http.server_close()
+    with Server() as running:
+        yield running
 
 
 def ask(server, pictures, **options):

@@ -6,11 +6,13 @@ are constructed with the user's :class:`~.user_captions.BroughtCaptions`, or Non
 
 from __future__ import annotations
 
+import dataclasses
+
 from glit.backends.base import Backend
 from glit.backends.captioners.endpoint import ENDPOINT
 from glit.backends.captioners.transformers_generate import TRANSFORMERS
 from glit.backends.captioners.user_captions import PROVIDED, SIDECAR
-from glit.backends.captioners.vllm_engine import VLLM
+from glit.backends.captioners.vllm_engine import VLLM, check_gpus
 
 CAPTIONERS: dict[str, Backend] = {
     "vllm": VLLM,
@@ -20,3 +22,9 @@ CAPTIONERS: dict[str, Backend] = {
     "sidecar": SIDECAR,
 }
 """By their names in ``caption.backend``; model libraries are imported when one is constructed."""
+
+LANGUAGE_MODELS: dict[str, Backend] = {
+    "endpoint": dataclasses.replace(ENDPOINT, reads="nothing"),
+    "vllm": dataclasses.replace(VLLM, reads="nothing", check=check_gpus),
+}
+"""Those that write texts without an image too, by their names in ``condense.backend``."""

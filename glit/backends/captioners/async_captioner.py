@@ -37,7 +37,7 @@ class ContinuousBase(ABC):
     def __init__(self, most: int) -> None:
         self._free = threading.BoundedSemaphore(most)
 
-    def submit(self, image: Pixels, *, seed: int, temperature: float) -> Future[RawCaption]:
+    def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:
         self._free.acquire()
         try:
             answer = self._start(image, seed, temperature)
@@ -63,5 +63,5 @@ class ContinuousBase(ABC):
         return other
 
     @abstractmethod
-    def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:
-        """The caption to come."""
+    def _start(self, image: Pixels | None, seed: int, temperature: float) -> Future[RawCaption]:
+        """The caption, or the answer to the prompt alone, to come."""

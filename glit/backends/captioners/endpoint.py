@@ -1,4 +1,4 @@
-"""Caption with any OpenAI-compatible server: concurrent requests, timeouts, retries."""
+"""Caption, or write texts, with any OpenAI-compatible server: concurrent requests, retries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from PIL import Image
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.captioners.async_captioner import ContinuousBase
-from glit.backends.protocols import CaptionerConfig, RawCaption
+from glit.backends.protocols import RawCaption, WriterConfig
 from glit.backends.weights import Resolved
 from glit.errors import RunError, UserError, first_line
 from glit.images import Pixels
@@ -27,9 +27,10 @@ _REACH_S = 20.0
 
 
 class EndpointCaptioner(ContinuousBase):
-    """Sends each image to ``/chat/completions`` as a data URL, in PNG (lossless)."""
+    """Sends each image to ``/chat/completions`` as a data URL, in PNG (lossless), or the prompt
+    alone."""
 
-    def __init__(self, config: CaptionerConfig, model: Resolved | None, prompt: str) -> None:
+    def __init__(self, config: WriterConfig, model: Resolved | None, prompt: str) -> None:
         super().__init__(2 * config.batch_size)
         key = os.environ.get(config.api_key_env, "")
         self._config = config
@@ -43,10 +44,10 @@ class EndpointCaptioner(ContinuousBase):
         self._threads = ThreadPoolExecutor(config.batch_size, thread_name_prefix="captions")
         weakref.finalize(self, _close, self._threads, self._client)
 
-    def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:
+    def _start(self, image: Pixels | None, seed: int, temperature: float) -> Future[RawCaption]:
         return self._threads.submit(self._one, image, seed, temperature)
 
-    def _one(self, image: Pixels, seed: int, temperature: float) -> RawCaption:
+    def _one(self, image: Pixels | None, seed: int, temperature: float) -> RawCaption:
         """The answer of the server.
 
         Raises:
@@ -67,7 +68,8 @@ class EndpointCaptioner(ContinuousBase):
         )
 
     def _post(self, body: dict[str, Any]) -> dict[str, Any]:
-        where = f"caption endpoint {self._config.endpoint}"
+        table = self._config.table
+        where = f"{table} endpoint {self._config.endpoint}"
         waits = random.Random(body["seed"])
         for attempt in range(self._config.retries + 1):
             last = attempt == self._config.retries
@@ -84,7 +86,7 @@ class EndpointCaptioner(ContinuousBase):
             if response.status_code in (401, 403, 404):
                 raise UserError(
                     f"{where}: HTTP {response.status_code} ({response.text[:200].strip()}); "
-                    f"check caption.endpoint, caption.model and ${self._config.api_key_env}"
+                    f"check {table}.endpoint, {table}.model and ${self._config.api_key_env}"
                 )
             if response.status_code in _RETRY_STATUS and not last:
                 time.sleep(_wait_s(attempt, response.headers.get("retry-after"), waits))
@@ -99,13 +101,13 @@ class EndpointCaptioner(ContinuousBase):
         raise AssertionError("unreachable: the last try returns or raises")
 
 
-def reach(config: CaptionerConfig) -> None:
+def reach(config: WriterConfig) -> None:
     """Request the list of models; any HTTP answer except a refused key counts as reachable.
 
     Raises:
         UserError: nothing answers, the address is none, or the key is refused.
     """
-    where = f"caption endpoint {config.endpoint}"
+    where = f"{config.table} endpoint {config.endpoint}"
     key = os.environ.get(config.api_key_env, "")
     try:
         response = httpx.get(
@@ -115,8 +117,8 @@ def reach(config: CaptionerConfig) -> None:
         )
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise UserError(
-            f"{where}: no answer ({first_line(error)}); start the server, or set caption.endpoint "
-            "to its address"
+            f"{where}: no answer ({first_line(error)}); start the server, or set "
+            f"{config.table}.endpoint to its address"
         ) from error
     if response.status_code in (401, 403):
         raise UserError(
@@ -124,7 +126,7 @@ def reach(config: CaptionerConfig) -> None:
         )
 
 
-def _longest_wait_s(config: CaptionerConfig) -> float:
+def _longest_wait_s(config: WriterConfig) -> float:
     """Longest wait for an image whose every try takes the maximum, queued behind another."""
     return 2 * (config.retries + 1) * (config.timeout_s + _LONGEST_WAIT_S)
 
@@ -141,7 +143,9 @@ def _wait_s(attempt: int, retry_after: str | None, waits: random.Random) -> floa
     return min(0.5 * 2**attempt, _LONGEST_WAIT_S) * (0.5 + waits.random() / 2)
 
 
-def _content(image: Pixels, prompt: str) -> list[dict[str, Any]]:
+def _content(image: Pixels | None, prompt: str) -> str | list[dict[str, Any]]:
+    if image is None:
+        return prompt
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG", compress_level=1)
     url = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

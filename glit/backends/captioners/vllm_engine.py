@@ -27,7 +27,7 @@ from glit.backends.base import Backend
 from glit.backends.captioners.async_captioner import ContinuousBase, settle
 from glit.backends.captioners.kinds import refuse_no_captioner
 from glit.backends.captioners.token_probabilities import tokens_of_text
-from glit.backends.protocols import CaptionerConfig, RawCaption
+from glit.backends.protocols import RawCaption, WriterConfig
 from glit.backends.weights import Resolved
 from glit.errors import RunError
 from glit.images import Pixels
@@ -56,7 +56,7 @@ _UNPREPARED = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions:
-    """``[caption]`` of vLLM."""
+    """Keys of vLLM's own."""
 
     quantization: Literal["", "fp8"] = ""
     """``fp8`` halves the memory of the weights and, on GPUs with fp8 arithmetic, their time; empty
@@ -66,7 +66,7 @@ class VllmOptions:
 
     def __post_init__(self) -> None:
         found = self.tensor_parallel_size
-        require_value(found >= 1, f"[caption] tensor_parallel_size: found {found}, want >= 1")
+        require_value(found >= 1, f"tensor_parallel_size: found {found}, want >= 1")
 
 
 class VllmCaptioner(ContinuousBase):
@@ -76,15 +76,13 @@ class VllmCaptioner(ContinuousBase):
     duplicates, and so is that of prefixes: the image comes first in every prompt.
     """
 
-    def __init__(
-        self, config: CaptionerConfig, model: Resolved, prompt: str, **engine: Any
-    ) -> None:
+    def __init__(self, config: WriterConfig, model: Resolved, prompt: str, **engine: Any) -> None:
         """Start the engine; ``engine`` are further arguments of its own."""
         super().__init__(_SEQUENCES + _AHEAD)
         config = VLLM.settled(config)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        require("vllm", needed_for="caption.backend = 'vllm'")
+        require("vllm", needed_for=f"{config.table}.backend = 'vllm'")
         from vllm import LLM, SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -102,7 +100,7 @@ class VllmCaptioner(ContinuousBase):
         self._steps = _Steps(self._llm.llm_engine)
         weakref.finalize(self, _stop, self._threads, self._steps)
 
-    def _start(self, image: Pixels, seed: int, temperature: float) -> Future[RawCaption]:
+    def _start(self, image: Pixels | None, seed: int, temperature: float) -> Future[RawCaption]:
         answer: Future[RawCaption] = Future()
         self._unprepared.acquire()
         preparing = self._threads.submit(self._prepare, image, seed, temperature, answer)
@@ -110,7 +108,7 @@ class VllmCaptioner(ContinuousBase):
         return answer
 
     def _prepare(
-        self, image: Pixels, seed: int, temperature: float, answer: Future[RawCaption]
+        self, image: Pixels | None, seed: int, temperature: float, answer: Future[RawCaption]
     ) -> None:
         if not answer.set_running_or_notify_cancel():
             return
@@ -120,7 +118,7 @@ class VllmCaptioner(ContinuousBase):
         written.add_done_callback(lambda done: self._read_later(done, answer))
         self._steps.add(prepared, written)
 
-    def _request(self, image: Pixels, seed: int, temperature: float) -> tuple[Any, Any]:
+    def _request(self, image: Pixels | None, seed: int, temperature: float) -> tuple[Any, Any]:
         """The prompt with its image, and how to sample."""
         parameters = self._sampling(
             temperature=temperature,
@@ -242,12 +240,14 @@ def _stop(threads: ThreadPoolExecutor, steps: _Steps) -> None:
     steps.stop()
 
 
-def _message(image: Pixels, prompt: str) -> dict[str, Any]:
+def _message(image: Pixels | None, prompt: str) -> dict[str, Any]:
+    if image is None:
+        return {"role": "user", "content": prompt}
     picture = {"type": "image_pil", "image_pil": Image.fromarray(image)}
     return {"role": "user", "content": [picture, {"type": "text", "text": prompt}]}
 
 
-def engine_arguments(config: CaptionerConfig, model: Resolved) -> dict[str, Any]:
+def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
     """What vLLM's engine is started with."""
     from transformers import AutoConfig
 
@@ -284,12 +284,21 @@ def _options(config: Any) -> VllmOptions:
     return getattr(config, "options", None) or VllmOptions()
 
 
-def _check(config: CaptionerConfig, model: Resolved | None) -> None:
+def _check(config: WriterConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="vllm")
+    check_gpus(config)
+
+
+def check_gpus(config: WriterConfig, model: Resolved | None = None) -> None:
+    """Refuse a model shared by several GPUs where it runs on a CPU.
+
+    Raises:
+        RecipeError: names the key.
+    """
     found = _options(config).tensor_parallel_size
     require_value(
         found == 1 or config.device == "cuda",
-        f"[caption] tensor_parallel_size: found {found}, but device is {config.device!r}; "
+        f"[{config.table}] tensor_parallel_size: found {found}, but device is {config.device!r}; "
         "only GPUs hold a model together",
     )
 

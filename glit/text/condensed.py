@@ -1,0 +1,87 @@
+"""What is wrong with a short caption that a language model wrote from a long one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+from glit.text.lexicon import canonical
+
+_FREE = frozenset(
+    """a an the and or but of with in on at to by from for into is are was were be been being it its
+    this that these those there which who whose while as has have had he she him his her they them
+    their image photo photograph picture scene show shows showing depict depicts see seen visible
+    view""".split()  # noqa: SIM905 - a column of 60 strings reads worse
+)
+"""English words that claim nothing of an image."""
+_FEWEST_LETTERS = 4
+"""Shorter words of other languages are taken to claim nothing."""
+_STEMMED = {
+    "ar": "arabic", "da": "danish", "de": "german", "en": "english", "es": "spanish",
+    "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian", "nl": "dutch",
+    "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish",
+}  # fmt: skip
+"""Languages of NLTK's Snowball stemmers."""
+
+
+def condensed_text(answer: str) -> str:
+    """An answer in one line, without quotation marks around all of it.
+
+    >>> condensed_text(' "A red car stands\\nby a house." ')
+    'A red car stands by a house.'
+    """
+    text = " ".join(answer.split())
+    marks = {'"': '"', "“": "”", "«": "»", "„": "“"}
+    if len(text) > 1 and marks.get(text[0]) == text[-1] and not {*marks} & {*text[1:-1]}:
+        return text[1:-1].strip()
+    return text
+
+
+def invented_words(short: str, long: str, language: str) -> list[str]:
+    """The words of a short caption that its long one does not have, in order.
+
+    Inflections count as the same word, and so do English words of one meaning in
+    :mod:`glit.text.lexicon`. Words without content are left out. It does not see words of the long
+    caption put together in a wrong way.
+
+    Args:
+        short: one line.
+        long: what it was written from.
+        language: of both, as ``en`` or ``pt-BR``. Languages that have no stemmer are compared
+            letter by letter.
+
+    >>> invented_words("Two big dogs are running.", "Two large dogs run over a lawn.", "en")
+    []
+    >>> invented_words("A dog with a ball", "A dog lies on the lawn.", "en")
+    ['ball']
+    """
+    code = re.split(r"[-_]", language.lower())[0]
+    stem = _stemmer(code)
+    known = {stem(word) for word in _words(long, code)}
+    return [word for word in dict.fromkeys(_words(short, code)) if stem(word) not in known]
+
+
+def _words(text: str, code: str) -> list[str]:
+    found = [re.sub("['’]s$", "", word) for word in re.findall(r"\w+(?:['’]\w+)*", text.lower())]
+    if code == "en":
+        return [word for word in found if word not in _FREE]
+    return [word for word in found if len(word) >= _FEWEST_LETTERS or word.isdigit()]
+
+
+@cache
+def _stemmer(code: str) -> Callable[[str], str]:
+    """The stem of a word, kept for all words that were asked."""
+    if code not in _STEMMED:
+        return str.casefold
+    from nltk.stem import SnowballStemmer
+
+    stem = SnowballStemmer(_STEMMED[code]).stem
+    if code != "en":
+        return cache(stem)
+
+    def of_class(word: str) -> str:
+        known = canonical(word)
+        return stem(canonical(stem(word)) if known == word else known)
+
+    return cache(of_class)
