@@ -222,12 +222,14 @@ def images() -> list[np.ndarray]:
     return [rng.integers(0, 255, (*s, 3), np.uint8) for s in ((40, 60), (60, 40), (40, 60))]
 
 
-def captioner(folder: Path, backend: str) -> Any:
+def captioner(folder: Path, backend: str, **settings: Any) -> Any:
     from glit.backends.captioners import CAPTIONERS
     from glit.backends.weights import resolve
     from glit.stages.caption import CaptionConfig
 
-    config = CaptionConfig(backend=backend, max_tokens=6, device="cpu", max_model_len=512)
+    config = CaptionConfig(
+        **{"backend": backend, "max_tokens": 6, "device": "cpu", "max_model_len": 512, **settings}
+    )
     return CAPTIONERS[backend].make(config, resolve(str(folder)), PROMPT)
 
 
@@ -242,6 +244,10 @@ def by_vllm(folder: Path) -> dict[str, list[Any]]:
         ]
         del engine, answers
         gc.collect()  # the next one starts a group of processes of its own
+    engine = captioner(folder / "qwen3_vl", "vllm", structured=True, max_tokens=40)
+    said["structured"] = engine.submit(images()[0], seed=0, temperature=0.0).result().text
+    del engine
+    gc.collect()
     said["qwen3"] = texts_by_vllm(folder / "qwen3")
     return said
 

@@ -28,6 +28,8 @@ class WriterConfig(ModelConfig):
 
     table: ClassVar[str]
     """The name of the recipe's table, for messages."""
+    structured: ClassVar[bool] = False
+    """Whether answers are JSON, ``{"caption": "..."}``."""
     max_tokens: int = 400
     """Longest answer in tokens; a longer caption is trimmed to its last whole sentence."""
     batch_size: int = speed_only(32)
@@ -70,6 +72,9 @@ class CaptionerConfig(WriterConfig):
     ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file
     of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
     have several, ``long`` first."""
+    structured: bool = added(False)  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Whether ``vllm`` and ``endpoint`` must answer with JSON, ``{"caption": "..."}``, of which the
+    text is kept: for models that put remarks around their captions."""
 
     def __post_init__(self) -> None:
         WriterConfig.__post_init__(self)

@@ -37,7 +37,7 @@ from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
-from glit.text.thoughts import without_thoughts
+from glit.text.thoughts import caption_in_json, without_thoughts
 
 SECOND_TRY_TEMPERATURE = 0.7
 _REFUSAL = re.compile(
@@ -79,6 +79,11 @@ class CaptionConfig(CaptionerConfig):
             not (self.short and SHORT in self.kinds and self.backend != "provided"),
             f"[caption] short: {self.backend!r} writes a short caption of every image, as kinds "
             "asks for; leave one of the two out",
+        )
+        require_value(
+            not self.structured or self.backend in ("vllm", "endpoint"),
+            f"[caption] structured: {self.backend!r} cannot be made to answer with JSON; take vllm "
+            "or endpoint, or leave it out",
         )
         require_value(
             not self.kinds or self.backend != "sidecar",
@@ -237,10 +242,16 @@ class WriteCaptions(CaptionStage):
         """The sample with its caption, or why it cannot be used."""
         if isinstance(answer, Drop):
             return dataclasses.replace(answer, attempt=attempt)
-        if not is_utf8(answer.text):
+        text = without_thoughts(answer.text)
+        if self._config.structured:
+            text = caption_in_json(text)
+        if text is None:
+            message = f"caption.structured wants JSON, the captioner said: {answer.text[:120]!r}"
+            return Drop(reason="captioner_error", message=message, attempt=attempt)
+        if not is_utf8(text):
             message = "the captioner said half a character (a lone surrogate)"
             return Drop(reason="captioner_error", message=message, attempt=attempt)
-        text = unicodedata.normalize("NFC", without_thoughts(answer.text)).strip()
+        text = unicodedata.normalize("NFC", text).strip()
         if answer.cut:
             text = trim_to_sentence(text, self._splitter)
         fault = caption_fault(text)

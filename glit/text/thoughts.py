@@ -1,8 +1,10 @@
-"""What a model thinks aloud before it answers, which is no part of the answer."""
+"""What stands around an answer and is no part of it: thoughts, and JSON."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 _ENDS = ("</think>", "</thinking>", "[/THINK]", "◁/think▷", "<channel|>")
 _STARTS = ("<think>", "<thinking>", "[THINK]", "◁think▷", "<|channel>thought")
@@ -22,3 +24,33 @@ def without_thoughts(text: str) -> str:
     """
     answer = _END.split(text)[-1]
     return "" if _START.match(answer) else answer
+
+
+CAPTION_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"caption": {"type": "string"}},
+    "required": ["caption"],
+    "additionalProperties": False,
+}
+"""The JSON schema of a structured answer."""
+CAPTION_PATTERN = r'\{"caption": "(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])+"\}'
+"""The same as a regular expression, without blanks, which a schema allows without end."""
+_STRING = re.compile(r'\s*\{\s*"caption"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+
+
+def caption_in_json(text: str) -> str | None:
+    """The caption of a structured answer, also of one that the token limit cut; None for no JSON.
+
+    >>> caption_in_json('{"caption": "A sign says \\\\"Go\\\\"."}')
+    'A sign says "Go".'
+    >>> caption_in_json('{"caption": "A dog. A ca'), caption_in_json("A dog.")
+    ('A dog. A ca', None)
+    """
+    found = _STRING.match(text)
+    if found is None:
+        return None
+    try:
+        return json.loads(f'"{found[1]}"', strict=False)
+    except ValueError:  # cut within an escape
+        cut = found[1].rpartition("\\")[0]
+        return json.loads(f'"{cut}"', strict=False)

@@ -93,6 +93,15 @@ def test_endpoint_answers_come_in_order_and_say_when_they_were_cut(server, pictu
     assert content[1] == {"type": "text", "text": "Describe it."}
 
 
+def test_endpoint_asks_for_json_where_a_recipe_wants_it(server, pictures):
+    ask(server, pictures[:1])
+    ask(server, pictures[:1], structured=True)
+    plain, asked = server.requests
+    assert "response_format" not in plain
+    schema = asked["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == ["caption"]
+
+
 def test_endpoint_leaves_no_connection_open(server, pictures, monkeypatch):
     closed = []
     plain = httpx.Client.close

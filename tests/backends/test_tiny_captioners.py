@@ -11,6 +11,8 @@ import pytest
 import tiny_captioners
 from tiny_captioners import KINDS, captioner, images
 
+from glit.text.thoughts import caption_in_json
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -50,6 +52,7 @@ def test_vllm_says_what_transformers_says(folder, said, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     theirs = json.loads(found.read_text())
+    assert caption_in_json(theirs.pop("structured"))
     texts = tiny_captioners.texts_by_transformers(folder / "qwen3")
     whole = [text.rstrip("\ufffd") for text in texts]  # vLLM leaves half a character out
     assert [text.rstrip("\ufffd") for text in theirs.pop("qwen3")] == whole and any(whole)

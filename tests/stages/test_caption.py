@@ -110,6 +110,22 @@ def test_thoughts_are_left_out_and_a_thought_alone_is_a_drop():
     assert (drop.reason, drop.message) == ("empty_caption", "the captioner only thought")
 
 
+def test_of_structured_answers_the_caption_is_kept():
+    wanted = {"structured": True, "backend": "endpoint"}
+    whole = said('<think>Hm</think>{"caption": "A \\"red\\" dog. It\\u2019s old."}')
+    (sample,), _ = run({1: (whole, None)}, **wanted)
+    assert sample.caption.text == 'A "red" dog. It’s old.'
+    (sample,), _ = run({1: (said('{"caption": "A dog. A ca', cut=True), None)}, **wanted)
+    assert (sample.caption.text, sample.caption.trimmed) == ("A dog.", True)
+    for text, reason in (("A dog.", "captioner_error"), ('{"caption": ""}', "empty_caption")):
+        (drop,), _ = run({1: (said(text),) * 2}, **wanted)
+        assert drop.reason == reason
+    (drop,), _ = run({1: (said('{"caption": "A \\ud83d dog."}'), None)}, **wanted)
+    assert "half a character" in drop.message
+    with pytest.raises(RecipeError, match="cannot be made to answer with JSON"):
+        CaptionConfig(structured=True)
+
+
 def test_half_a_character_is_a_drop():
     (drop,), _ = run({1: (said("A red \ud83d circle."), None)})
     assert (drop.reason, "half a character" in drop.message) == ("captioner_error", True)

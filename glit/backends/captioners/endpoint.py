@@ -20,6 +20,7 @@ from glit.backends.protocols import RawCaption, WriterConfig
 from glit.backends.weights import Resolved
 from glit.errors import RunError, UserError, first_line
 from glit.images import Pixels
+from glit.text.thoughts import CAPTION_SCHEMA
 
 _RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 _LONGEST_WAIT_S = 60.0
@@ -61,6 +62,9 @@ class EndpointCaptioner(ContinuousBase):
             "temperature": temperature,
             "seed": seed,
         }
+        if self._config.structured:
+            schema = {"name": "caption", "strict": True, "schema": CAPTION_SCHEMA}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
         answer = self._post(body)
         choice = answer["choices"][0]
         return RawCaption(

@@ -33,6 +33,7 @@ from glit.errors import RunError
 from glit.images import Pixels
 from glit.recipes.config import require_value, speed_only
 from glit.recipes.extras import require
+from glit.text.thoughts import CAPTION_PATTERN
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives and dies with its worker
@@ -84,10 +85,13 @@ class VllmCaptioner(ContinuousBase):
             os.environ.setdefault(name, value)
         require("vllm", needed_for=f"{config.table}.backend = 'vllm'")
         from vllm import LLM, SamplingParams
-        from vllm.sampling_params import RequestOutputKind
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
         self._sampling = SamplingParams
         self._once_finished = RequestOutputKind.FINAL_ONLY
+        self._structured = (
+            StructuredOutputsParams(regex=CAPTION_PATTERN) if config.structured else None
+        )
         self._config = config
         self._prompt = prompt
         try:
@@ -125,6 +129,7 @@ class VllmCaptioner(ContinuousBase):
             seed=seed if temperature > 0 else None,
             max_tokens=self._config.max_tokens,
             logprobs=0,  # of the chosen token alone
+            structured_outputs=self._structured,
             output_kind=self._once_finished,
         )
         [prompt] = self._llm._preprocess_chat(
