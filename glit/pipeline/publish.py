@@ -29,6 +29,7 @@ from glit.dataset.manifest import (
     sum_without_pair,
 )
 from glit.dataset.mini_models import caution
+from glit.dataset.statistics import dataset_statistics
 from glit.errors import RunError
 from glit.executors.protocols import Job
 from glit.pipeline.ledger import (
@@ -138,7 +139,9 @@ def publish(
             further_prompts=work.plan.further_prompts,
         )
         told = caution(manifest, some_pictures(work, chunks))
-        dataset.write("README.md", dataset_card(manifest, told).encode())
+        opened.progress.begin("statistics", total=counts.shipped, done=0, drops=False)
+        figures = dataset_statistics(dataset, manifest, report=opened.progress.advance)
+        dataset.write("README.md", dataset_card(manifest, figures, told).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         opened.still_held()
         update_state(work.store, published=series_made_of(chunks, ledger.contents))
