@@ -162,7 +162,7 @@ def figures_section(found: Statistics) -> str:
     head = " | ".join(PAPER_COLUMNS)
     papers = "\n".join(f"| {' | '.join(row)} |" for row in beside_papers(found))
     return (
-        f"| figure | |\n|---|---:|\n{rows}\n\n"
+        f"| figure | |\n|---|---|\n{rows}\n\n"
         f"| {head} |\n|---|---:|---:|---:|---:|---|\n{papers}\n\n"
         + paragraph(f"Words are split at white space. {tokens_note(found)}")
     )

@@ -23,6 +23,7 @@ from glit.backends.tokenizer import TextTokenizer
 from glit.data.schema import BY_HAND, CAPTIONS, has_captions, is_readable
 from glit.dataset.columns import NestedColumn
 from glit.dataset.manifest import has_regions, pairs_from_files
+from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import check_row_groups, nulls
 from glit.errors import DatasetError, first_line
 from glit.runtime.prefetch import map_ahead
@@ -71,12 +72,11 @@ class Spread:
         Spread(mean=2.5, median=2.5, most=4)
         """
         total = counts.total()
-        values, ends = sorted(counts), np.cumsum([counts[value] for value in sorted(counts)])
-        middle = [
-            values[int(np.searchsorted(ends, at, "right"))] for at in ((total - 1) // 2, total // 2)
-        ]
+        values = sorted(counts)
+        ends = np.cumsum([counts[value] for value in values])
+        middle = np.searchsorted(ends, [(total - 1) // 2, total // 2], "right")
         mean = sum(value * number for value, number in counts.items()) / total
-        return cls(mean=mean, median=sum(middle) / 2, most=values[-1])
+        return cls(mean=mean, median=sum(values[at] for at in middle) / 2, most=values[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,13 +252,25 @@ def dataset_statistics(
     return found.statistics(manifest, tokenizer=name)
 
 
+def narrowed_statistics(dataset: Dataset) -> Statistics:
+    """Of a dataset of which :func:`glit.dataset.select.narrowed` may have left out rows.
+
+    Raises:
+        DatasetError: a file is damaged.
+    """
+    found, columns = Tally(), _columns(dataset.schema)
+    for number in range(len(dataset.places)):
+        found.rows(dataset.table(columns, row_group=number), None)
+    return found.statistics(dataset.manifest, tokenizer=dataset.manifest["tokenizer"]["name"])
+
+
 def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
     """Some thousand rows at a time of a data file, with the fields that are counted."""
     with pq.ParquetFile(store.for_arrow(name), pre_buffer=not store.is_local) as file:
         if not is_readable(file.schema_arrow, version):
             raise ValueError("its columns are not those of the schema")
         check_row_groups(file.metadata)
-        columns = columns_to_count(file.schema_arrow)
+        columns = _columns(file.schema_arrow)
         paths = (file.schema.column(number).path for number in range(len(file.schema)))
         wanted = [
             path
@@ -269,7 +281,7 @@ def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def columns_to_count(schema: pa.Schema) -> list[str]:
+def _columns(schema: pa.Schema) -> list[str]:
     """The columns of a dataset that are counted; those of somebody's own stages are not ours."""
     by_hand = "by_hand" in schema.names and schema.field("by_hand").type == pa.list_(BY_HAND)
     ours = {CAPTIONS[0]: has_captions(schema), "by_hand": by_hand}

@@ -139,7 +139,7 @@ def publish(
             further_prompts=work.plan.further_prompts,
         )
         told = caution(manifest, some_pictures(work, chunks))
-        opened.progress.begin("statistics", total=counts.shipped, done=0, drops=False)
+        opened.progress.begin("count", total=counts.shipped, done=0, drops=False)
         figures = dataset_statistics(dataset, manifest, report=opened.progress.advance)
         dataset.write("README.md", dataset_card(manifest, figures, told).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
