@@ -1,4 +1,4 @@
-"""Compute the charts of the report page by SQL over the whole dataset, without images."""
+"""Compute charts and figures of the report page over the whole dataset, without images."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from typing import Any
 
 import duckdb
 
+from glit.dataset.reader import Dataset
+from glit.dataset.statistics import (
+    PAPER_COLUMNS,
+    beside_papers,
+    dataset_statistics,
+    lines,
+    tokens_note,
+)
+from glit.storage.store import Store
 from glit.view.histogram import histogram
 
 MOST_LABELS = 2000
@@ -108,6 +117,17 @@ def labels(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
             GROUP BY label ORDER BY 2 DESC, label LIMIT {MOST_LABELS}"""
     ).fetchall()
     return [{"label": name, "pairs": pairs} for name, pairs in rows]
+
+
+def figures(dataset: Dataset) -> dict[str, Any]:
+    """The statistics as tables: figures, and means beside those of papers."""
+    found = dataset_statistics(Store(dataset.path), dataset.manifest)
+    return {
+        "lines": lines(found)[:-1],  # a chart shows the captions by sentences
+        "columns": PAPER_COLUMNS,
+        "papers": beside_papers(found),
+        "note": f"Words are split at white space. {tokens_note(found)}",
+    }
 
 
 def totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
