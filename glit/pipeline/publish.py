@@ -138,10 +138,7 @@ def publish(
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
             further_prompts=work.plan.further_prompts,
         )
-        told = caution(manifest, some_pictures(work, chunks))
-        opened.progress.begin("count", total=counts.shipped, done=0, drops=False)
-        figures = dataset_statistics(dataset, manifest, report=opened.progress.advance)
-        dataset.write("README.md", dataset_card(manifest, figures, told).encode())
+        dataset.write("README.md", _card(opened, chunks, manifest).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         opened.still_held()
         update_state(work.store, published=series_made_of(chunks, ledger.contents))
@@ -149,6 +146,14 @@ def publish(
         work.store.remove(folder)
         _end_retry(work)
     return json.loads(json.dumps(manifest))
+
+
+def _card(opened: OpenWork, chunks: list[Chunk], manifest: dict[str, Any]) -> str:
+    """The card of the dataset whose data files are in place."""
+    progress = opened.progress
+    progress.begin("count", total=manifest["counts"]["shipped"], done=0, drops=False)
+    figures = dataset_statistics(opened.dataset, manifest, report=progress.advance)
+    return dataset_card(manifest, figures, caution(manifest, some_pictures(opened.work, chunks)))
 
 
 def _other_paths(brought: BroughtCaptions | None, ledger: Ledger) -> str:
