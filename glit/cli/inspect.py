@@ -33,7 +33,7 @@ def status_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is done, pending and dropped, per stage."""
+    """Show what is done, pending and dropped, per stage; with --json a dataset's statistics too."""
     found = api.status(dataset)
     runs = api.timelines(dataset) if timeline else []
     if as_json:
