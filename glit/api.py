@@ -368,6 +368,7 @@ def statistics(
     """
     from glit.backends.tokenizer import TextTokenizer
     from glit.backends.weights import resolve
+    from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import dataset_statistics
     from glit.evaluation.readers.files import no_parts
     from glit.evaluation.statistics import annotation_statistics
@@ -375,10 +376,10 @@ def statistics(
 
     if kind in ("glit", "captions"):
         no_parts(split)
-    dataset = open_dataset(captions) if kind == "glit" else None
     counting = (tokenizer, TextTokenizer(resolve(tokenizer).path)) if tokenizer else None
-    if dataset is not None:
-        return dataset_statistics(Store(dataset.path), dataset.manifest, counting)
+    if kind == "glit":
+        store = Store(captions)
+        return dataset_statistics(store, read_manifest(store), counting)
     return annotation_statistics(Path(captions), kind, split=split, tokenizer=counting)
 
 

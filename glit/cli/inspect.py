@@ -15,7 +15,7 @@ from rich.table import Table
 
 from glit import api
 from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
-from glit.errors import DatasetError, UserError
+from glit.errors import DatasetError, InputError, UserError
 from glit.exporters import EXPORTERS
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, local_folder
@@ -88,7 +88,7 @@ def _statistics(found: dict[str, Any]) -> dict[str, Any] | None:
         return None
     try:
         return api.statistics(found["dataset"]).as_dict()
-    except DatasetError as error:
+    except (DatasetError, InputError) as error:
         print(visible(f"no statistics: {error}"), file=sys.stderr)
         return None
 

@@ -25,7 +25,7 @@ from glit.dataset.columns import NestedColumn
 from glit.dataset.manifest import has_regions, pairs_from_files
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import check_row_groups, nulls
-from glit.errors import DatasetError, first_line
+from glit.errors import DatasetError, InputError, first_line
 from glit.runtime.prefetch import map_ahead
 from glit.storage.store import Store
 
@@ -225,7 +225,8 @@ def dataset_statistics(
         report: called with so many more rows that are counted.
 
     Raises:
-        DatasetError: a file is damaged.
+        DatasetError: a file is missing or damaged.
+        InputError: the dataset has no rows.
     """
     counting = None if tokenizer is None else tokenizer[1]
     version, found = manifest["schema_version"], Tally()
@@ -248,6 +249,8 @@ def dataset_statistics(
         for own in map_ahead(pool, count, names, most=2 * threads):
             found.merge(own)
             report(own.images)
+    if not found.images:
+        raise InputError(f"{store.root}: the dataset has no samples; build it from more images")
     name = manifest["tokenizer"]["name"] if tokenizer is None else tokenizer[0]
     return found.statistics(manifest, tokenizer=name)
 
@@ -266,12 +269,18 @@ def narrowed_statistics(dataset: Dataset) -> Statistics:
 
 def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
     """Some thousand rows at a time of a data file, with the fields that are counted."""
+    if store.is_local and not os.path.isfile(store.full(name)):
+        raise OSError("missing, or no regular file")
     with pq.ParquetFile(store.for_arrow(name), pre_buffer=not store.is_local) as file:
         if not is_readable(file.schema_arrow, version):
             raise ValueError("its columns are not those of the schema")
         check_row_groups(file.metadata)
+        if not file.metadata.num_row_groups:
+            return
         columns = _columns(file.schema_arrow)
-        paths = (file.schema.column(number).path for number in range(len(file.schema)))
+        # from the first row group: a ParquetFile's schema would keep its footer in memory for good
+        group = file.metadata.row_group(0)
+        paths = (group.column(number).path_in_schema for number in range(group.num_columns))
         wanted = [
             path
             for path in paths

@@ -196,6 +196,9 @@ def test_a_damaged_dataset_has_a_status_and_no_statistics(built_copy, run_glit):
     assert done.code == 0 and json.loads(done.output)["statistics"] is None
     assert "no statistics: " in done.errors and "caption is null" in done.errors
     assert run_glit("stats", built_copy).code == 1
+    path.unlink()
+    with pytest.raises(DatasetError, match=rf"{path.name}: its rows .* \(missing"):
+        api.statistics(built_copy)
 
 
 def test_captions_alone_and_what_is_merged_with_them(scenes, built, tmp_path, run_glit):
