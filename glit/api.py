@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from glit.curate.select_rows import Choice
     from glit.dataset.push import Pushed
     from glit.dataset.reader import Dataset
+    from glit.dataset.statistics import Statistics
     from glit.evaluation.report import Result
-    from glit.evaluation.statistics import Statistics
     from glit.executors import ExecutorName
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
@@ -360,24 +360,26 @@ def statistics(
         captions: a finished dataset; with ``kind``, published annotations or a file of captions.
         kind: ``glit``, a format of ``glit eval``, or ``captions``.
         split: of annotations, the parts.
-        tokenizer: the model whose tokenizer counts tokens. Empty takes that of the dataset, and
-            counts no tokens of anything else.
+        tokenizer: the model whose tokenizer counts tokens. Empty takes the token spans of the
+            dataset, and counts no tokens of anything else.
 
     Raises:
         GlitError: no such dataset, format or model, no caption in it, or parts of what has none.
     """
     from glit.backends.tokenizer import TextTokenizer
     from glit.backends.weights import resolve
+    from glit.dataset.manifest import read_manifest
+    from glit.dataset.statistics import dataset_statistics
     from glit.evaluation.readers.files import no_parts
-    from glit.evaluation.statistics import annotation_statistics, dataset_statistics
+    from glit.evaluation.statistics import annotation_statistics
+    from glit.storage.store import Store
 
     if kind in ("glit", "captions"):
         no_parts(split)
-    if kind == "glit" and not tokenizer:
-        tokenizer = open_dataset(captions).tokenizer["name"]
-    counting = TextTokenizer(resolve(tokenizer).path) if tokenizer else None
+    counting = (tokenizer, TextTokenizer(resolve(tokenizer).path)) if tokenizer else None
     if kind == "glit":
-        return dataset_statistics(os.fspath(captions), counting)
+        store = Store(captions)
+        return dataset_statistics(store, read_manifest(store), counting)
     return annotation_statistics(Path(captions), kind, split=split, tokenizer=counting)
 
 

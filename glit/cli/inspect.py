@@ -8,14 +8,14 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
 from glit import api
 from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
-from glit.errors import UserError
+from glit.errors import DatasetError, InputError, UserError
 from glit.exporters import EXPORTERS
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, local_folder
@@ -33,12 +33,12 @@ def status_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is done, pending and dropped, per stage."""
+    """Show what is done, pending and dropped, per stage; with --json a dataset's statistics too."""
     found = api.status(dataset)
     runs = api.timelines(dataset) if timeline else []
     if as_json:
         told = {"timeline": [asdict(run) for run in runs]} if timeline else {}
-        print(json.dumps({**found, **told}))
+        print(json.dumps({**found, "statistics": _statistics(found), **told}))
         return
     console = Console(highlight=False)
     how = "complete" if found["complete"] else "not finished; run glit build again to resume"
@@ -80,6 +80,17 @@ def status_command(
             console.print("no timeline: glit build keeps it in the work folder")
         for line in chain.from_iterable(map(timeline_lines, runs)):
             console.print(line, soft_wrap=True, markup=False)
+
+
+def _statistics(found: dict[str, Any]) -> dict[str, Any] | None:
+    """The statistics of a finished dataset; None where there is none, or its rows are damaged."""
+    if not found["complete"]:
+        return None
+    try:
+        return api.statistics(found["dataset"]).as_dict()
+    except (DatasetError, InputError) as error:
+        print(visible(f"no statistics: {error}"), file=sys.stderr)
+        return None
 
 
 def verify_command(
@@ -132,7 +143,7 @@ def stats_command(
     as_json: JsonOption = False,
 ) -> None:
     """Count words, sentences and tokens of captions, as papers' tables do."""
-    from glit.evaluation.statistics import lines
+    from glit.dataset.statistics import PAPER_COLUMNS, beside_papers, lines, tokens_note
 
     found = api.statistics(captions, kind=kind, split=split, tokenizer=tokenizer)
     if as_json:
@@ -141,7 +152,13 @@ def stats_command(
     table = Table(show_header=False)
     for row in lines(found):
         table.add_row(*row)
-    Console(highlight=False).print(table)
+    papers = Table(*PAPER_COLUMNS)
+    for row in beside_papers(found):
+        papers.add_row(*row)
+    console = Console(highlight=False)
+    console.print(table, papers)
+    if note := tokens_note(found):
+        console.print(note, soft_wrap=True, markup=False)
 
 
 def query_command(

@@ -22,6 +22,7 @@ from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import MANIFEST, describe_data_file
 from glit.dataset.reader import Dataset
+from glit.dataset.statistics import dataset_statistics
 from glit.errors import DatasetError
 from glit.recipes.config import build_dataclass
 from glit.runtime.prefetch import map_ahead
@@ -33,7 +34,7 @@ from glit.stages.pack import (
     cut_files,
     writer_options,
 )
-from glit.storage.store import to_json
+from glit.storage.store import Store, to_json
 
 _READERS, _AHEAD = 2, 4
 """Threads that read while another writes, and row groups that wait."""
@@ -162,6 +163,7 @@ def finish(folder: Path, manifest: dict[str, Any], *, name: str, caution: str) -
         name: of the dataset.
         caution: see :func:`glit.dataset.mini_models.dataset_caution`.
     """
-    (folder / "README.md").write_text(dataset_card(manifest, caution), encoding="utf-8")
+    figures = dataset_statistics(Store(folder), manifest)
+    (folder / "README.md").write_text(dataset_card(manifest, figures, caution), encoding="utf-8")
     (folder / CROISSANT).write_bytes(croissant(manifest, name=name))
     (folder / MANIFEST).write_bytes(to_json(manifest))

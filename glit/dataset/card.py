@@ -10,7 +10,14 @@ import textwrap
 from typing import Any
 
 from glit.data.schema import CAPTIONS, hf_features
-from glit.dataset.manifest import has_regions
+from glit.dataset.manifest import has_regions, pairs_from_files
+from glit.dataset.statistics import (
+    PAPER_COLUMNS,
+    Statistics,
+    beside_papers,
+    lines,
+    tokens_note,
+)
 from glit.stages import all_steps
 
 _WIDTH = 100
@@ -44,11 +51,12 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 _CAPTION = 'print(sample["caption"])'
 
 
-def dataset_card(manifest: dict[str, Any], caution: str = "") -> str:
-    """Make the dataset card from the manifest: Markdown for people, YAML for the hub.
+def dataset_card(manifest: dict[str, Any], figures: Statistics, caution: str = "") -> str:
+    """Make the dataset card: Markdown for people, YAML for the hub.
 
     Args:
         manifest: of the dataset.
+        figures: of the dataset.
         caution: what to know of its models; see :func:`glit.dataset.mini_models.caution`.
     """
     counts = manifest["counts"]
@@ -119,6 +127,10 @@ sample = dataset[0]
         )
     }
 
+## In figures
+
+{figures_section(figures)}
+
 ## Where it comes from
 
 | role | model | revision | licence |
@@ -145,9 +157,16 @@ sample = dataset[0]
 """
 
 
-def pairs_from_files(recipe: dict[str, Any]) -> bool:
-    """Whether no matcher chose the pairs: the user's files name them."""
-    return recipe.get("score", {}).get("backend") in ("file", "provided")
+def figures_section(found: Statistics) -> str:
+    """The statistics of a dataset, and its means beside those of papers, in Markdown."""
+    rows = "\n".join(f"| {name} | {value} |" for name, value in lines(found))
+    head = " | ".join(PAPER_COLUMNS)
+    papers = "\n".join(f"| {' | '.join(row)} |" for row in beside_papers(found))
+    return (
+        f"| figure | |\n|---|---|\n{rows}\n\n"
+        f"| {head} |\n|---|---:|---:|---:|---:|---|\n{papers}\n\n"
+        + paragraph(f"Words are split at white space. {tokens_note(found)}")
+    )
 
 
 def limits(manifest: dict[str, Any], caution: str = "") -> str:

@@ -18,8 +18,8 @@ from glit.data.schema import (
     dataset_columns,
     hf_feature,
 )
-from glit.dataset.card import origins, pairs_from_files
-from glit.dataset.manifest import has_regions, pairing_of
+from glit.dataset.card import origins
+from glit.dataset.manifest import has_regions, pairing_of, pairs_from_files
 from glit.storage.store import to_json
 
 CROISSANT = "croissant.json"

@@ -262,6 +262,11 @@ def has_regions(manifest: Mapping[str, Any]) -> bool:
     return manifest["recipe"].get("propose", {}).get("enabled", True)
 
 
+def pairs_from_files(recipe: Mapping[str, Any]) -> bool:
+    """Whether no matcher chose the pairs: the user's files name them."""
+    return recipe.get("score", {}).get("backend") in ("file", "provided")
+
+
 def may_lack_regions(manifest: Mapping[str, Any]) -> bool:
     """Whether rows without regions belong there: of captions alone, merged with others or not."""
     parts = manifest.get("merged", ())

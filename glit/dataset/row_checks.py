@@ -46,7 +46,7 @@ def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
     except pa.ArrowInvalid as error:
         yield 0, f"a text or a list is damaged ({str(error).splitlines()[0]})"
         return
-    faults = list(_nulls(table))
+    faults = list(nulls(table))
     if not faults:
         faults = [*_identity(table), *_sizes(table)]
         nested = {
@@ -111,7 +111,8 @@ def _first(bad: np.ndarray, what: str) -> Iterator[tuple[int, str]]:
         yield int(np.argmax(bad)), what
 
 
-def _nulls(table: pa.Table) -> Iterator[tuple[int, str]]:
+def nulls(table: pa.Table) -> Iterator[tuple[int, str]]:
+    """Find missing values: the number of their row in the table, and which is missing."""
     for name in table.column_names:
         if name in _NULLABLE:
             continue

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from glit.data.schema import CAPTIONS, META_HUGGINGFACE, has_captions, hf_feature
+from glit.dataset.card import figures_section
 from glit.dataset.row import captions_of
+from glit.dataset.statistics import narrowed_statistics
 from glit.exporters.coco import NO_LABEL
-from glit.exporters.figures import Figures
 from glit.exporters.hf_card import hub_card
 from glit.exporters.parts import local_of, write_tables, xywh
 from glit.exporters.preview import numbered, with_boxes
@@ -103,9 +104,7 @@ def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
     )
     for name in ("data", "preview", "pictures"):
         (folder / name).mkdir()
-    figures = Figures()
-    counted = figures.counting(dataset)
-    written = write_tables(_rows(counted, names, report), schema, folder / "data", "train")
+    written = write_tables(_rows(dataset, names, report), schema, folder / "data", "train")
     chosen = (dataset[number] for number in _previewed(dataset))
     rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
              "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
@@ -118,7 +117,7 @@ def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
         preview_features=_PREVIEW_FEATURES,
         pictures=[f"pictures/{name}" for name in pictures],
         previewed=min(len(dataset), _MOST_PREVIEWED),
-        figures=figures.table(),
+        figures=figures_section(narrowed_statistics(dataset)),
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
 

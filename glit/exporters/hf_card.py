@@ -39,7 +39,7 @@ def hub_card(
         preview_features: the same of the configuration ``preview``.
         pictures: paths of pictures for the page.
         previewed: rows of the configuration ``preview``.
-        figures: a table.
+        figures: tables.
     """
     manifest = dataset.manifest
     size = sum(files.values())

@@ -29,6 +29,7 @@ from glit.dataset.manifest import (
     sum_without_pair,
 )
 from glit.dataset.mini_models import caution
+from glit.dataset.statistics import dataset_statistics
 from glit.errors import RunError
 from glit.executors.protocols import Job
 from glit.pipeline.ledger import (
@@ -137,8 +138,7 @@ def publish(
             prompt=work.plan.prompt if "captioner" in work.plan.models else "",
             further_prompts=work.plan.further_prompts,
         )
-        told = caution(manifest, some_pictures(work, chunks))
-        dataset.write("README.md", dataset_card(manifest, told).encode())
+        dataset.write("README.md", _card(opened, chunks, manifest).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         opened.still_held()
         update_state(work.store, published=series_made_of(chunks, ledger.contents))
@@ -146,6 +146,14 @@ def publish(
         work.store.remove(folder)
         _end_retry(work)
     return json.loads(json.dumps(manifest))
+
+
+def _card(opened: OpenWork, chunks: list[Chunk], manifest: dict[str, Any]) -> str:
+    """The card of the dataset whose data files are in place."""
+    progress = opened.progress
+    progress.begin("count", total=manifest["counts"]["shipped"], done=0, drops=False)
+    figures = dataset_statistics(opened.dataset, manifest, report=progress.advance)
+    return dataset_card(manifest, figures, caution(manifest, some_pictures(opened.work, chunks)))
 
 
 def _other_paths(brought: BroughtCaptions | None, ledger: Ledger) -> str:

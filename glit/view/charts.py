@@ -1,4 +1,4 @@
-"""Compute the charts of the report page by SQL over the whole dataset, without images."""
+"""Compute charts and figures of the report page over the whole dataset, without images."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ from typing import Any
 
 import duckdb
 
+from glit.dataset.reader import Dataset
+from glit.dataset.statistics import (
+    PAPER_COLUMNS,
+    beside_papers,
+    dataset_statistics,
+    lines,
+    tokens_note,
+)
+from glit.storage.store import Store
 from glit.view.histogram import histogram
 
 MOST_LABELS = 2000
 """Labels that the page offers; any other can be typed."""
+
+_WORD = r"[^\s\v\x1c-\x1f\x{85}\p{Z}]+"
+"""What ``str.split`` leaves, for DuckDB's regular expressions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +46,7 @@ class Chart:
 CHARTS = (
     Chart(
         name="words", title="Words in a caption", thing="captions",
-        sql=r"SELECT len(regexp_split_to_array(trim(caption), '\s+')) AS value FROM samples",
+        sql=f"SELECT len(regexp_extract_all(caption, '{_WORD}')) AS value FROM samples",
     ),
     Chart(
         name="sentences", title="Sentences in a caption", thing="captions",
@@ -105,6 +117,17 @@ def labels(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
             GROUP BY label ORDER BY 2 DESC, label LIMIT {MOST_LABELS}"""
     ).fetchall()
     return [{"label": name, "pairs": pairs} for name, pairs in rows]
+
+
+def figures(dataset: Dataset) -> dict[str, Any]:
+    """The statistics as tables: figures, and means beside those of papers."""
+    found = dataset_statistics(Store(dataset.path), dataset.manifest)
+    return {
+        "lines": lines(found)[:-1],  # a chart shows the captions by sentences
+        "columns": PAPER_COLUMNS,
+        "papers": beside_papers(found),
+        "note": f"Words are split at white space. {tokens_note(found)}",
+    }
 
 
 def totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

@@ -35,7 +35,7 @@ def histogram(values: Sequence[tuple[float, int]], *, smallest_step: float) -> H
         smallest_step: the values are multiples of it, and so are the bins.
 
     >>> histogram([(1, 2), (3, 4)], smallest_step=1)
-    Histogram(start=1, step=1, counts=(2, 0, 4), low=1, median=3, high=3, total=6)
+    Histogram(start=1, step=1, counts=(2, 0, 4), low=1, median=3.0, high=3, total=6)
     """
     total = sum(count for _, count in values)
     if not total:
@@ -51,7 +51,7 @@ def histogram(values: Sequence[tuple[float, int]], *, smallest_step: float) -> H
         step=step,
         counts=tuple(counts),
         low=_quantile(values, 0.05 * total),
-        median=_quantile(values, 0.5 * total),
+        median=(_quantile(values, total / 2) + _quantile(values, (total + 1) / 2)) / 2,
         high=_quantile(values, 0.95 * total),
         total=total,
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.dataset.card import pairs_from_files
+from glit.dataset.manifest import pairs_from_files
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.version import __version__

@@ -21,7 +21,7 @@ from glit.runtime.progress import StageProgress, null_progress
 from glit.stages.quality import has_quality
 from glit.storage.store import Store
 from glit.version import __version__
-from glit.view.charts import charts, labels, sources, totals
+from glit.view.charts import charts, figures, labels, sources, totals
 from glit.view.dropped import all_dropped
 from glit.view.originals import Originals
 from glit.view.page_file import report_html
@@ -103,6 +103,7 @@ def report_data(
             "totals": totals(connection),
             "left_out": left_out(connection),
             "charts": charts(connection),
+            "figures": figures(dataset),
             "sources": sources(connection),
             "labels": labels(connection),
             "selection": {"shown": len(chosen.numbers), "matching": chosen.matching,

@@ -17,7 +17,7 @@ from glit.images import ImageError
 from glit.runtime import local_server as loopback
 from glit.runtime.local_server import Answer, as_json, whole_number
 from glit.stages.quality import has_quality
-from glit.view.charts import charts, labels, sources, totals
+from glit.view.charts import charts, figures, labels, sources, totals
 from glit.view.dropped import dropped
 from glit.view.embeddings import MOST, Embeddings
 from glit.view.originals import Originals
@@ -105,7 +105,8 @@ class Site(loopback.Site):
         cursor = self._search.connection.cursor()
         measured = has_quality(self._dataset.schema)
         return {"totals": totals(cursor), "left_out": left_out(cursor), "charts": charts(cursor),
-                "sources": sources(cursor), "labels": labels(cursor),
+                "figures": figures(self._dataset), "sources": sources(cursor),
+                "labels": labels(cursor),
                 **({"quality": quality(self._dataset, cursor)} if measured else {})}  # fmt: skip
 
     def image(self, number: int) -> Answer:

@@ -6,8 +6,8 @@ from typing import Any
 
 import duckdb
 
-from glit.dataset.card import pairs_from_files, shown
-from glit.dataset.manifest import has_regions, pairing_of
+from glit.dataset.card import shown
+from glit.dataset.manifest import has_regions, pairing_of, pairs_from_files
 from glit.stages import all_reasons, all_steps
 
 _EXAMPLES = 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glit.api import statistics
 from glit.dataset.card import balance, dataset_card, paragraph, size_category
 
 
@@ -23,7 +24,7 @@ def test_the_hub_reads_features_sizes_and_a_licence_to_be_named(built, tmp_path)
 def test_no_line_is_long_and_no_sum_is_torn(built):
     from glit.dataset.reader import Dataset
 
-    text = dataset_card(Dataset(str(built)).manifest).split("---", 2)[2]
+    text = dataset_card(Dataset(str(built)).manifest, statistics(built)).split("---", 2)[2]
     assert all(len(line) <= 100 or line.startswith("|") for line in text.splitlines())
     counts = {"ingested": 9, "shipped": 5, "duplicates": 1, "without_pair": 2,
               "drops": {"ingest/corrupt": 2, "caption/looping": 1}}  # fmt: skip

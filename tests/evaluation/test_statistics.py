@@ -9,8 +9,8 @@ import pytest
 
 from glit import api
 from glit.backends.tokenizer import TextTokenizer
+from glit.dataset.statistics import Spread
 from glit.errors import InputError
-from glit.evaluation.statistics import Spread
 
 TEXTS = [
     "A red door. It is open.",
@@ -49,7 +49,7 @@ def test_a_window_holds_the_start_and_end_token_too(tiny_clip, tmp_path) -> None
     assert found.beyond[77] == sum(n + 2 > 77 for n in (lengths[0], found.tokens.most)) / 2
 
 
-def test_a_dataset_is_counted_by_its_own_sentences_and_tokenizer(built) -> None:
+def test_a_dataset_is_counted_by_its_own_sentences_and_token_spans(built) -> None:
     found = api.statistics(built)
     rows = list(api.open_dataset(built).rows(images=False))
     num = len(rows)

@@ -6,7 +6,6 @@ import gc
 import json
 import tracemalloc
 import warnings
-from statistics import median_low
 
 import numpy as np
 import pytest
@@ -355,12 +354,6 @@ def test_memory_stays_flat(tmp_path):
     assert peak(20_000) < 4 * peak(1_000)
 
 
-def figures_of(card: str) -> dict[str, float]:
-    table = card.partition("| figure | |\n|---|---:|\n")[2].partition("\n\n")[0]
-    rows = (line.strip("| ").split(" | ") for line in table.splitlines())
-    return {name: float(value) for name, value in rows}
-
-
 def test_the_page_and_the_preview_for_the_hub(with_lism, tmp_path):
     from datasets import Features, load_dataset
     from huggingface_hub import DatasetCard
@@ -375,18 +368,9 @@ def test_the_page_and_the_preview_for_the_hub(with_lism, tmp_path):
     assert pictures == ["1.jpg", "2.jpg", "3.jpg"]
     assert all(f"](pictures/{name})" in card.text for name in pictures)
     assert "| found | 12 |\n| here | 12 |" in card.text
-    assert figures_of(card.text) == {
-        "sentences": sum(len(row.sentences) for row in with_lism),
-        "regions": sum(len(row.regions) for row in with_lism),
-        "pairs": sum(len(found) for found in pairs_of(with_lism).values()),
-        "words a caption, median": median_low(len(row.caption.text.split()) for row in with_lism),
-        "sentences a caption, median": median_low(len(row.sentences) for row in with_lism),
-        "regions an image, median": median_low(len(row.regions) for row in with_lism),
-        "similarity of pairs, median": pytest.approx(
-            median_low(p.similarity for row in with_lism for p in row.pairs if not p.global_wins),
-            abs=0.0026,
-        ),
-    }
+    regions = sum(len(row.regions) for row in with_lism) / 12
+    assert f"| regions per image | {regions:.1f} |" in card.text
+    assert "| GLIT100k | 100,647 | 159 |" in card.text
     assert all(len(line) <= 100 or line.startswith(("|", "!")) for line in card.text.splitlines())
     for info, loaded in zip(card.data.dataset_info, ("default", "preview"), strict=True):
         assert info["config_name"] == loaded

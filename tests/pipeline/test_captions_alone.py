@@ -9,6 +9,7 @@ import shutil
 import pytest
 from building import Counting, counts, data_bytes, quiet, run_build
 
+from glit.api import statistics
 from glit.curate.merge import merge
 from glit.curate.pair_again import pair_again
 from glit.dataset.card import dataset_card
@@ -231,7 +232,7 @@ def test_rows_with_traces_of_regions_are_breaches(alone, tmp_path):
 
 def test_every_reader_takes_it_or_says_why_not(alone, tmp_path):
     dataset = Dataset(alone)
-    card = dataset_card(dataset.manifest)
+    card = dataset_card(dataset.manifest, statistics(alone))
     assert "region-grounding" not in card and "without a pair" not in card
     told = as_text(explain(dataset, dataset[0].source_path))
     assert "no regions: a dataset of captions alone" in told and "rule" not in told

@@ -69,6 +69,7 @@ def test_the_driver_reads_ledgers_and_not_the_tables_of_stages(images, tmp_path,
         "ingest",
         "ledger",
         "duplicates",
+        "data",  # a few columns, for the card
     }
     assert folders.count("ledger") == 2
     assert executor.done["ledger"] == 2

@@ -49,7 +49,7 @@ def test_numbers_are_those_of_the_dataset(data, hostile):
     assert charts["probability"]["total"] == one("SELECT count(probability) FROM pairs")
     assert charts["area"]["median"] == pytest.approx(
         one(
-            "SELECT quantile_disc(round((x1 - x0) * (y1 - y0) / (128 * 128.0), 2), 0.5) "
+            "SELECT quantile_cont(round((x1 - x0) * (y1 - y0) / (128 * 128.0), 2), 0.5) "
             "FROM pairs WHERE NOT global_wins"
         )
     )

@@ -1,4 +1,4 @@
-/* Histograms, and the share of every source of regions. */
+/* Figures beside those of papers, histograms, and the share of every source of regions. */
 
 const WIDTH = 320;
 const HEIGHT = 132;
@@ -10,9 +10,20 @@ function distributions(data) {
   if (data.sources.length) charts.push(shares(data.sources));
   return h('section', { id: 'numbers', 'aria-labelledby': 'numbers-title' },
     h('h2', { id: 'numbers-title' }, 'Statistics'),
-    h('p', { class: 'lead' }, `Over the whole dataset. The dashed line is the median; `
+    h('p', { class: 'lead' }, 'Over the whole dataset, beside what papers print of theirs.'), summaries(data.figures),
+    h('p', { class: 'lead' }, `The dashed line is the median; `
       + 'nine tenths of the values lie in the range that is named.'),
     h('div', { class: 'charts' }, charts));
+}
+
+/** Two tables: the dataset's figures, and its means above those of papers. */
+function summaries({ lines, columns, papers, note }) {
+  const row = ([name, ...values]) => h('tr', {}, h('th', { scope: 'row' }, name), values.map((value) => h('td', {}, value)));
+  const table = (name, head, rows) => h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': name },
+    h('table', { class: 'table' }, head, h('tbody', {}, rows.map(row))));
+  const titles = h('thead', {}, h('tr', {}, columns.map((title) => h('th', { scope: 'col' }, title))));
+  return h('div', { class: 'summaries' }, table('Figures of the dataset', null, lines),
+    h('div', {}, table('Means beside those of papers', titles, papers), h('p', { class: 'say' }, note)));
 }
 
 function chart(spec) {
