@@ -217,6 +217,7 @@ REASONS: dict[str, str] = {
     "empty_caption": "the caption has no words",
     "refusal": "the captioner declined to describe the image",
     "looping": "the caption repeats itself",
+    "wrong_language": "the caption is in another language than split.language",
     "captioner_error": "the captioner failed on this image",
     "no_sentence": "the caption holds no sentence",
     "no_masks": "there is no readable mask or region file beside this image",

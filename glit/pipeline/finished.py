@@ -13,6 +13,9 @@ from glit.pipeline.ledger import identities
 from glit.pipeline.listing import DAMAGED, Chunk, EarlierListing, read_chunks
 from glit.pipeline.state import STATE, BuildState, read_state
 from glit.pipeline.work import Work
+from glit.stages.caption import CaptionStage
+from glit.stages.plan import Plan
+from glit.stages.recipe import recipes_differ
 from glit.storage.store import Store
 
 _FOLDERS = ("data", "work")
@@ -143,11 +146,28 @@ def finished_already(
             "whether it is of these images cannot be told; add --replace to build it anew"
         )
     what = "recipe or models" if not same else "images"
-    how = _how_it_grew(dataset, manifest, made_of, earlier) if same else ""
+    if same:
+        how = _how_it_grew(dataset, manifest, made_of, earlier)
+    else:
+        keys = recipes_differ(manifest["recipe"], work.plan.recipe)
+        how = f"here it would be {keys}; " if keys else ""
     raise UserError(
         f"{dataset.root}: holds a finished dataset of other {what} "
         f"(recipe {manifest['recipe']['name']!r}); {how}choose another folder with -o, or add "
         "--replace to rebuild it here, reusing what has not changed"
+    )
+
+
+def captions_anew(before: BuildState | None, plan: Plan) -> str:
+    """What a user is told before a model writes captions anew that are here already; else empty."""
+    written = CaptionStage.backend(plan.recipe.caption).reads == "pixels"
+    name = CaptionStage.name
+    if before is None or not written or before.folders.get(name) in (None, plan.folder(name)):
+        return ""
+    how = recipes_differ(before.recipe, plan.recipe) or "a model, the prompt or glit"
+    return (
+        f"captions are written anew, as another recipe made those here: {how}; to keep them, stop "
+        "and run it with the settings of then"
     )
 
 

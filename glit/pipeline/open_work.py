@@ -17,7 +17,7 @@ from glit.errors import DamagedTableError, GlitError, InputError, RecipeError, U
 from glit.executors.protocols import Executor, Job
 from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
 from glit.pipeline.duplicates import forget_duplicates
-from glit.pipeline.finished import finished_already, refuse_others_files
+from glit.pipeline.finished import captions_anew, finished_already, refuse_others_files
 from glit.pipeline.listing import Chunk, EarlierListing, series_of, write_listing
 from glit.pipeline.lock import Lock
 from glit.pipeline.plan import brings_regions, make_plan, read_beside
@@ -42,7 +42,7 @@ from glit.shards.files import ImageFiles
 from glit.stages import flow
 from glit.stages.ingest import Ingest, IngestConfig
 from glit.stages.plan import Plan, Recipe
-from glit.stages.recipe import overridden_tables, recipe_from_dict
+from glit.stages.recipe import overridden_tables, recipe_from_dict, recipe_of_build
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store, absolute
 
@@ -136,6 +136,8 @@ def open_build(
             retry = None if before is None or before.folders != _folders(plan) else before.retry
             if retry is not None:  # it was stopped, and goes on
                 work = with_retry(work, retry, executor.device)
+            if told := captions_anew(before, plan):
+                progress.note(told)
             chunks, finished = _list(request, source, dataset, work, before, progress)
             _write_state(work, request, source, chunks, before)
             opened = OpenWork(
@@ -194,7 +196,7 @@ def _finished_work(store: Store, device: str) -> Work:
     """The work that the folder's state tells of."""
     state = read_state(store)
     try:
-        recipe = recipe_from_dict(state.recipe)
+        recipe = recipe_of_build(state.recipe)
     except (RecipeError, KeyError) as error:  # its recipe had other keys
         raise UserError(f"{other_version(store)} ({error})") from error
     stages = flow(recipe.tables).stages

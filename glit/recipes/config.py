@@ -20,7 +20,7 @@ T = TypeVar("T")
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
-_SPEED, _ADDED = "speed", "added"
+_SPEED, _ADDED, _STEP = "speed", "added", "step"
 
 
 def speed_only(default: Any) -> Any:
@@ -34,6 +34,11 @@ def added(default: Any) -> Any:
     A new option therefore does not redo existing work.
     """
     return dataclasses.field(default=default, metadata={_ADDED: True})
+
+
+def told_by_step(default: Any) -> Any:
+    """Declare a field that the step's own ``identity`` puts into fingerprints, where it matters."""
+    return dataclasses.field(default=default, metadata={_STEP: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,7 @@ def identity(config: Any) -> dict[str, Any]:
         value = getattr(config, field.name)
         if field.name == "options":
             found |= identity(value) if value is not None else {}
-        elif not field.metadata.get(_SPEED) and not (
+        elif not (field.metadata.get(_SPEED) or field.metadata.get(_STEP)) and not (
             field.metadata.get(_ADDED) and value == field.default
         ):
             found[field.name] = value

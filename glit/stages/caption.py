@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -29,22 +28,18 @@ from glit.data.captions import SHORT, with_provided, with_short, with_written
 from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
-from glit.recipes.config import Choice, added, require_value
+from glit.recipes.config import Choice, added, require_value, told_by_step
 from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import CaptionsAtWork, is_worth_retrying
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
+from glit.text.faults import caption_fault
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
 from glit.text.thoughts import caption_in_json, without_thoughts
 
 SECOND_TRY_TEMPERATURE = 0.7
-_REFUSAL = re.compile(
-    r"^\W*(i['’]?m sorry|i am sorry|sorry\b|i apologi[sz]e|unfortunately,? i\b|as an ai\b"
-    r"|i (can(['’]|no)t|can not|could not|am unable|am not able|['’]m unable|won['’]t))",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +59,10 @@ class CaptionConfig(CaptionerConfig):
     short: Literal["", "first_sentence"] = added("")
     """Where a caption of the kind ``short`` comes from besides ``kinds``: ``first_sentence`` takes
     that of ``caption``, without a model, for images that have no short one; empty adds none."""
+    checks: Literal[1, 2] = told_by_step(2)
+    """The checks of captions that models write. ``2`` also finds local loops, repeated sentences,
+    refusals anywhere, and another language than ``split.language``; ``1`` is for datasets that were
+    built with the checks of before. Your own captions are not checked."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
@@ -129,6 +128,7 @@ class CaptionStage(Stage):
             "splitter": [plan.recipe.split.splitter, plan.recipe.split.language],
             "brought": "",  # once their digest; without the key no table of then would be found
             **({"prompts": dict(plan.further_prompts)} if plan.further_prompts else {}),
+            **_checks_identity(plan.recipe.caption),
         }
 
     @classmethod
@@ -153,6 +153,7 @@ class CaptionStage(Stage):
                 revision=model.revision if model else "",
                 prompt=prompt,
                 splitter=splitter,
+                language=plan.recipe.split.language,
             )
             for kind, prompt in asked.items()
         ]
@@ -175,6 +176,12 @@ class CaptionStage(Stage):
         return dataclasses.replace(
             sample, caption=dataclasses.replace(rows.caption(row), tokens=tokens)
         )
+
+
+def _checks_identity(config: CaptionConfig) -> dict[str, int]:
+    """The checks, where a model writes and they are not those of before the setting."""
+    is_written = CAPTIONERS[config.backend].reads == "pixels"
+    return {"checks": config.checks} if is_written and config.checks > 1 else {}
 
 
 class KeepCaptions(CaptionStage):
@@ -200,8 +207,10 @@ class WriteCaptions(CaptionStage):
         revision: str,
         prompt: str,
         splitter: Callable[[str], list[Span]],
+        language: str = "en",
     ) -> None:
         self._config = config
+        self._language = language
         self._captioner = captioner
         self._splitter = splitter
         self._revision = revision
@@ -254,7 +263,7 @@ class WriteCaptions(CaptionStage):
         text = unicodedata.normalize("NFC", text).strip()
         if answer.cut:
             text = trim_to_sentence(text, self._splitter)
-        fault = caption_fault(text)
+        fault = caption_fault(text, language=self._language, checks=self._config.checks)
         if fault:
             said = f"said: {text[:120]!r}" if text or not answer.text else "only thought"
             return Drop(reason=fault, message=f"the captioner {said}", attempt=attempt)
@@ -350,33 +359,6 @@ class LookUpCaptions(CaptionStage):
                 yield texts
             else:
                 yield with_provided(sample, texts, name=self._lookup.name)
-
-
-def caption_fault(text: str) -> str | None:
-    """The drop reason of a model's caption that cannot be used, None for a good one."""
-    if not any(map(str.isalnum, text)):
-        return "empty_caption"
-    if _REFUSAL.match(text):
-        return "refusal"
-    if is_looping(text):
-        return "looping"
-    return None
-
-
-def is_looping(text: str) -> bool:
-    """Whether a text repeats itself: fewer than half of its four-word runs are distinct.
-
-    Texts under 24 words pass, unless in a word of over 100 letters the four-letter runs repeat so.
-    """
-    words = re.split(r"[\W_]+", text)
-    if any(len(word) > 100 and _repeats(word) for word in words):
-        return True
-    return len(words) >= 24 and _repeats(words)
-
-
-def _repeats(items: Sequence[str]) -> bool:
-    runs = list(zip(items, items[1:], items[2:], items[3:], strict=False))
-    return len(set(runs)) < len(runs) / 2
 
 
 def trim_to_sentence(text: str, splitter: Callable[[str], list[Span]]) -> str:

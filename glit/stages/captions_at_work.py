@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from glit.stages.caption import StreamCaptions
 
 
+_RETRIED = ("empty_caption", "refusal", "looping", "wrong_language")
+
+
 class CaptionsAtWork:
     """What a unit of samples has asked for, and what is known of them."""
 
@@ -60,4 +63,4 @@ class CaptionsAtWork:
 
 def is_worth_retrying(outcome: Outcome) -> bool:
     """Whether the model may answer better when it is asked once more."""
-    return isinstance(outcome, Drop) and outcome.reason in ("empty_caption", "refusal", "looping")
+    return isinstance(outcome, Drop) and outcome.reason in _RETRIED

@@ -19,10 +19,10 @@ from glit.recipes.config import Choice, require_value
 from glit.runtime.gpu_errors import ruins_process
 from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage
-from glit.stages.caption import caption_fault
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 from glit.text.condensed import condensed_text, invented_words
+from glit.text.faults import caption_fault
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
 from glit.text.thoughts import without_thoughts
@@ -159,7 +159,7 @@ class CondenseStage(Stage):
             return "", ""
         text = condensed_text(unicodedata.normalize("NFC", without_thoughts(raw.text)))
         assert sample.caption is not None
-        if raw.cut or caption_fault(text):
+        if raw.cut or caption_fault(text, language=self._language):
             return text, ""
         if len(text.split()) > self._config.max_words:
             return text, f"Use at most {self._config.max_words} words."

@@ -52,6 +52,33 @@ def recipe_from_dict(values: dict[str, Any]) -> Recipe:
     return Recipe(name=values["name"], about=values["about"], tables=tables)
 
 
+def recipe_of_build(values: dict[str, Any]) -> Recipe:
+    """The recipe that a build noted, also one before there were several checks of captions.
+
+    Raises: as :func:`recipe_from_dict`.
+    """
+    return recipe_from_dict({**values, "caption": {"checks": 1, **values.get("caption", {})}})
+
+
+def recipes_differ(before: dict[str, Any], now: Recipe) -> str:
+    """The keys of tables in which a recipe is not the one that a build noted; empty for none.
+
+    As in ``caption.checks = 2 (there: 1)``; of a recipe that this glit cannot read it is empty.
+    """
+    try:
+        there, here = recipe_of_build(before).as_dict(), now.as_dict()
+    except (RecipeError, KeyError):
+        return ""
+    tables = [name for name in here | there if name not in ("name", "about")]
+    pairs = [(name, here.get(name, {}), there.get(name, {})) for name in tables]
+    return ", ".join(
+        f"{name}.{key} = {new.get(key)!r} (there: {old.get(key)!r})"
+        for name, new, old in pairs
+        for key in new | old
+        if new.get(key) != old.get(key)
+    )
+
+
 def load_table(table: str, name_or_path: str, *, overrides: Sequence[str] = ()) -> Any:
     """The ``train`` or ``evaluate`` table of a recipe as its dataclass.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from glit.text.languages import STOP_WORDS
 from glit.text.lexicon import canonical
 
 _FREE = frozenset(
@@ -15,8 +16,6 @@ _FREE = frozenset(
     view""".split()  # noqa: SIM905 - a column of 60 strings reads worse
 )
 """English words that claim nothing of an image."""
-_FEWEST_LETTERS = 4
-"""Shorter words of other languages are taken to claim nothing."""
 _STEMMED = {
     "ar": "arabic", "da": "danish", "de": "german", "en": "english", "es": "spanish",
     "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian", "nl": "dutch",
@@ -64,9 +63,8 @@ def invented_words(short: str, long: str, language: str) -> list[str]:
 
 def _words(text: str, code: str) -> list[str]:
     found = [re.sub("['’]s$", "", word) for word in re.findall(r"\w+(?:['’]\w+)*", text.lower())]
-    if code == "en":
-        return [word for word in found if word not in _FREE]
-    return [word for word in found if len(word) >= _FEWEST_LETTERS or word.isdigit()]
+    free = _FREE if code == "en" else STOP_WORDS.get(code, frozenset())
+    return [word for word in found if word not in free]
 
 
 @cache

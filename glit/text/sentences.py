@@ -227,6 +227,15 @@ def _quotations(text: str) -> list[Span]:
     return result
 
 
+def quoted(text: str) -> list[Span]:
+    """The quotations of a text with their marks, double or single, in order.
+
+    >>> quoted("A sign, “Stop”, and 'Go' on the dog's bed")
+    [(8, 14), (20, 24)]
+    """
+    return _united([*_quotations(text), *_spans(_SINGLE_QUOTES, text)])
+
+
 def _spans(pattern: re.Pattern[str], text: str) -> list[Span]:
     return [match.span() for match in pattern.finditer(text)]
 

@@ -33,12 +33,12 @@ from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
 from glit.shards import stem
 from glit.shards.files import ImageFiles
-from glit.stages.caption import caption_fault
 from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.recipe import load_recipe
 from glit.stages.split import SplitConfig, SplitStage
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Entry, Store
+from glit.text.faults import caption_fault
 from glit.view.page_file import json_for_html
 from tools.fuzz.strangers import WHOLE, Strangers
 

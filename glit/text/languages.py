@@ -1,0 +1,87 @@
+"""Whether a text is clearly of another language than the one asked: by its script and stop words.
+
+No detector of languages: it answers only where there is no doubt. Short texts and languages that it
+does not know pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+SCRIPTS: dict[str, re.Pattern[str]] = {
+    "latin": re.compile(r"[A-Za-z\u00c0-\u024f]+"),
+    "cyrillic": re.compile(r"[\u0400-\u052f]+"),
+    "greek": re.compile(r"[\u0370-\u03ff]+"),
+    "chinese": re.compile(r"[\u3400-\u9fff]"),  # no spaces: a character counts as a word
+    "kana": re.compile(r"[\u3040-\u30ff]"),
+    "hangul": re.compile(r"[\uac00-\ud7af]+"),
+    "arabic": re.compile(r"[\u0600-\u06ff]+"),
+    "hebrew": re.compile(r"[\u0590-\u05ff]+"),
+    "devanagari": re.compile(r"[\u0900-\u097f]+"),
+    "thai": re.compile(r"[\u0e00-\u0e7f]"),
+}
+_OTHERS = {
+    "ru": ("cyrillic",), "uk": ("cyrillic",), "bg": ("cyrillic",), "el": ("greek",),
+    "zh": ("chinese",), "ja": ("chinese", "kana"), "ko": ("hangul", "chinese"), "ar": ("arabic",),
+    "fa": ("arabic",), "he": ("hebrew",), "hi": ("devanagari",), "th": ("thai",),
+}  # fmt: skip
+"""By language: its scripts. Those of :data:`STOP_WORDS` are written in Latin letters."""
+STOP_WORDS: dict[str, frozenset[str]] = {
+    name: frozenset(words.split())
+    for name, words in {
+        "en": "the and of is with are to at it there has from by this that its which as behind "
+        "between on in an a two one left right side some while he she his her their be",
+        "de": "der die das und ist ein eine einen einem einer mit auf im den dem des von zu sind "
+        "sich nicht auch vor hinter zwischen links rechts über sie es ihr seine aus am zur",
+        "fr": "le la les et est un une des du de dans avec sur au aux en qui par pour il elle sont "
+        "derrière devant gauche droite cette ses son deux plus entre se",
+        "es": "el la los las y es un una de del en con al que por para se su sus está están hay "
+        "detrás izquierda derecha como dos entre más sobre",
+        "it": "il lo la gli le e è un una di del della dei delle in con su al alla che per si sono "
+        "dietro sinistra destra questa due tra nel nella da",
+        "pt": "o a os as e é um uma de do da dos das em no na com ao que por para se está são há "
+        "atrás esquerda direita dois duas entre mais sobre",
+        "nl": "de het een en is van op met in te zijn aan er die dat naar achter tussen links "
+        "rechts ook niet voor uit heeft twee",
+    }.items()
+}
+_FEWEST_FOREIGN, _FOREIGN_SHARE = 8, 0.3
+"""So many words in other scripts, and this share of all."""
+_FEWEST_WORDS, _STOP_SHARE, _CLEARLY = 12, 0.15, 3
+"""Texts with fewer words pass; another language's stop words are this share of all, and so many
+times those of the language asked."""
+
+
+def is_other_language(text: str, asked: str) -> bool:
+    """Whether a text is clearly not of the language asked.
+
+    Args:
+        text: without quotations, as signs may be in any language.
+        asked: a code such as ``en`` or ``pt-BR``.
+
+    >>> is_other_language("Das ist ein Hund, der mit einem Ball auf der Wiese spielt", "en")
+    True
+    """
+    language = re.split(r"[-_]", asked.lower())[0]
+    own = _OTHERS.get(language) or (("latin",) if language in STOP_WORDS else ())
+    if not own:
+        return False
+    written = {name: len(pattern.findall(text)) for name, pattern in SCRIPTS.items()}
+    foreign = sum(number for name, number in written.items() if name not in own)
+    if foreign >= _FEWEST_FOREIGN and foreign >= _FOREIGN_SHARE * sum(written.values()):
+        return True
+    return language in STOP_WORDS and _other_words(text, language)
+
+
+def _other_words(text: str, language: str) -> bool:
+    words = Counter(re.findall(r"[^\W\d_]+", text.lower()))
+    total = sum(words.values())
+    if total < _FEWEST_WORDS:
+        return False
+    hits = {
+        name: sum(words[word] for word in known if word in words)
+        for name, known in STOP_WORDS.items()
+    }
+    best = max(hits.values())
+    return best >= _STOP_SHARE * total and best >= _CLEARLY * max(hits[language], 1)
