@@ -39,6 +39,9 @@ class Objective(ABC):
 
     takes_short: ClassVar[bool] = False
     """Whether :meth:`texts` takes ``short``, a sample's short caption or None."""
+    needs_short: ClassVar[bool] = False
+    """Whether an image without a short caption is left out of that loss; else its first sentence
+    takes the place."""
 
     @property
     @abstractmethod

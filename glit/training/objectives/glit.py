@@ -1,6 +1,7 @@
 """``glit``: a sigmoid loss over whole images and captions, and one over regions and sentences.
 
-L = S(v, t) + lambda_dense / 2 (S(P, t_l) + S(P, S_l)) + negative_weight (H(P) + H(v))
+L = S(v, t) + lambda_short S(v, t_s) + lambda_dense / 2 (S(P, t_l) + S(P, S_l))
+    + negative_weight (H(P) + H(v))
 S(x, y) = 1/M sum_m sum_n w_mn B(z_mn, s x_m . y_n + b),  B(z, l) = -z log sigmoid(l)
                                                                   - (1 - z) log sigmoid(-l)
 
@@ -10,6 +11,9 @@ averaged and projected; ``S_l`` the caption's tokens of its sentence, averaged a
 (FAST-GOAL Eq. 7 to 10); ``t_l`` is the sentence encoded by itself. The M regions and sentences of
 all images are each other's negatives, so the crop of a region is never encoded, and a step costs
 little more than one of ``siglip``.
+
+``t_s`` is the short caption, of a dataset that has them; images without one are left out of its
+term, which is MulCLIP's (Eq. 3). Without short captions there is no such term.
 
 ``H`` holds false sentences f_j of t_l against it (FG-CLIP's term, with CLIP's own scale); it is off
 unless ``negative_weight`` is above 0:
@@ -26,8 +30,11 @@ H(x) = mean over pairs of -log(exp(s x . t_l) / (exp(s x . t_l) + sum_j exp(s x 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -37,6 +44,7 @@ from torch.utils.checkpoint import checkpoint
 from glit.clip.encoder import ClipEncoder
 from glit.clip.siglip import SiglipEncoder
 from glit.errors import RecipeError
+from glit.text.spans import Span
 from glit.training.config_checks import check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
@@ -94,6 +102,9 @@ class Glit(Objective):
 
     lambda_dense: float = 0.5
     """Weight of the dense term; 0 is ``siglip``."""
+    lambda_short: float = 1.0
+    """Weight of the loss of whole images and short captions, where a dataset has several captions
+    an image."""
     num_regions: int = 1
     """Pairs of every sample in the dense term, best first."""
     encode_sentences: bool = True
@@ -114,6 +125,7 @@ class Glit(Objective):
 
     def __post_init__(self) -> None:
         check_least(self, 0, "lambda_dense")
+        check_least(self, 0, "lambda_short")
         check_least(self, 1, "num_regions")
         check_least(self, 0, "negative_weight")
         check_least(self, 1, "negative_pairs")
@@ -124,6 +136,19 @@ class Glit(Objective):
                 "train.encode_sentences = False and train.pool_tokens = False: nothing is left to "
                 "compare regions with; set one to true, or train.objective = 'siglip'"
             )
+
+    takes_short: ClassVar[bool] = True
+    needs_short: ClassVar[bool] = True
+
+    def texts(
+        self,
+        caption: str,
+        sentences: Sequence[Span],
+        draw: np.random.Generator,
+        short: str | None = None,
+    ) -> Sequence[str]:
+        """The short caption, if there is one."""
+        return [short] if short else []
 
     @property
     def needs(self) -> InputSpec:
@@ -136,6 +161,7 @@ class Glit(Objective):
             crops=False,
             sentences=self.encode_sentences or with_negatives,
             num_negatives=self.num_negatives * with_negatives,
+            num_texts=1 if self.lambda_short else 0,
         )
 
     @property
@@ -180,6 +206,15 @@ class Glit(Objective):
         dense = sum(terms.values(), start=torch.zeros_like(whole)) / len(terms)
         # several processes wait for a gradient of every parameter, CLIP's own scale among them
         loss = whole + self.lambda_dense * dense + 0 * logit_scale
+        if self.lambda_short:
+            terms["loss_short"] = sigmoid_loss(
+                features.image_ND,
+                features.further_text_NSD[:, 0],
+                numbers["whole_scale"],
+                numbers["whole_bias"],
+                features.valid_N & features.valid_further_NS[:, 0],
+            )
+            loss = loss + self.lambda_short * terms["loss_short"]
         if self.negative_weight:
             terms["loss_false_of_region"] = false_sentence_loss(
                 features, features.pooled_patch_NKD, valid_patch_NK, logit_scale

@@ -39,6 +39,8 @@ def two(**changes):
         pooled_patch_NKD=at(0, 90)[:, None],
         local_text_NKD=at(0, 90)[:, None],
         pooled_token_NKD=at(90, 0)[:, None],
+        further_text_NSD=at(90, 0)[:, None],
+        valid_further_NS=torch.zeros(2, 1, dtype=torch.bool),
         local_image_NKD=torch.full((2, 1, 5), math.nan),  # no crop is looked at
     )
     return replace(f, **changes)
@@ -61,6 +63,18 @@ def test_two_samples_by_hand(objective, wanted: float) -> None:
     assert shown.get("loss_tokens", torch.tensor(TOKENS)).item() == pytest.approx(TOKENS, rel=1e-6)
     assert ("loss_tokens" in shown) == objective.pool_tokens
     assert ("loss_sentences" in shown) == objective.encode_sentences
+
+
+def test_short_captions_by_hand_and_images_without_one() -> None:
+    """Images at 0 and 90, short captions at 90 and 0 degrees: the own logit is -1.5, the other's 1;
+    without the second caption only the first own one is left."""
+    without, _ = Glit()(two(), torch.tensor(3.0))
+    for valid, short in (([1, 1], softplus(1.5) + softplus(1)), ([1, 0], softplus(1.5))):
+        f = two(valid_further_NS=torch.tensor(valid, dtype=torch.bool)[:, None])
+        loss, shown = Glit(lambda_short=0.25)(f, torch.tensor(3.0))
+        assert shown["loss_short"].item() == pytest.approx(short, rel=1e-6)
+        assert loss.item() == pytest.approx(without.item() + 0.25 * short, rel=1e-6)
+    assert "loss_short" not in Glit(lambda_short=0)(f, torch.tensor(3.0))[1]
 
 
 def test_equal_sentences_are_no_negatives() -> None:
@@ -178,7 +192,7 @@ def test_gradients() -> None:
 
 def test_without_the_dense_term_it_is_siglip() -> None:
     f = random_features(6, 2)
-    loss, _ = Glit(lambda_dense=0)(f, torch.tensor(3.0))
+    loss, _ = Glit(lambda_dense=0, lambda_short=0)(f, torch.tensor(3.0))
     numbers = f.numbers["whole_scale"], f.numbers["whole_bias"]
     torch.testing.assert_close(loss, sigmoid_loss(f.image_ND, f.text_ND, *numbers))
 
@@ -206,6 +220,7 @@ def test_no_crop_is_decoded_and_no_sentence_unasked(
     "changes",
     [
         {"lambda_dense": -1.0},
+        {"lambda_short": -1.0},
         {"num_regions": 0},
         {"sigmoid_lr": math.nan},
         {"negative_weight": -1.0},
