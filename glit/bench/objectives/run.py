@@ -228,6 +228,8 @@ def _searched(
         found = climbed(grid, lambda lr: scores[best] if lr == own else score(of[lr]))
         scores |= {of[lr]: each for lr, each in found.items()}
         best = max(scores, key=lambda rates: scores[rates])
+        if best.module in (grid[0], grid[-1]):
+            notes.append(f"{variant.name}: {best.short} is an end of the grid of its own rates.")
     for rates in scores:
         if rates != best:
             remove_models(folder / f"{rates.folder}-0")
