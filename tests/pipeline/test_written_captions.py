@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from building import Counting, run_build
+from chat_server import Server, ok
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
@@ -55,6 +56,28 @@ def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tm
     with pytest.raises(KeyboardInterrupt):
         run_build(images, tmp_path / "b", overrides=settings, executor=Counting(stop_after=3))
     assert run_build(images, tmp_path / "b", overrides=settings)["files"] == whole["files"]
+
+
+def test_a_server_writes_both_by_their_prompts(images, tmp_path):
+    class Describing(Server):
+        def answer(self, body):
+            picture, text = body["messages"][0]["content"]
+            assert picture["type"] == "image_url"
+            short = text["text"].startswith("Describe this image in one short sentence")
+            return ok("A wall." if short else "A wall of bricks. It is red and old.")
+
+    with Describing() as server:
+        settings = ["caption.backend=endpoint", "caption.model=m", KINDS]
+        run_build(
+            images, tmp_path / "out", recipe="captions-only",
+            overrides=[*settings, f"caption.endpoint={server.url}"],
+        )  # fmt: skip
+        assert len(server.requests) == 8
+    for row in Dataset(tmp_path / "out"):
+        assert row.extra["captions"] == [
+            {"kind": "long", "text": row.caption.text, "source": "endpoint"},
+            {"kind": "short", "text": "A wall.", "source": "endpoint"},
+        ]
 
 
 @pytest.mark.engine
