@@ -55,4 +55,4 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(asked, 
 
 def test_objectives_of_other_names_are_refused(run_glit, tmp_path) -> None:
     done = run_glit("bench", "objectives", "-o", tmp_path / "out", "--objective", "clpi")
-    assert done.code == 2 and "--objective clpi: wanted some of clip, local" in done.errors
+    assert done.code == 2 and "--objective 'clpi': wanted one of clip, local" in done.errors
