@@ -24,12 +24,10 @@ ReadText = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterConfig(ModelConfig):
-    """Options of models that write text, about images or other texts."""
+    """Settings of models that write text: captions of images, or texts from texts."""
 
     table: ClassVar[str]
     """The name of the recipe's table, for messages."""
-    structured: ClassVar[bool] = False
-    """Whether answers are JSON, ``{"caption": "..."}``."""
     max_tokens: int = 400
     """Longest answer in tokens; a longer caption is trimmed to its last whole sentence."""
     batch_size: int = speed_only(32)
@@ -47,6 +45,9 @@ class WriterConfig(ModelConfig):
     """Longest wait for one answer of the endpoint, in seconds."""
     retries: int = speed_only(5)
     """Retries of a failed endpoint request, with growing waits."""
+    structured: bool = added(False)
+    """Whether ``vllm`` and ``endpoint`` must answer with JSON, ``{"caption": "..."}``, of which the
+    text is kept: for models that put remarks around their captions."""
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "batch_size"):
@@ -61,7 +62,7 @@ class WriterConfig(ModelConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionerConfig(WriterConfig):
-    """Options of captioners."""
+    """Settings of captioning models."""
 
     table: ClassVar[str] = "caption"
     model: str = "mini-captioner"
@@ -72,9 +73,6 @@ class CaptionerConfig(WriterConfig):
     ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file
     of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
     have several, ``long`` first."""
-    structured: bool = added(False)  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Whether ``vllm`` and ``endpoint`` must answer with JSON, ``{"caption": "..."}``, of which the
-    text is kept: for models that put remarks around their captions."""
 
     def __post_init__(self) -> None:
         WriterConfig.__post_init__(self)

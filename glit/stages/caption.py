@@ -37,7 +37,7 @@ from glit.stages.plan import Plan
 from glit.text.faults import caption_fault
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
-from glit.text.thoughts import caption_in_json, without_thoughts
+from glit.text.thoughts import plain_answer
 
 SECOND_TRY_TEMPERATURE = 0.7
 
@@ -207,7 +207,7 @@ class WriteCaptions(CaptionStage):
         revision: str,
         prompt: str,
         splitter: Callable[[str], list[Span]],
-        language: str = "en",
+        language: str,
     ) -> None:
         self._config = config
         self._language = language
@@ -251,9 +251,7 @@ class WriteCaptions(CaptionStage):
         """The sample with its caption, or why it cannot be used."""
         if isinstance(answer, Drop):
             return dataclasses.replace(answer, attempt=attempt)
-        text = without_thoughts(answer.text)
-        if self._config.structured:
-            text = caption_in_json(text)
+        text = plain_answer(answer.text, structured=self._config.structured)
         if text is None:
             message = f"caption.structured wants JSON, the captioner said: {answer.text[:120]!r}"
             return Drop(reason="captioner_error", message=message, attempt=attempt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -12,20 +11,18 @@ from glit.backends.base import Backend
 from glit.backends.captioners import LANGUAGE_MODELS
 from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig
 from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
-from glit.data.records import Sample
+from glit.data.records import Drop, Sample
 from glit.data.schema import CAPTIONS
-from glit.errors import GlitError
 from glit.recipes.config import Choice, require_value
-from glit.runtime.gpu_errors import ruins_process
 from glit.shards import is_utf8
-from glit.stages.base import Outcome, Stage
+from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 from glit.text.condensed import condensed_text, invented_words
 from glit.text.faults import caption_fault
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
-from glit.text.thoughts import without_thoughts
+from glit.text.thoughts import plain_answer
 
 SOURCE = "condensed"
 """The source of a short caption that a language model wrote from the long one."""
@@ -66,8 +63,12 @@ class CondenseConfig(WriterConfig):
 
 
 class CondenseStage(Stage):
-    """Asks for a short caption, once more where it cannot be used, and then takes the first
-    sentence; ``source`` says which it is."""
+    """Asks a language model for a short caption, and once more if the answer cannot be used. After
+    that the first sentence is taken. The ``source`` of the caption says which of the two it is.
+
+    A sample for which the model fails with an error twice is dropped as ``model_error``, so that a
+    server that refuses every request does not go unnoticed.
+    """
 
     name = "condense"
     version = 1
@@ -113,28 +114,32 @@ class CondenseStage(Stage):
         return cls(config, model, language=split.language, splitter=splitter)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        todo = {at: sample for at, sample in enumerate(samples) if not _has_short(sample)}
-        made = list(samples)
-        asked = {at: self._ask(sample, "", 0) for at, sample in todo.items()}
-        again: dict[int, Future[RawCaption]] = {}
+        made: dict[int, Outcome] = {}
+        todo = {at: "" for at, sample in enumerate(samples) if not _has_short(sample)}
+        for attempt in (0, 1):
+            tries = self._tried(samples, todo, attempt)
+            made |= {at: outcome for at, (outcome, _) in tries.items()}
+            todo = {at: remark for at, (_, remark) in tries.items() if remark is not None}
+        return (made.get(at, sample) for at, sample in enumerate(samples))
+
+    def _tried(
+        self, samples: Sequence[Sample], todo: Mapping[int, str], attempt: int
+    ) -> dict[int, tuple[Outcome, str | None]]:
+        """What :meth:`_outcome` says of each sample, by its number.
+
+        Args:
+            samples: all of them.
+            todo: numbers of those that are asked for, with a remark on the answer before.
+            attempt: 0, then 1.
+        """
+        asked: dict[int, Future[RawCaption]] = {}
         try:
-            for at, answer in asked.items():
-                text, fault = self._read(todo[at], answer)
-                if fault is None:
-                    made[at] = captions_with(todo[at], SHORT, text, SOURCE)
-                else:
-                    again[at] = self._ask(todo[at], fault, 1)
-            for at, answer in again.items():
-                text, fault = self._read(todo[at], answer)
-                made[at] = (
-                    captions_with(todo[at], SHORT, text, SOURCE)
-                    if fault is None
-                    else with_short(todo[at], self._splitter)
-                )
+            for at, remark in todo.items():
+                asked[at] = self._ask(samples[at], remark, attempt)
+            return {at: self._outcome(samples[at], answer) for at, answer in asked.items()}
         finally:
-            for answer in (*asked.values(), *again.values()):
+            for answer in asked.values():
                 answer.cancel()
-        return iter(made)
 
     def _ask(self, sample: Sample, remark: str, attempt: int) -> Future[RawCaption]:
         assert sample.caption is not None
@@ -145,27 +150,28 @@ class CondenseStage(Stage):
             temperature=SECOND_TRY_TEMPERATURE * attempt,
         )
 
-    def _read(self, sample: Sample, answer: Future[RawCaption]) -> tuple[str, str | None]:
-        """The short caption, and what the model is told if it cannot be used, else None."""
-        try:
-            raw = answer.result()
-        except GlitError:
-            raise
-        except Exception as error:
-            if ruins_process(error):
-                raise
-            return "", ""
-        if not is_utf8(raw.text):
-            return "", ""
-        text = condensed_text(unicodedata.normalize("NFC", without_thoughts(raw.text)))
+    def _outcome(self, sample: Sample, answer: Future[RawCaption]) -> tuple[Outcome, str | None]:
+        """The sample with its short caption, or why there is none; and what the model is told if
+        it is asked once more, None where it is not."""
+        [raw] = isolate([answer], lambda each: [each[0].result()])
+        if isinstance(raw, Drop):
+            return raw, ""
+        text = condensed_text(plain_answer(raw.text, structured=self._config.structured) or "")
+        remark = "" if raw.cut or not is_utf8(text) else self._fault(sample, text)
+        if remark is None:
+            return captions_with(sample, SHORT, text, SOURCE), None
+        return with_short(sample, self._splitter), remark
+
+    def _fault(self, sample: Sample, text: str) -> str | None:
+        """What to tell the model about its answer, which may be nothing; None for a good one."""
         assert sample.caption is not None
-        if raw.cut or caption_fault(text, language=self._language):
-            return text, ""
+        if caption_fault(text, language=self._language):
+            return ""
         if len(text.split()) > self._config.max_words:
-            return text, f"Use at most {self._config.max_words} words."
+            return f"Use at most {self._config.max_words} words."
         if invented := invented_words(text, sample.caption.text, self._language):
-            return text, f"Do not use these words: {', '.join(invented)}."
-        return text, None
+            return f"Do not use these words: {', '.join(invented)}."
+        return None
 
 
 def _has_short(sample: Sample) -> bool:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from functools import cache
 
 from glit.text.languages import STOP_WORDS
 from glit.text.lexicon import canonical
 
-_FREE = frozenset(
-    """a an the and or but of with in on at to by from for into is are was were be been being it its
-    this that these those there which who whose while as has have had he she him his her they them
-    their image photo photograph picture scene show shows showing depict depicts see seen visible
-    view""".split()  # noqa: SIM905 - a column of 60 strings reads worse
+_CLAIMS = (
+    "left right side two one behind between links rechts zwei hinter vor zwischen nicht gauche "
+    "droite deux derrière devant entre izquierda derecha dos detrás sinistra destra due dietro tra "
+    "esquerda direita dois duas atrás achter tussen twee niet"
 )
-"""English words that claim nothing of an image."""
+"""Stop words that say something of an image, of all languages."""
+_MORE_FREE = (
+    "image photo photograph picture scene show shows showing depict depicts see seen visible view "
+    "or but for into was were be been being these those who whose them"
+)
+_FREE = {code: words - frozenset(_CLAIMS.split()) for code, words in STOP_WORDS.items()}
+_FREE["en"] |= frozenset(_MORE_FREE.split())
+"""By language: the words that claim nothing of an image."""
 _STEMMED = {
     "ar": "arabic", "da": "danish", "de": "german", "en": "english", "es": "spanish",
     "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian", "nl": "dutch",
@@ -25,12 +32,12 @@ _STEMMED = {
 
 
 def condensed_text(answer: str) -> str:
-    """An answer in one line, without quotation marks around all of it.
+    """An answer in one line (NFC), without quotation marks around all of it.
 
     >>> condensed_text(' "A red car stands\\nby a house." ')
     'A red car stands by a house.'
     """
-    text = " ".join(answer.split())
+    text = " ".join(unicodedata.normalize("NFC", answer).split())
     marks = {'"': '"', "“": "”", "«": "»", "„": "“"}
     if len(text) > 1 and marks.get(text[0]) == text[-1] and not {*marks} & {*text[1:-1]}:
         return text[1:-1].strip()
@@ -63,7 +70,7 @@ def invented_words(short: str, long: str, language: str) -> list[str]:
 
 def _words(text: str, code: str) -> list[str]:
     found = [re.sub("['’]s$", "", word) for word in re.findall(r"\w+(?:['’]\w+)*", text.lower())]
-    free = _FREE if code == "en" else STOP_WORDS.get(code, frozenset())
+    free = _FREE.get(code, frozenset())
     return [word for word in found if word not in free]
 
 

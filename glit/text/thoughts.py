@@ -35,7 +35,11 @@ CAPTION_SCHEMA: dict[str, Any] = {
 """The JSON schema of a structured answer."""
 CAPTION_PATTERN = r'\{"caption": "(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])+"\}'
 """The same as a regular expression, without blanks, which a schema allows without end."""
-_STRING = re.compile(r'\s*\{\s*"caption"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+_ESCAPE = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+_STRING = re.compile(
+    rf'\s*\{{\s*"caption"\s*:\s*"((?:[^"\\]|{_ESCAPE})*)(?:"|(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?$)'
+)
+"""Up to the closing mark, or to where the text was cut, maybe within an escape."""
 
 
 def caption_in_json(text: str) -> str | None:
@@ -47,10 +51,15 @@ def caption_in_json(text: str) -> str | None:
     ('A dog. A ca', None)
     """
     found = _STRING.match(text)
-    if found is None:
-        return None
-    try:
-        return json.loads(f'"{found[1]}"', strict=False)
-    except ValueError:  # cut within an escape
-        cut = found[1].rpartition("\\")[0]
-        return json.loads(f'"{cut}"', strict=False)
+    return None if found is None else json.loads(f'"{found[1]}"', strict=False)
+
+
+def plain_answer(text: str, *, structured: bool) -> str | None:
+    """The answer itself: without thoughts, and taken out of its JSON where it is structured.
+
+    Args:
+        text: as the model wrote it.
+        structured: whether JSON was asked for; None is returned where there is none.
+    """
+    answer = without_thoughts(text)
+    return caption_in_json(answer) if structured else answer

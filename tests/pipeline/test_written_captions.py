@@ -144,7 +144,7 @@ def test_an_image_without_one_of_the_kinds_is_dropped():
     stages = [
         StreamCaptions(
             CaptionConfig(backend="vllm"), Engine(prompt, answers), revision="", prompt=prompt,
-            splitter=make_splitter("sentencex", "en"),
+            splitter=make_splitter("sentencex", "en"), language="en",
         )
         for prompt in answers
     ]  # fmt: skip

@@ -63,7 +63,7 @@ def run(script, paths=None, **config):
     captioner = Scripted(script)
     stage = WriteCaptions(
         CaptionConfig(batch_size=4, model="m", **config), captioner, revision="r", prompt="p",
-        splitter=make_splitter("sentencex", "en"),
+        splitter=make_splitter("sentencex", "en"), language="en",
     )  # fmt: skip
     return list(stage.process(samples, Pictures())), captioner
 

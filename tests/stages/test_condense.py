@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
-from building import Counting, data_bytes, json_lines, run_build
+from building import Counting, data_bytes, json_lines, quiet, run_build
 from chat_server import Server, ok
 
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError, RunError, UserError
+from glit.executors.local import LocalExecutor
+from glit.pipeline.retry import retry
 from glit.stages.condense import CondenseConfig
 from glit.text.condensed import condensed_text, invented_words
 
@@ -36,6 +39,7 @@ def test_words_of_other_languages() -> None:
     long = "Zwei kleine Hunde laufen über eine Wiese."
     assert invented_words("Kleiner Hund, laufend auf der Wiese", long, "de-AT") == ["laufend"]
     assert invented_words("Hunde mit einem Ball", long, "de") == ["ball"]
+    assert invented_words("Hunde links auf der Wiese", long, "de") == ["links"]
     assert invented_words("dua anjing berlari", "Dua anjing berlari.", "id") == []
 
 
@@ -102,7 +106,7 @@ def test_what_cannot_be_used_is_asked_for_again_and_is_then_the_first_sentence(
         "0": [ok("A unicorn hangs here."), ok("It hangs here.")],
         "1": [ok("A unicorn."), ok("Two unicorns.")],
         "2": [ok("here " * 26), ok("Pictures hang", "length")],
-        "3": [(400, {}, wrong), (400, {}, wrong)],
+        "3": [(400, {}, wrong), ok("3 pictures.")],
         "4": [ok("I'm sorry, I cannot."), ok("4 pictures.")],
     }
     with Condensing(said) as server:
@@ -114,7 +118,7 @@ def test_what_cannot_be_used_is_asked_for_again_and_is_then_the_first_sentence(
         ("condensed", "It hangs here."),
         ("first_sentence", "1 pictures hang here."),
         ("first_sentence", "2 pictures hang here."),
-        ("first_sentence", "3 pictures hang here."),
+        ("condensed", "3 pictures."),
         ("condensed", "4 pictures."),
     ]
     assert found[5][0] == "condensed" and "think" not in found[5][1]
@@ -122,6 +126,30 @@ def test_what_cannot_be_used_is_asked_for_again_and_is_then_the_first_sentence(
     assert all("at most 25 words" in each for each in asked)
     assert sum("Do not use these words: unicorn." in each for each in asked) == 2
     assert list(verify(str(tmp_path / "out"))) == []
+
+
+def test_an_error_twice_drops_the_image_and_a_retry_asks_again(images, tmp_path) -> None:
+    said = {"2": [(400, {}, {"error": "too long"})] * 2}
+    with Condensing(said) as server:
+        manifest = build(images, tmp_path / "out", server)
+        assert manifest["counts"]["shipped"] == 5
+        (drop,) = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
+        assert (drop["stage"], drop["reason"]) == ("condense", "model_error")
+        assert "400" in drop["message"]
+        said.clear()
+        assert retry(str(tmp_path / "out"), LocalExecutor(), quiet())["counts"]["shipped"] == 6
+    assert [source for source, _ in shorts(tmp_path / "out")] == ["condensed"] * 6
+
+
+def test_structured_answers(images, tmp_path) -> None:
+    class Json(Server):
+        def answer(self, body):
+            assert body["response_format"]["type"] == "json_schema"
+            return ok('{"caption": "Pictures hang here."}')
+
+    with Json() as server:
+        build(images, tmp_path / "out", server, "condense.structured=true")
+    assert shorts(tmp_path / "out") == [("condensed", "Pictures hang here.")] * 6
 
 
 def test_a_stopped_build_gives_the_same_bytes_and_asks_for_nothing_twice(images, tmp_path) -> None:

@@ -86,7 +86,7 @@ def begin(script, num=12, paths=None):
     engine, pictures = Engine(script), Pictures()
     stage = StreamCaptions(
         CaptionConfig(model="m"), engine, revision="r", prompt="p",
-        splitter=make_splitter("sentencex", "en"),
+        splitter=make_splitter("sentencex", "en"), language="en",
     )  # fmt: skip
     return stage.process(samples, pictures), engine, pictures
 

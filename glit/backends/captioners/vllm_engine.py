@@ -57,7 +57,7 @@ _UNPREPARED = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions:
-    """Keys of vLLM's own."""
+    """Keys that only vLLM has."""
 
     quantization: Literal["", "fp8"] = ""
     """``fp8`` halves the memory of the weights and, on GPUs with fp8 arithmetic, their time; empty
@@ -291,11 +291,11 @@ def _options(config: Any) -> VllmOptions:
 
 def _check(config: WriterConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="vllm")
-    check_gpus(config)
+    check_gpus(config, model)
 
 
-def check_gpus(config: WriterConfig, model: Resolved | None = None) -> None:
-    """Refuse a model shared by several GPUs where it runs on a CPU.
+def check_gpus(config: WriterConfig, model: Resolved | None) -> None:
+    """Refuse ``tensor_parallel_size`` above 1 on a CPU, whatever the model.
 
     Raises:
         RecipeError: names the key.
