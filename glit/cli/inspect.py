@@ -83,7 +83,8 @@ def status_command(
 
 
 def _statistics(found: dict[str, Any]) -> dict[str, Any] | None:
-    """The statistics of a finished dataset; None where there is none, or its rows are damaged."""
+    """The statistics of a dataset. None while it is not finished; None, with a line on stderr, if
+    its rows are damaged or there are none."""
     if not found["complete"]:
         return None
     try:

@@ -52,11 +52,11 @@ _CAPTION = 'print(sample["caption"])'
 
 
 def dataset_card(manifest: dict[str, Any], figures: Statistics, caution: str = "") -> str:
-    """Make the dataset card: Markdown for people, YAML for the hub.
+    """Write the dataset card: Markdown for people, with the YAML header that the Hub reads.
 
     Args:
         manifest: of the dataset.
-        figures: of the dataset.
+        figures: its statistics.
         caution: what to know of its models; see :func:`glit.dataset.mini_models.caution`.
     """
     counts = manifest["counts"]

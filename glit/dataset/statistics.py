@@ -1,4 +1,4 @@
-"""What papers' tables print of a collection: words, sentences and tokens a caption, regions, pairs.
+"""Statistics as papers print them: words, sentences and tokens a caption; regions and pairs.
 
 The figures of a dataset come from a pass over few of its columns (no picture, no text of a
 sentence), some seconds a million rows; memory does not grow with the number of rows.
@@ -46,7 +46,7 @@ _LEAVES = {
     "sentences": ("token_end",),
     "regions": ("x0",),
     "pairs": ("sentence", "similarity", "global_wins"),
-    CAPTIONS[0]: ("kind",),
+    CAPTIONS[0]: ("kind", "source"),
     "by_hand": ("sentence", "scored"),
 }
 """By column, the fields that are read."""
@@ -58,7 +58,7 @@ _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Of a number per caption."""
+    """Mean, median and maximum of a number that every caption has."""
 
     mean: float
     median: float
@@ -81,7 +81,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Of the captions of a collection."""
+    """Figures of the captions of a collection."""
 
     images: int
     captions: int
@@ -98,9 +98,9 @@ class Statistics:
     per_image: dict[str, float]
     """Of a glit dataset with regions: regions, pairs, and the mean similarity of pairs that a
     matcher scored."""
-    kinds: dict[str, int] = field(default_factory=dict)
-    """Of a glit dataset with several captions an image: how many there are of each kind; all other
-    figures are of ``caption``."""
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By kind and source: the number of captions, of a glit dataset with several an image. All
+    other figures count the column ``caption`` alone."""
     tokenizer: str = ""
     """The model whose tokenizer counted the tokens."""
 
@@ -116,7 +116,8 @@ class Tally:
     words: Counter[int] = field(default_factory=Counter)
     sentences: Counter[int] = field(default_factory=Counter)
     tokens: Counter[int] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By kind and source."""
     regions: int = 0
     pairs: int = 0
     scored: int = 0
@@ -154,11 +155,13 @@ class Tally:
         self.regions += int(regions[-1] - regions[0])
         self._pairs(pairs, _unscored(table))
         if CAPTIONS[0] in table.column_names:
-            kinds = NestedColumn(table.column(CAPTIONS[0]))
-            self.kinds.update(kinds["kind"][kinds.start[0] : kinds.start[-1]])
+            several = NestedColumn(table.column(CAPTIONS[0]))
+            here = slice(int(several.start[0]), int(several.start[-1]))
+            self.kinds.update(zip(several["kind"][here], several["source"][here], strict=True))
 
     def _pairs(self, pairs: NestedColumn, unscored: np.ndarray) -> None:
-        """Count pairs; the similarity of an unscored one is stored as 0 and not taken."""
+        """Count pairs and sum their similarities. A pair that no matcher scored is stored with a
+        similarity of 0, which is left out."""
         here = slice(int(pairs.start[0]), int(pairs.start[-1]))
         local = ~np.asarray(pairs["global_wins"], bool)[here]
         known = local & ~np.isin(_keys(pairs), unscored)
@@ -195,6 +198,9 @@ class Tally:
             window: sum(n for tokens, n in self.tokens.items() if tokens + 2 > window) / captions
             for window in (WINDOWS if self.tokens else ())
         }
+        kinds: dict[str, dict[str, int]] = {}
+        for (kind, source), number in sorted(self.kinds.items()):
+            kinds.setdefault(kind, {})[source] = number
         return Statistics(
             images=self.images,
             captions=captions,
@@ -204,7 +210,7 @@ class Tally:
             tokens=Spread.of(self.tokens) if self.tokens else None,
             beyond=beyond,
             per_image=per_image,
-            kinds=dict(sorted(self.kinds.items())),
+            kinds=kinds,
             tokenizer=tokenizer if self.tokens else "",
         )
 
@@ -216,7 +222,7 @@ def dataset_statistics(
     *,
     report: Callable[[int], None] = lambda _: None,
 ) -> Statistics:
-    """Of a dataset whose data files are all there; sentences are its own.
+    """Count the rows of a dataset whose data files are all written; sentences as it stores them.
 
     Args:
         store: of the dataset.
@@ -256,7 +262,7 @@ def dataset_statistics(
 
 
 def narrowed_statistics(dataset: Dataset) -> Statistics:
-    """Of a dataset of which :func:`glit.dataset.select.narrowed` may have left out rows.
+    """Count the rows that a dataset still has after :func:`glit.dataset.select.narrowed`.
 
     Raises:
         DatasetError: a file is damaged.
@@ -334,7 +340,7 @@ def _unscored(table: pa.Table) -> np.ndarray:
 
 
 def lines(found: Statistics) -> list[tuple[str, str]]:
-    """The rows of a table."""
+    """The statistics as names and values, for people."""
     rows = [("images", f"{found.images:,}"), ("captions", f"{found.captions:,}")]
     for name in ("words", "sentences", "tokens"):
         spread: Spread | None = getattr(found, name)
@@ -346,8 +352,9 @@ def lines(found: Statistics) -> list[tuple[str, str]]:
     for name, value in found.per_image.items():
         title = "mean similarity of pairs" if name == "similarity" else f"{name} per image"
         rows.append((title, f"{value:.4f}" if name == "similarity" else f"{value:.1f}"))
-    for kind, number in found.kinds.items():
-        rows.append((f"captions of the kind {kind}", f"{number:,}"))
+    for kind, sources in found.kinds.items():
+        told = ", ".join(f"{number:,} {source}" for source, number in sources.items())
+        rows.append((f"captions of the kind {kind}", told))
     rows.append(("captions by sentences", _shown(found.sentence_histogram)))
     return rows
 

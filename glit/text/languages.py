@@ -1,7 +1,7 @@
-"""Whether a text is clearly of another language than the one asked: by its script and stop words.
+"""Find texts in another language than the one that was asked for, by script and stop words.
 
-No detector of languages: it answers only where there is no doubt. Short texts and languages that it
-does not know pass.
+It says yes only where there is no doubt: short texts pass, and so do languages that it does not
+know.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ times those of the language asked."""
 
 
 def is_other_language(text: str, asked: str) -> bool:
-    """Whether a text is clearly not of the language asked.
+    """Whether a text is without doubt in another language than the one asked for.
 
     Args:
         text: without quotations, as signs may be in any language.
-        asked: a code such as ``en`` or ``pt-BR``.
+        asked: the language's code, such as ``en`` or ``pt-BR``.
 
     >>> is_other_language("Das ist ein Hund, der mit einem Ball auf der Wiese spielt", "en")
     True

@@ -78,8 +78,8 @@ def short_text_note(config: TrainConfig, dataset: str) -> str:
     parts = [Dataset(path) for path in (dataset, *config.also)]
     having = [_has_short(part) for part in parts]
     if objective.needs_short:
-        known = "short texts: captions of the kind 'short'; images without one have none"
-        return known if any(having) else ""
+        some = "short texts: captions of the kind 'short'; none for images without one"
+        return some if any(having) else ""
     if all(having):
         return "short texts: captions of the kind 'short'; the first sentence where there is none"
     where = "" if not any(having) else f" in {parts[having.index(False)].path}"

@@ -40,8 +40,8 @@ class Objective(ABC):
     takes_short: ClassVar[bool] = False
     """Whether :meth:`texts` takes ``short``, a sample's short caption or None."""
     needs_short: ClassVar[bool] = False
-    """Whether an image without a short caption is left out of that loss; else its first sentence
-    takes the place."""
+    """Whether images without a short caption have no further text; else it is their first
+    sentence."""
 
     @property
     @abstractmethod
@@ -58,17 +58,26 @@ class Objective(ABC):
         """
 
     def texts(
-        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+        self,
+        caption: str,
+        sentences: Sequence[Span],
+        draw: np.random.Generator,
+        short: str | None = None,
     ) -> Sequence[str]:
-        """Further texts of a sample, at most ``needs.num_texts``: its first sentence, all of them,
-        parts of the caption.
+        """Further texts of a sample, at most ``needs.num_texts``; asked for where that is above 0.
+
+        These are the short caption or, unless ``needs_short``, the first sentence in its place. An
+        objective that takes others, such as all sentences, overrides it.
 
         Args:
             caption: the sample's.
             sentences: character spans of its sentences.
             draw: random numbers, seeded by the run's seed, the epoch and the sample.
+            short: its short caption, if it has one; given where ``takes_short``.
         """
-        return ()
+        if short:
+            return [short]
+        return [] if self.needs_short else [caption[start:end] for start, end in sentences[:1]]
 
     def inputs(self, side: int) -> Mapping[str, Tensor]:
         """Inputs of the objective's own beside pixels and texts: by name an empty tensor of one

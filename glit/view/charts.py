@@ -120,7 +120,7 @@ def labels(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 
 
 def figures(dataset: Dataset) -> dict[str, Any]:
-    """The statistics as tables: figures, and means beside those of papers."""
+    """The dataset's statistics, and its means above those of papers, as rows of two tables."""
     found = dataset_statistics(Store(dataset.path), dataset.manifest)
     return {
         "lines": lines(found)[:-1],  # a chart shows the captions by sentences

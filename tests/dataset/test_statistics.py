@@ -54,17 +54,18 @@ def region():
     return dict.fromkeys(REGION.names, 0.0) | {"label": "", "source": "grid"}
 
 
+SEVERAL = (("long", "provided"), ("short", "condensed"))
 ROWS = [
     {  # 5 words, 2 sentences, 78 tokens: 80 with start and end
         "caption": " One two.\nThree\u00a0four five ", "sentences": [sentence(4), sentence(79)],
         "regions": [region()] * 3, "pairs": [pair(1, 0.5), pair(0, 0.25)],
         "by_hand": [{"sentence": 0, "region": 0, "scored": True}],
-        "captions": [{"kind": kind, "text": "", "source": ""} for kind in ("long", "short")],
+        "captions": [{"kind": k, "text": "", "source": s} for k, s in SEVERAL],
     },
     {  # 1 word, 1 sentence, 75 tokens: 77 fit
         "caption": "One", "sentences": [sentence(76)], "regions": [region()],
         "pairs": [pair(0, 0.0)], "by_hand": [{"sentence": 0, "region": 0, "scored": False}],
-        "captions": [{"kind": "long", "text": "", "source": ""}],
+        "captions": [{"kind": "long", "text": "", "source": "vllm"}],
     },
     {  # 2 words, 3 sentences, 247 tokens; the whole image wins two of them
         "caption": "One two", "sentences": [sentence(2), sentence(3), sentence(248)],
@@ -103,7 +104,8 @@ def test_four_rows_by_hand():
     assert found.beyond == {77: 0.5, 248: 0.25}
     # the second row's pair was made by a person, and no matcher scored it
     assert found.per_image == {"regions": 1.0, "pairs": 1.0, "similarity": 0.875 / 3}
-    assert found.kinds == {"long": 2, "short": 1}
+    assert found.kinds == {"long": {"provided": 1, "vllm": 1}, "short": {"condensed": 1}}
+    assert ("captions of the kind long", "1 provided, 1 vllm") in lines(found)
 
 
 def test_no_regions_of_captions_alone_and_no_similarity_from_files():

@@ -165,7 +165,7 @@ def test_a_run_says_where_its_short_texts_are_from(dataset, plain, tiny_clip) ->
     assert short_text_note(long_clip, plain).startswith("short texts: first sentences")
     own = config(tiny_clip, objective="glit")
     assert short_text_note(own, plain) == ""
-    assert short_text_note(own, dataset).endswith("images without one have none")
+    assert short_text_note(own, dataset).endswith("none for images without one")
     both = config(tiny_clip, objective="long-clip", also=(plain,))
     assert short_text_note(both, dataset).endswith(f"'short' in {plain}")
 

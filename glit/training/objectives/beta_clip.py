@@ -105,7 +105,11 @@ class BetaClip(Objective):
         return self.pool_lr
 
     def texts(
-        self, caption: str, sentences: Sequence[Span], draw: np.random.Generator
+        self,
+        caption: str,
+        sentences: Sequence[Span],
+        draw: np.random.Generator,
+        short: str | None = None,
     ) -> Sequence[str]:
         """Some sentences in the order of the caption, then phrases of them."""
         number = min(self.num_sentences, len(sentences))

@@ -19,17 +19,14 @@ serves long and short texts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
-from glit.text.spans import Span
 from glit.training.config_checks import check_least
 from glit.training.features import Features
 from glit.training.losses import contrastive
@@ -92,16 +89,6 @@ class FgClip(Objective):
             num_negatives=self.num_negatives,
             num_texts=1 if self.lambda_short else 0,
         )
-
-    def texts(
-        self,
-        caption: str,
-        sentences: Sequence[Span],
-        draw: np.random.Generator,
-        short: str | None = None,
-    ) -> Sequence[str]:
-        """The short caption, or the first sentence."""
-        return [short] if short else [caption[start:end] for start, end in sentences[:1]]
 
     def module(self, encoder: ClipEncoder) -> ObjectiveModule:
         return RegionScales()

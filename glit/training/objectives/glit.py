@@ -30,11 +30,9 @@ H(x) = mean over pairs of -log(exp(s x . t_l) / (exp(s x . t_l) + sum_j exp(s x 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -44,7 +42,6 @@ from torch.utils.checkpoint import checkpoint
 from glit.clip.encoder import ClipEncoder
 from glit.clip.siglip import SiglipEncoder
 from glit.errors import RecipeError
-from glit.text.spans import Span
 from glit.training.config_checks import check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
@@ -103,8 +100,8 @@ class Glit(Objective):
     lambda_dense: float = 0.5
     """Weight of the dense term; 0 is ``siglip``."""
     lambda_short: float = 1.0
-    """Weight of the loss of whole images and short captions, where a dataset has several captions
-    an image."""
+    """Weight of the sigmoid loss between whole images and their short captions (kind ``short``). A
+    dataset with one caption an image has none, and no such loss."""
     num_regions: int = 1
     """Pairs of every sample in the dense term, best first."""
     encode_sentences: bool = True
@@ -139,16 +136,6 @@ class Glit(Objective):
 
     takes_short: ClassVar[bool] = True
     needs_short: ClassVar[bool] = True
-
-    def texts(
-        self,
-        caption: str,
-        sentences: Sequence[Span],
-        draw: np.random.Generator,
-        short: str | None = None,
-    ) -> Sequence[str]:
-        """The short caption, if there is one."""
-        return [short] if short else []
 
     @property
     def needs(self) -> InputSpec:

@@ -17,18 +17,15 @@ as samples image' is the image: a batch of 32 and less wants fewer than 32.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from glit.errors import RecipeError
-from glit.text.spans import Span
 from glit.training.config_checks import check_least
 from glit.training.features import Features
 from glit.training.objective import InputSpec, Loss, Objective, logged
@@ -57,16 +54,6 @@ class LongClip(Objective):
     @property
     def needs(self) -> InputSpec:
         return InputSpec(num_texts=1)
-
-    def texts(
-        self,
-        caption: str,
-        sentences: Sequence[Span],
-        draw: np.random.Generator,
-        short: str | None = None,
-    ) -> Sequence[str]:
-        """The short caption, or the first sentence."""
-        return [short] if short else [caption[start:end] for start, end in sentences[:1]]
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum and its terms."""
