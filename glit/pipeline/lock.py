@@ -10,6 +10,8 @@ from typing import Any
 
 from glit.backends.weights import Resolved
 from glit.errors import UserError, WeightsError
+from glit.pipeline.state import read_state
+from glit.storage.store import Store
 
 _FORMAT = "glit-lock"
 _VERSION = 1
@@ -101,3 +103,9 @@ def _is_models(found: Any) -> bool:
         isinstance(model, dict) and all(isinstance(value, str) for value in model.values())
         for model in found.values()
     )
+
+
+def lock_of(store: Store) -> Lock | None:
+    """The lock of a work folder's build; None if it was built without one."""
+    locked = read_state(store).lock
+    return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)

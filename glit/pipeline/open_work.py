@@ -19,14 +19,14 @@ from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
 from glit.pipeline.duplicates import forget_duplicates
 from glit.pipeline.finished import captions_anew, finished_already, refuse_others_files
 from glit.pipeline.listing import Chunk, EarlierListing, series_of, write_listing
-from glit.pipeline.lock import Lock
-from glit.pipeline.plan import brings_regions, make_plan, read_beside
+from glit.pipeline.lock import Lock, lock_of
+from glit.pipeline.plan import brings_regions, make_plan
+from glit.pipeline.retry_settings import with_retry
 from glit.pipeline.scan import images_now
 from glit.pipeline.source import Source, find_source, refuse_images_folder
 from glit.pipeline.state import (
     STATE,
     BuildState,
-    Retry,
     known_state,
     other_version,
     read_state,
@@ -42,7 +42,7 @@ from glit.shards.files import ImageFiles
 from glit.stages import flow
 from glit.stages.ingest import Ingest, IngestConfig
 from glit.stages.plan import Plan, Recipe
-from glit.stages.recipe import overridden_tables, recipe_from_dict, recipe_of_build
+from glit.stages.recipe import recipe_of_build
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store, absolute
 
@@ -338,64 +338,3 @@ def _write_state(
 
 def _folders(plan: Plan) -> dict[str, str]:
     return {name: plan.folder(name) for name in plan.flow.stages}
-
-
-def with_retry(work: Work, retry: Retry, device: str) -> Work:
-    """The same tables in a retry, by its settings.
-
-    Raises:
-        UserError: they change more than how a dropped sample is tried.
-    """
-    if not retry.settings:
-        return dataclasses.replace(work, retry=retry)
-    settings = retry.settings
-    tables = overridden_tables(settings)
-    changeable = {step.name for step in work.plan.flow.steps if step.retryable}
-    if other := tables.keys() - changeable:
-        raise UserError(
-            f"--set {min(other)}.…: a retry changes only {', '.join(sorted(changeable))}; the "
-            "rest holds for the whole dataset, so build it anew with glit build --set"
-        )
-    if "near_duplicates" in tables.get("ingest", {}):
-        raise UserError(
-            "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
-            "build it anew with glit build --set"
-        )
-    if deciding := sorted({"kinds", "short"} & tables.get("caption", {}).keys()):
-        raise UserError(
-            f"--set caption.{deciding[0]}: it decides which columns the dataset has; build it "
-            "anew with glit build --set"
-        )
-    if switched := [name for name, table in tables.items() if "enabled" in table]:
-        raise UserError(
-            f"--set {switched[0]}.enabled: it decides which steps the dataset has; build it anew "
-            "with glit build --set"
-        )
-    values = work.plan.recipe.as_dict()
-    values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
-    plan = make_plan(
-        recipe_from_dict(values),
-        device=device,
-        brought=work.plan.brought,
-        regions=work.plan.regions,
-        lock=lock_of(work.store),
-    )
-    if read_beside(plan.recipe) != read_beside(work.plan.recipe):
-        raise UserError(
-            f"--set {' '.join(settings)}: reads other files beside the images, which the whole "
-            "dataset would have to be made with; build it anew with glit build --set"
-        )
-    before = {role: model.identity() for role, model in work.plan.models.items()}
-    if {role: model.identity() for role, model in plan.models.items()} != before:
-        raise UserError(
-            f"--set {' '.join(settings)}: another model, which the whole dataset would have to be "
-            "made with; build it anew with glit build --set"
-        )
-    plan = dataclasses.replace(plan, fingerprints=work.plan.fingerprints)
-    return dataclasses.replace(work, plan=plan, retry=retry)
-
-
-def lock_of(store: Store) -> Lock | None:
-    """What the build was locked to."""
-    locked = read_state(store).lock
-    return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)

@@ -17,7 +17,8 @@ from glit.executors.protocols import Executor
 from glit.pipeline.duplicates import keep_duplicates_before
 from glit.pipeline.finished import complete, in_dataset, is_made_of, not_finished, read_listing
 from glit.pipeline.listing import Chunk
-from glit.pipeline.open_work import OpenWork, open_finished, with_retry
+from glit.pipeline.open_work import OpenWork, open_finished
+from glit.pipeline.retry_settings import with_retry
 from glit.pipeline.run import run_and_publish, run_stages
 from glit.pipeline.state import KEEP_ALL, Retry, read_state, update_state
 from glit.pipeline.work import BEFORE, Work
