@@ -32,11 +32,11 @@ from glit.storage.store import Store
 WINDOWS = (77, 248)
 """Text windows of CLIP and of Long-CLIP, in tokens; the start and end token count."""
 PAPERS = (
-    ("GLIT100k", "100,647", "159", "", "", "FAST-GOAL, Section V-A"),
+    ("GLIT100k", "100,647", "159", "", "", "FAST-GOAL, § V-A"),
     ("DOCCI", "15,000", "136", "", "", "FineLIP, appendix"),
     ("DOCCI, test", "5,000", "", "7.12", "141.52", "F-CAST, Table 4"),
     ("DCI", "7,805", "", "10.81", "172.73", "F-CAST, Table 4"),
-    ("ShareGPT4V", "1.2 million", "143.6", "", "", "FineLIP, Section 4.1"),
+    ("ShareGPT4V", "1.2 million", "143.6", "", "", "FineLIP, § 4.1"),
     ("ShareGPT4V-1k", "1,000", "", "8.15", "173.24", "F-CAST, Table 4"),
 )
 """What papers print, in :data:`PAPER_COLUMNS`; empty where they do not say."""

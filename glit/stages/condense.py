@@ -74,7 +74,7 @@ class CondenseStage(Stage):
     version = 1
     reads = ("caption",)
     makes = ("captions",)
-    title, role = "Short captions", "condenser"
+    title, shows, role = "Short captions", "model", "condenser"
     config = CondenseConfig
     columns = dataset_columns = (CAPTIONS,)
     extends = ("captions",)

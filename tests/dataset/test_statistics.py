@@ -173,7 +173,7 @@ def test_card_page_and_status_say_what_stats_says(built, run_glit, tmp_path):
     card = (built / "README.md").read_text()
     assert all(f"| {name} | {value} |" in card for name, value in lines(found))
     assert all(f"| {' | '.join(row)} |" in card for row in beside_papers(found))
-    assert card.count("FAST-GOAL, Section V-A") == 1 and "Tokens are those of " in card
+    assert card.count("FAST-GOAL, § V-A") == 1 and "Tokens are those of " in card
     page = figures(Dataset(built))
     assert page["lines"] == lines(found)[:-1] and page["papers"] == beside_papers(found)
     told = json.loads(json.dumps(found.as_dict()))
