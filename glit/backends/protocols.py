@@ -110,8 +110,14 @@ class Captioner(Protocol):
 class ContinuousCaptioner(Protocol):
     """Answers images as they come, many at a time, each when it is done; safe for threads."""
 
-    def asking(self, prompt: str) -> Self:
-        """The same model, asked something else; the first one has to live as long."""
+    def asking(self, prompt: str, keys: Sequence[str] | None = None) -> Self:
+        """The same model, asked something else; the first one has to live as long.
+
+        Args:
+            prompt: what it is asked.
+            keys: of the JSON object with a text each that it must answer with, () for plain text;
+                None as before.
+        """
         ...
 
     def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:

@@ -214,7 +214,7 @@ def _fingerprints(plan: Plan) -> dict[str, str]:
     found: dict[str, str] = {}
     for step in plan.flow.steps:
         config = plan.recipe.tables[step.name]
-        auto = getattr(config, "precision", "") == "auto"
+        auto = step.backend(config) is not None and config.precision == "auto"
         # what "auto" came to: results of two machines must not mix
         precision = plan.configs[step.name].precision if auto else ""
         found[step.name] = fingerprint(

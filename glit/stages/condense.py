@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,8 +14,9 @@ from glit.data.records import Drop, Sample
 from glit.data.schema import CAPTIONS
 from glit.recipes.config import Choice, require_value
 from glit.shards import is_utf8
-from glit.stages.base import Outcome, Stage, isolate
+from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
+from glit.stages.language_model import Question, answers
 from glit.stages.plan import Plan, Recipe
 from glit.text.condensed import condensed_text, invented_words
 from glit.text.faults import caption_fault
@@ -26,7 +26,6 @@ from glit.text.thoughts import plain_answer
 
 SOURCE = "condensed"
 """The source of a short caption that a language model wrote from the long one."""
-SECOND_TRY_TEMPERATURE = 0.7
 _INSTRUCTION = """\
 Shorten this description of an image to one sentence of at most {words} words. Keep the main \
 objects and what they do or how they stand to each other. Use words of the description, and add \
@@ -132,28 +131,18 @@ class CondenseStage(Stage):
             todo: numbers of those that are asked for, with a remark on the answer before.
             attempt: 0, then 1.
         """
-        asked: dict[int, Future[RawCaption]] = {}
-        try:
-            for at, remark in todo.items():
-                asked[at] = self._ask(samples[at], remark, attempt)
-            return {at: self._outcome(samples[at], answer) for at, answer in asked.items()}
-        finally:
-            for answer in asked.values():
-                answer.cancel()
+        questions = {at: self._question(samples[at], remark) for at, remark in todo.items()}
+        found = answers(self._model, questions, attempt=attempt)
+        return {at: self._outcome(samples[at], answer) for at, answer in found.items()}
 
-    def _ask(self, sample: Sample, remark: str, attempt: int) -> Future[RawCaption]:
+    def _question(self, sample: Sample, remark: str) -> Question:
         assert sample.caption is not None
-        parts = [self._instruction, remark, sample.caption.text]
-        return self._model.asking("\n\n".join(filter(None, parts))).submit(
-            None,
-            seed=(int(sample.sample_id[:8], 16) + attempt) & 0x7FFF_FFFF,
-            temperature=SECOND_TRY_TEMPERATURE * attempt,
-        )
+        parts = filter(None, [self._instruction, remark, sample.caption.text])
+        return Question(sample=sample, prompt="\n\n".join(parts))
 
-    def _outcome(self, sample: Sample, answer: Future[RawCaption]) -> tuple[Outcome, str | None]:
+    def _outcome(self, sample: Sample, raw: RawCaption | Drop) -> tuple[Outcome, str | None]:
         """The sample with its short caption, or why there is none; and what the model is told if
         it is asked once more, None where it is not."""
-        [raw] = isolate([answer], lambda each: [each[0].result()])
         if isinstance(raw, Drop):
             return raw, ""
         text = condensed_text(plain_answer(raw.text, structured=self._config.structured) or "")

@@ -1,6 +1,8 @@
-"""Negatives: false sentences of every sentence, for objectives that learn from them.
+"""Negatives: false sentences of every sentence, for objectives that learn from them, and for
+``glit eval robustness``.
 
-No model and no image: words are exchanged by a lexicon (:mod:`glit.text.negatives`).
+By rule, words are exchanged with a lexicon (:mod:`glit.text.negatives`): no model and no image. Or
+a language model changes the sentences (:mod:`glit.text.written_negatives`).
 """
 
 from __future__ import annotations
@@ -10,32 +12,74 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from glit.data.records import Sample
+from glit.backends.base import Backend
+from glit.backends.captioners import LANGUAGE_MODELS
+from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig
+from glit.data.records import Drop, Sample
 from glit.data.schema import NEGATIVE
-from glit.recipes.config import require_value
+from glit.recipes.config import Choice, Precision, added, require_value
+from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
+from glit.stages.language_model import Question, answers
 from glit.stages.plan import Plan, Recipe
 from glit.text.negatives import negatives
+from glit.text.thoughts import texts_in_json
+from glit.text.written_negatives import CHANGES, question, usable
+
+RULES = "rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NegativesConfig:
-    """False sentences for training."""
+class NegativesConfig(WriterConfig):
+    """False sentences, for training and for ``glit eval robustness``."""
 
+    table: ClassVar[str] = "negatives"
     enabled: bool = False
-    """Whether the dataset gets a column ``negatives``; needs the extra ``phrases``."""
+    """Whether the dataset gets a column ``negatives``."""
+    backend: str = added(RULES)
+    """``rules`` exchanges words and needs the extra ``phrases``; ``endpoint`` and ``vllm`` ask a
+    language model."""
     per_sentence: int = 8
-    """Most false sentences of a sentence. Attribute, count, object, position and relation take
-    turns."""
+    """Most false sentences of a sentence by ``rules``. Attribute, count, object, position and
+    relation take turns."""
+    kinds: tuple[str, ...] = added(("attribute", "negation", "addition"))
+    """What a language model is asked for, one false sentence of each kind: ``attribute``,
+    ``count``, ``object``, ``position``, ``relation``, ``negation``, ``addition``."""
+    model: str = added("Qwen/Qwen3-4B-Instruct-2507")
+    """The language model: a hub id or a folder; for endpoints the served name."""
+    revision: str = added("main")
+    """Hub revision of the model."""
+    precision: Precision = added("auto")
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU."""
+    max_tokens: int = added(400)
+    """Longest answer in tokens; one that is cut is asked for once more."""
+    max_model_len: int = added(4096)
+    """Context of the vLLM engine."""
+    structured: bool = added(True)
+    """Whether the server or engine is told the JSON schema of its answers; false for servers that
+    know no ``response_format``."""
+    options: Any = None
+    """Keys of the backend's own."""
+    choice: ClassVar[Choice] = Choice(
+        key="backend",
+        options=lambda: {RULES: None, **{name: b.options for name, b in LANGUAGE_MODELS.items()}},
+    )
 
     def __post_init__(self) -> None:
+        WriterConfig.__post_init__(self)
         require_value(
             self.per_sentence >= 1,
             f"[negatives] per_sentence: found {self.per_sentence}, want >= 1",
+        )
+        require_value(
+            0 < len(self.kinds) == len(set(self.kinds) & set(CHANGES)),
+            f"[negatives] kinds: found {list(self.kinds)}, want different ones of "
+            f"{', '.join(CHANGES)}",
         )
 
 
@@ -46,7 +90,7 @@ class NegativesStage(Stage):
     version = 1
     reads = ("sentences",)
     makes = ("negatives",)
-    title, shows = "False sentences", "per_sentence"
+    title, shows, role = "False sentences", "backend", "rewriter"
     config = NegativesConfig
     columns = dataset_columns = (("negatives", pa.list_(NEGATIVE)),)
 
@@ -54,25 +98,134 @@ class NegativesStage(Stage):
         self._most = most
 
     @classmethod
-    def extras(cls, recipe: Recipe) -> Mapping[str, str]:
-        return {"phrases": "negatives.enabled = true"}
+    def backend(cls, config: NegativesConfig) -> Backend | None:
+        return LANGUAGE_MODELS.get(config.backend)
 
     @classmethod
-    def open(cls, plan: Plan) -> NegativesStage:
-        return cls(plan.config(NegativesConfig).per_sentence)
+    def extras(cls, recipe: Recipe) -> Mapping[str, str]:
+        if recipe.of(NegativesConfig).backend == RULES:
+            return {"phrases": "negatives.enabled = true"}
+        return super().extras(recipe)
+
+    @classmethod
+    def identity(cls, plan: Plan) -> Mapping[str, Any]:
+        if plan.config(NegativesConfig).backend == RULES:
+            return {}
+        return {**super().identity(plan), "language": plan.recipe.split.language}
+
+    @classmethod
+    def open(cls, plan: Plan) -> Stage:
+        config = plan.config(NegativesConfig)
+        backend = cls.backend(config)
+        if backend is None:
+            return cls(config.per_sentence)
+        model = backend.make(config, plan.models.get(cls.role), "")
+        return WrittenNegatives(config, model, language=plan.recipe.split.language)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         for sample in samples:
-            assert sample.sentences is not None
-            caption = [sentence.text for sentence in sample.sentences]
-            made = [
-                {"sentence": number, "kind": false.kind, "text": false.text}
-                for number, text in enumerate(caption)
-                for false in negatives(
-                    text, caption, most=self._most, draw=_draw(sample.sample_id, text)
+            caption = _sentences(sample)
+            yield _with_negatives(
+                sample,
+                [
+                    (number, false.kind, false.text)
+                    for number, text in enumerate(caption)
+                    for false in negatives(
+                        text, caption, most=self._most, draw=_draw(sample.sample_id, text)
+                    )
+                ],
+            )
+
+
+class WrittenNegatives(NegativesStage):
+    """Asks a language model for false sentences of each sentence, and once more for the kinds of
+    which the answer cannot be used; after that there is none of the kind.
+
+    A sample is dropped as ``model_error`` if the model fails with an error twice, or if nothing
+    that it answers about it is JSON, so that a model that cannot do the task is noticed.
+    """
+
+    def __init__(
+        self, config: NegativesConfig, model: ContinuousCaptioner, *, language: str
+    ) -> None:
+        self._config = config
+        self._model = model
+        self._language = language
+
+    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
+        captions = [_sentences(sample) for sample in samples]
+        found: dict[_Place, dict[str, str]] = {
+            (at, number): {} for at, texts in enumerate(captions) for number in range(len(texts))
+        }
+        failed: dict[int, Drop] = {}
+        no_json: dict[int, Drop] = {}
+        answered: set[int] = set()
+        for attempt in (0, 1):
+            missing = {place: self._missing(kinds) for place, kinds in found.items()}
+            questions = {
+                (at, number): self._question(samples[at], captions[at], number, kinds)
+                for (at, number), kinds in missing.items()
+                if kinds
+            }
+            failed = {}
+            for (at, number), answer in answers(self._model, questions, attempt=attempt).items():
+                if isinstance(answer, Drop):
+                    failed[at] = answer
+                    continue
+                texts = {k: v for k, v in texts_in_json(answer.text).items() if is_utf8(v)}
+                if texts:
+                    answered.add(at)
+                else:
+                    no_json[at] = _no_json(answer, attempt)
+                found[at, number] |= usable(
+                    texts,
+                    captions[at][number],
+                    [*captions[at], *found[at, number].values()],
+                    missing[at, number],
+                    language=self._language,
                 )
+        failed |= {at: drop for at, drop in no_json.items() if at not in answered}
+        for at, sample in enumerate(samples):
+            made = [
+                (number, kind, texts[kind])
+                for number, texts in ((n, found[at, n]) for n in range(len(captions[at])))
+                for kind in self._config.kinds
+                if kind in texts
             ]
-            yield dataclasses.replace(sample, extra={**sample.extra, "negatives": made})
+            yield failed[at] if at in failed else _with_negatives(sample, made)
+
+    def _missing(self, found: Mapping[str, str]) -> list[str]:
+        return [kind for kind in self._config.kinds if kind not in found]
+
+    def _question(
+        self, sample: Sample, caption: Sequence[str], number: int, kinds: Sequence[str]
+    ) -> Question:
+        assert sample.caption is not None
+        return Question(
+            sample=sample,
+            prompt=question(caption[number], sample.caption.text, kinds),
+            keys=kinds if self._config.structured else (),
+        )
+
+
+_Place = tuple[int, int]
+"""The number of a sample, and of a sentence of it."""
+
+
+def _no_json(answer: RawCaption, attempt: int) -> Drop:
+    message = f"the language model was asked for JSON and said: {answer.text[:120]!r}"
+    return Drop(reason="model_error", message=message, attempt=attempt)
+
+
+def _sentences(sample: Sample) -> list[str]:
+    assert sample.sentences is not None
+    return [sentence.text for sentence in sample.sentences]
+
+
+def _with_negatives(sample: Sample, made: Sequence[tuple[int, str, str]]) -> Sample:
+    """The sample with false sentences: the number of the true one, the kind, the text."""
+    rows = [{"sentence": number, "kind": kind, "text": text} for number, kind, text in made]
+    return dataclasses.replace(sample, extra={**sample.extra, "negatives": rows})
 
 
 def _draw(sample_id: str, sentence: str) -> random.Random:

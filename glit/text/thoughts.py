@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 _ENDS = ("</think>", "</thinking>", "[/THINK]", "◁/think▷", "<channel|>")
@@ -26,20 +27,49 @@ def without_thoughts(text: str) -> str:
     return "" if _START.match(answer) else answer
 
 
-CAPTION_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"caption": {"type": "string"}},
-    "required": ["caption"],
-    "additionalProperties": False,
-}
-"""The JSON schema of a structured answer."""
-CAPTION_PATTERN = r'\{"caption": "(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])+"\}'
-"""The same as a regular expression, without blanks, which a schema allows without end."""
+CAPTION = ("caption",)
+"""The keys of a structured caption."""
+_CHARACTER = r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])'
 _ESCAPE = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 _STRING = re.compile(
     rf'\s*\{{\s*"caption"\s*:\s*"((?:[^"\\]|{_ESCAPE})*)(?:"|(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?$)'
 )
 """Up to the closing mark, or to where the text was cut, maybe within an escape."""
+
+
+def json_schema(keys: Sequence[str]) -> dict[str, Any]:
+    """The JSON schema of an answer with a text under each key."""
+    return {
+        "type": "object",
+        "properties": {key: {"type": "string"} for key in keys},
+        "required": [*keys],
+        "additionalProperties": False,
+    }
+
+
+def json_pattern(keys: Sequence[str]) -> str:
+    """The same as a regular expression, without blanks, which a schema allows without end."""
+    return r"\{" + ", ".join(rf'"{re.escape(key)}": "{_CHARACTER}+"' for key in keys) + r"\}"
+
+
+def texts_in_json(text: str) -> dict[str, str]:
+    """The texts of a structured answer, by key; none where it is no JSON object.
+
+    Thoughts before it and remarks around it are left out, and so are values that are no text.
+
+    >>> texts_in_json('<think>A {</think> Sure: {"negation": "No dog runs.", "count": 2}')
+    {'negation': 'No dog runs.'}
+    >>> texts_in_json('{"negation": "No do')
+    {}
+    """
+    answer = without_thoughts(text)
+    start, end = answer.find("{"), answer.rfind("}") + 1
+    try:
+        found = json.loads(answer[start:end], strict=False) if 0 <= start < end else None
+    except (ValueError, RecursionError):
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {key: value for key, value in pairs if isinstance(value, str)}
 
 
 def caption_in_json(text: str) -> str | None:

@@ -30,11 +30,13 @@ class ContinuousBase(ABC):
 
     Args:
         most: images at work at a time, of all threads together.
+        keys: of the JSON object that it must answer with; none for plain text.
     """
 
     _prompt: str
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, keys: Sequence[str] = ()) -> None:
+        self._keys = tuple(keys)
         self._free = threading.BoundedSemaphore(most)
 
     def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:
@@ -56,10 +58,11 @@ class ContinuousBase(ABC):
         ]
         return [answer.result() for answer in asked]
 
-    def asking(self, prompt: str) -> Self:
+    def asking(self, prompt: str, keys: Sequence[str] | None = None) -> Self:
         """The same engine with another prompt, and with the same bound."""
         other = copy.copy(self)
         other._prompt = prompt
+        other._keys = self._keys if keys is None else tuple(keys)
         return other
 
     @abstractmethod

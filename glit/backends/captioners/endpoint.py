@@ -20,7 +20,7 @@ from glit.backends.protocols import RawCaption, WriterConfig
 from glit.backends.weights import Resolved
 from glit.errors import RunError, UserError, first_line
 from glit.images import Pixels
-from glit.text.thoughts import CAPTION_SCHEMA
+from glit.text.thoughts import CAPTION, json_schema
 
 _RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 _LONGEST_WAIT_S = 60.0
@@ -32,7 +32,7 @@ class EndpointCaptioner(ContinuousBase):
     alone."""
 
     def __init__(self, config: WriterConfig, model: Resolved | None, prompt: str) -> None:
-        super().__init__(2 * config.batch_size)
+        super().__init__(2 * config.batch_size, keys=CAPTION if config.structured else ())
         key = os.environ.get(config.api_key_env, "")
         self._config = config
         self._prompt = prompt
@@ -62,8 +62,8 @@ class EndpointCaptioner(ContinuousBase):
             "temperature": temperature,
             "seed": seed,
         }
-        if self._config.structured:
-            schema = {"name": "caption", "strict": True, "schema": CAPTION_SCHEMA}
+        if self._keys:
+            schema = {"name": "answer", "strict": True, "schema": json_schema(self._keys)}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         answer = self._post(body)
         choice = answer["choices"][0]

@@ -33,7 +33,7 @@ from glit.errors import RunError
 from glit.images import Pixels
 from glit.recipes.config import require_value, speed_only
 from glit.recipes.extras import require
-from glit.text.thoughts import CAPTION_PATTERN
+from glit.text.thoughts import CAPTION, json_pattern
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives and dies with its worker
@@ -79,7 +79,7 @@ class VllmCaptioner(ContinuousBase):
 
     def __init__(self, config: WriterConfig, model: Resolved, prompt: str, **engine: Any) -> None:
         """Start the engine; ``engine`` are further arguments of its own."""
-        super().__init__(_SEQUENCES + _AHEAD)
+        super().__init__(_SEQUENCES + _AHEAD, keys=CAPTION if config.structured else ())
         config = VLLM.settled(config)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
@@ -89,9 +89,7 @@ class VllmCaptioner(ContinuousBase):
 
         self._sampling = SamplingParams
         self._once_finished = RequestOutputKind.FINAL_ONLY
-        self._structured = (
-            StructuredOutputsParams(regex=CAPTION_PATTERN) if config.structured else None
-        )
+        self._structured = StructuredOutputsParams
         self._config = config
         self._prompt = prompt
         try:
@@ -129,7 +127,9 @@ class VllmCaptioner(ContinuousBase):
             seed=seed if temperature > 0 else None,
             max_tokens=self._config.max_tokens,
             logprobs=0,  # of the chosen token alone
-            structured_outputs=self._structured,
+            structured_outputs=(
+                self._structured(regex=json_pattern(self._keys)) if self._keys else None
+            ),
             output_kind=self._once_finished,
         )
         [prompt] = self._llm._preprocess_chat(
