@@ -774,7 +774,8 @@ def evaluate(
         images: the image folder of the annotations.
         split: part of the annotations, or several: ``test+qual_test``.
         checkpoint: which one of a run.
-        false_sentences: for ``robustness``: JSON lines, or the ground truth of scenes, instead of
+        false_sentences: for ``robustness``: JSON lines, the ground truth of scenes, or a dataset
+            with the column ``negatives``, instead of
             drawn sentences.
         neighbours: for ``retrieval``: number of right and of wrong queries to keep.
         progress: shows which model is loaded, then counts texts and images.

@@ -74,7 +74,8 @@ def eval_command(
         typer.Option(
             "--false-sentences",
             help='For robustness: JSON lines {"image": 3, "sentence": "..."}, with a "type" on '
-            "every line for figures by type; or the ground_truth.parquet of scenes.",
+            "every line for figures by type; the ground_truth.parquet of scenes; or a glit dataset "
+            "with the column negatives.",
         ),
     ] = None,
     caption: Annotated[

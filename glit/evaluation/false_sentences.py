@@ -1,4 +1,5 @@
-"""False sentences for ``robustness``: drawn, read from a file, or made from scenes' truth.
+"""False sentences for ``robustness``: drawn, read from a file or a dataset, or made from scenes'
+truth.
 
 Shapes: none; a false sentence is a text that belongs to an image.
 """
@@ -6,12 +7,14 @@ Shapes: none; a false sentence is a text that belongs to an image.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.evaluation.collection import Collection
 from glit.evaluation.scorers.protocol import Text
@@ -64,15 +67,17 @@ def read_false_sentences(
     """False sentences of a file, by type (``""`` where the file tells no types).
 
     A ``ground_truth.parquet`` of scenes gives one of every type for every picture that can have
-    one (:mod:`glit.scenes.false_sentences`). Anything else is JSON lines
+    one (:mod:`glit.scenes.false_sentences`). A glit dataset with the column ``negatives`` gives of
+    every kind one of an image's, drawn by the seed. Anything else is JSON lines
     ``{"image": 3, "sentence": "...", "type": "attribute"}``: ``image`` is the number of the image,
     or its name as a text; ``type`` on all lines or on none. Without types every image wants a
     sentence; with them, an image may have one of each.
 
     Args:
-        path: the file.
+        path: the file, or the folder of the dataset. Its images are found by their paths, or by
+            their file names alone.
         collection: what is measured.
-        seed: which false sentences of scenes.
+        seed: which false sentences of scenes and datasets.
         limited: the collection is a part of what the file is about, so it may tell of more images.
 
     Raises:
@@ -81,7 +86,10 @@ def read_false_sentences(
     number_of = {name: number for number, name in enumerate(collection.names)}
     found: dict[str, dict[int, str]] = {}
     for image, kind, sentence in _lines(path, seed):
-        number = number_of.get(image) if isinstance(image, str) else image
+        if isinstance(image, str):
+            number = number_of.get(image, number_of.get(PurePosixPath(image).name))
+        else:
+            number = image
         if number is None or not 0 <= number < len(collection.captions):
             if limited:
                 continue
@@ -118,6 +126,9 @@ def _check(path: Path, found: Mapping[str, OfType], number: int) -> None:
 
 def _lines(path: Path, seed: int) -> Iterator[tuple[str | int, str, str]]:
     """Image, type and sentence."""
+    if path.is_dir():
+        yield from _of_dataset(path, seed)
+        return
     if path.suffix == ".parquet":
         for kind, sentences in false_sentences_of(path, seed=seed).items():
             for name, sentence in sentences.items():
@@ -136,8 +147,27 @@ def _lines(path: Path, seed: int) -> Iterator[tuple[str | int, str, str]]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f'{path}: wanted JSON lines {{"image": number or name, "sentence": text}}, each with a '
-            f'"type" or none, or the ground_truth.parquet of scenes ({error})'
+            f'"type" or none, the ground_truth.parquet of scenes, or a glit dataset ({error})'
         ) from error
+
+
+def _of_dataset(path: Path, seed: int) -> Iterator[tuple[str, str, str]]:
+    """Image, type and sentence, of the types that two images or more have."""
+    dataset = Dataset(str(path))
+    if "negatives" not in dataset.schema.names:
+        raise InputError(
+            f"{path}: the dataset has no false sentences; build it with --set "
+            "negatives.enabled=true"
+        )
+    written: dict[str, dict[str, list[str]]] = {}
+    for row in dataset.table(["source_path", "negatives"]).to_pylist():
+        for each in row["negatives"] or ():
+            of_kind = written.setdefault(each["kind"], {})
+            of_kind.setdefault(row["source_path"], []).append(each["text"])
+    for kind, by_image in written.items():
+        if len(by_image) > 1:
+            for image, sentences in by_image.items():
+                yield image, kind, random.Random(f"{seed} {kind} {image}").choice(sentences)
 
 
 def _sentence_of_another(collection: Collection, index: int, generator: np.random.Generator) -> str:

@@ -80,8 +80,8 @@ def evaluate(
         images: image folder of the annotations.
         split: parts of the annotations, several joined by ``+``.
         checkpoint: which one of a run is measured.
-        false_sentences: JSON lines for ``robustness``, or the truth of scenes, in place of drawn
-            ones.
+        false_sentences: JSON lines for ``robustness``, the truth of scenes, or a dataset with the
+            column ``negatives``, in place of drawn ones.
         neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
         report: called with every result as it comes.
         progress: told which model is loaded, then of texts and images.

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from building import run_build
 from evaluating import CONFIG, SetByHand, config, three_images
 
+from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.evaluation.collection import (
     DatasetCollection,
@@ -163,3 +165,37 @@ def test_a_table_that_is_no_truth_of_scenes(tmp_path) -> None:
     pq.write_table(pa.table({"path": ["0.jpg"]}), path)
     with pytest.raises(InputError, match="not the ground truth of scenes"):
         read_false_sentences(path, three_images(), seed=0)
+
+
+def test_a_dataset_with_negatives(scenes, tiny_clip, tmp_path) -> None:
+    """Of the same images under other folders' names, by their file names alone."""
+    captions = scenes / "captions.jsonl"
+    run_build(
+        scenes / "images", tmp_path / "false", captions=captions, recipe="captions-only", limit=6,
+        overrides=["negatives.enabled=true"],
+    )  # fmt: skip
+    collection = DatasetCollection(str(tmp_path / "false"), CONFIG)
+    found = read_false_sentences(tmp_path / "false", collection, seed=1)
+    rows = {row.source_path: row.extra["negatives"] for row in Dataset(str(tmp_path / "false"))}
+    for kind, sentences in found.items():
+        for number, sentence in sentences.items():
+            made = rows[collection.names[number]]
+            assert sentence in [each["text"] for each in made if each["kind"] == kind]
+    wanted: dict[str, set[str]] = {}
+    for name, made in rows.items():
+        for each in made:
+            wanted.setdefault(each["kind"], set()).add(name)
+    assert {kind: {collection.names[n] for n in each} for kind, each in found.items()} == {
+        kind: names for kind, names in wanted.items() if len(names) > 1
+    }
+    assert len(wanted["attribute"]) > 1 and len(found) < len(wanted)  # one has a single image
+    again = [read_false_sentences(tmp_path / "false", collection, seed=seed) for seed in (1, 2)]
+    assert again[0] == found and again[1] != found
+    collection.names = [f"{number}" for number in range(6)]
+    with pytest.raises(InputError, match="tells of image"):
+        read_false_sentences(tmp_path / "false", collection, seed=1)
+    run_build(
+        scenes / "images", tmp_path / "plain", captions=captions, recipe="captions-only", limit=3
+    )
+    with pytest.raises(InputError, match=r"no false sentences; build it with .*negatives.enabled"):
+        read_false_sentences(tmp_path / "plain", collection, seed=1)
