@@ -244,9 +244,13 @@ def by_vllm(folder: Path) -> dict[str, list[Any]]:
         ]
         del engine, answers
         gc.collect()  # the next one starts a group of processes of its own
-    engine = captioner(folder / "qwen3_vl", "vllm", structured=True, max_tokens=40)
-    said["structured"] = engine.submit(images()[0], seed=0, temperature=0.0).result().text
-    del engine
+    engine = captioner(
+        folder / "qwen3_vl", "vllm", structured=True, max_tokens=40, kinds=("long", "short")
+    )
+    asked = [engine, engine, engine.asking(PROMPT, ("a", "b")), engine.asking(PROMPT, ())]
+    answers = [each.submit(images()[0], seed=0, temperature=0.0) for each in asked]
+    said["structured"] = [each.result().text for each in answers]
+    del engine, asked, answers
     gc.collect()
     said["qwen3"] = texts_by_vllm(folder / "qwen3")
     return said

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -31,7 +31,7 @@ from glit.images import Pixels
 from glit.recipes.config import Choice, added, require_value, told_by_step
 from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.captions_at_work import CaptionsAtWork, is_worth_retrying
+from glit.stages.captions_at_work import answered, is_worth_retrying
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
 from glit.text.faults import caption_fault
@@ -278,30 +278,10 @@ class WriteCaptions(CaptionStage):
 
 
 class StreamCaptions(WriteCaptions):
-    """As :class:`WriteCaptions` for a captioner that takes images one by one.
-
-    A second try goes in among the others; only what failed with an error waits until the rest is
-    done, and is then asked for alone.
-    """
+    """As :class:`WriteCaptions` for a captioner that takes images one by one."""
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        unit = CaptionsAtWork(self, samples, images)
-        try:
-            for index, image in enumerate(images.each(samples)):
-                unit.ask(index, image, 0)
-                unit.take([future for future in unit.asked if future.done()])
-                yield from unit.in_order()
-            while unit.asked:
-                unit.take(wait(unit.asked, return_when=FIRST_COMPLETED).done)
-                yield from unit.in_order()
-            for index, attempt in unit.broken:
-                unit.ask(index, images.load(samples[index]), attempt)
-                while unit.asked:  # the answer, and that of a second try
-                    unit.take(wait(unit.asked).done, alone=True)
-            yield from unit.in_order()
-        finally:
-            for future in unit.asked:
-                future.cancel()
+        return (outcome for [outcome] in answered([self], samples, images))
 
     def submit(self, sample: Sample, image: Pixels, attempt: int) -> Future[RawCaption]:
         """Ask for a sample's caption."""
@@ -314,8 +294,7 @@ class StreamCaptions(WriteCaptions):
 
 
 class WriteKinds(CaptionStage):
-    """Captions of several kinds by one model, a request for each: first those that become
-    ``caption``, then those of the other kinds for all that have one.
+    """Captions of several kinds by one model, a request for each; the first becomes ``caption``.
 
     An image for which one of them cannot be used is dropped, so that a retry asks again.
     """
@@ -324,13 +303,20 @@ class WriteKinds(CaptionStage):
         self._kinds, self._stages = kinds, stages
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        outcomes: list[Outcome] = list(samples)
-        for kind, stage in zip(self._kinds, self._stages, strict=True):
-            todo = {at: each for at, each in enumerate(outcomes) if isinstance(each, Sample)}
-            written = stage.process([*todo.values()], images)
-            for (at, sample), outcome in zip(todo.items(), written, strict=True):
-                outcomes[at] = with_written(sample, outcome, kind)
-        return iter(outcomes)
+        for sample, outcomes in zip(samples, self._written(samples, images), strict=True):
+            made: Outcome = sample
+            for kind, outcome in zip(self._kinds, outcomes, strict=True):
+                made = with_written(made, outcome, kind) if isinstance(made, Sample) else made
+            yield made
+
+    def _written(
+        self, samples: Sequence[Sample], images: ImageSource
+    ) -> Iterator[Sequence[Outcome]]:
+        """The outcome of each kind, by sample."""
+        streams = [stage for stage in self._stages if isinstance(stage, StreamCaptions)]
+        if len(streams) == len(self._stages):
+            return answered(streams, samples, images)
+        return zip(*(stage.process(samples, images) for stage in self._stages), strict=True)
 
 
 class AddShort(CaptionStage):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING
 
 from glit.backends.protocols import RawCaption
@@ -54,11 +54,54 @@ class CaptionsAtWork:
             else:
                 self._outcomes[index] = outcome
 
-    def in_order(self) -> Iterator[Outcome]:
-        """The outcomes that are next."""
-        while self._given in self._outcomes:
-            yield self._outcomes.pop(self._given)
-            self._given += 1
+    @property
+    def is_ready(self) -> bool:
+        """Whether the outcome of the next sample is known."""
+        return self._given in self._outcomes
+
+    def take_next(self) -> Outcome:
+        """The outcome of the next sample, in their order."""
+        self._given += 1
+        return self._outcomes.pop(self._given - 1)
+
+
+def answered(
+    stages: Sequence[StreamCaptions], samples: Sequence[Sample], images: ImageSource
+) -> Iterator[list[Outcome]]:
+    """For every sample, in order, the outcome of each stage.
+
+    All stages ask about an image before any of them asks about the next, so that it is decoded
+    once, and an engine that keeps prefixes reads it once. A second try goes in among the others;
+    only what failed with an error waits until the rest is done, and is then asked for alone.
+    """
+    units = [CaptionsAtWork(stage, samples, images) for stage in stages]
+    try:
+        for index, image in enumerate(images.each(samples)):
+            for unit in units:
+                unit.ask(index, image, 0)
+            for unit in units:
+                unit.take([future for future in unit.asked if future.done()])
+            yield from _ready(units)
+        while asked := [future for unit in units for future in unit.asked]:
+            done = wait(asked, return_when=FIRST_COMPLETED).done
+            for unit in units:
+                unit.take([future for future in unit.asked if future in done])
+            yield from _ready(units)
+        for unit in units:
+            for index, attempt in unit.broken:
+                unit.ask(index, images.load(samples[index]), attempt)
+                while unit.asked:  # the answer, and that of a second try
+                    unit.take(wait(unit.asked).done, alone=True)
+        yield from _ready(units)
+    finally:
+        for unit in units:
+            for future in unit.asked:
+                future.cancel()
+
+
+def _ready(units: Sequence[CaptionsAtWork]) -> Iterator[list[Outcome]]:
+    while all(unit.is_ready for unit in units):
+        yield [unit.take_next() for unit in units]
 
 
 def is_worth_retrying(outcome: Outcome) -> bool:

@@ -52,7 +52,10 @@ def test_vllm_says_what_transformers_says(folder, said, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     theirs = json.loads(found.read_text())
-    assert caption_in_json(theirs.pop("structured"))
+    structured, again, of_two_keys, plain = theirs.pop("structured")
+    assert caption_in_json(structured) and again == structured  # with the image from the cache
+    assert of_two_keys.startswith('{"a": "')
+    assert plain.startswith(theirs["qwen3_vl"][0][0].rstrip("\ufffd"))
     texts = tiny_captioners.texts_by_transformers(folder / "qwen3")
     whole = [text.rstrip("\ufffd") for text in texts]  # vLLM leaves half a character out
     assert [text.rstrip("\ufffd") for text in theirs.pop("qwen3")] == whole and any(whole)

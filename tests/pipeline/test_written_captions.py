@@ -163,6 +163,40 @@ def test_an_image_without_one_of_the_kinds_is_dropped():
     assert third.message.startswith("short caption: the captioner said")
 
 
+def test_an_image_is_decoded_once_and_asked_about_for_all_kinds_before_the_next():
+    asked = []
+
+    class Noting(Engine):
+        def submit(self, image, **how):
+            asked.append((int(image[0, 0, 0]), self.prompt))
+            return super().submit(image, **how)
+
+    class Counted(Pictures):
+        loads = 0
+
+        def load(self, sample):
+            self.loads += 1
+            return super().load(sample)
+
+    answers = {"Long": {2: ""}, "Short": {}}
+    stages = [
+        StreamCaptions(
+            CaptionConfig(backend="vllm"), Noting(prompt, answers), revision="", prompt=prompt,
+            splitter=make_splitter("sentencex", "en"), language="en",
+        )
+        for prompt in answers
+    ]  # fmt: skip
+    samples = [
+        Sample(sample_id=f"{n:064x}", source_path=f"{n}", width=n, height=4, num_bytes=1)
+        for n in (1, 2, 3)
+    ]
+    pictures = Counted()
+    list(WriteKinds(("long", "short"), stages).process(samples, pictures))
+    first = [(n, prompt) for n in (1, 2, 3) for prompt in answers]
+    assert list(dict.fromkeys(asked)) == first and asked.count((2, "Long")) == 2
+    assert pictures.loads == 4  # once an image, and for the second try
+
+
 def test_prompts_of_kinds(tmp_path):
     own = tmp_path / "mine.txt"
     own.write_text("Tell me all.")

@@ -49,6 +49,8 @@ _AHEAD = 64
 """Images prepared, or being prepared, while the engine is full."""
 _LONGEST_STEP_S = 10.0
 _LONGEST_REASON = 300
+_PREPARED_GB = 1
+"""Memory for prepared images that are asked about once more: of some hundred of the newest."""
 _PREPARING = 2
 """Threads that prepare images; most of it is work outside of Python's lock."""
 _UNPREPARED = 16
@@ -73,8 +75,8 @@ class VllmOptions:
 class VllmCaptioner(ContinuousBase):
     """vLLM's engine with the model's own chat template.
 
-    Images are given as PIL images. The cache of processed images is off, since ingest drops
-    duplicates, and so is that of prefixes: the image comes first in every prompt.
+    Images are given as PIL images. Caches are off, since ingest drops duplicates and the image
+    comes first in every prompt, unless an image is asked about for captions of several kinds.
     """
 
     def __init__(self, config: WriterConfig, model: Resolved, prompt: str, **engine: Any) -> None:
@@ -265,8 +267,7 @@ def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
         "max_model_len": min(config.max_model_len, longest),
         "max_num_seqs": _SEQUENCES,
         "limit_mm_per_prompt": {"image": 1},
-        "mm_processor_cache_gb": 0,
-        "enable_prefix_caching": False,
+        **_caches(config),
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
         "seed": 0,
@@ -283,6 +284,14 @@ def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
     else:
         arguments |= {"enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
     return arguments
+
+
+def _caches(config: Any) -> dict[str, Any]:
+    """Where every image is asked about once, no cache; where captions of several kinds are written,
+    that of prepared images, and that of prefixes for the models for which vLLM turns it on."""
+    if len(getattr(config, "kinds", ())) > 1:
+        return {"mm_processor_cache_gb": _PREPARED_GB}
+    return {"mm_processor_cache_gb": 0, "enable_prefix_caching": False}
 
 
 def _options(config: Any) -> VllmOptions:
