@@ -163,6 +163,9 @@ def test_card_and_statistics(several, built, run_glit):
     assert "captions of the kinds `long`, `short`" in " ".join(card.split())
     assert "several captions" not in (built / "README.md").read_text()
     code, said, _ = run_glit("stats", several, "--json")
-    assert code == 0 and json.loads(said)["kinds"] == {"long": 6, "short": 6}
+    assert code == 0 and json.loads(said)["kinds"] == {
+        "long": {"provided": 6},
+        "short": {"provided": 6},
+    }
     code, said, _ = run_glit("stats", several)
     assert "captions of the kind short" in said
