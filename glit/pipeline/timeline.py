@@ -107,6 +107,7 @@ class TimelineWriter:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._line: Timeline | None = None
+        self._is_saved = True
         self._saved_at = 0.0
 
     def __enter__(self) -> Self:
@@ -123,7 +124,9 @@ class TimelineWriter:
             self._save()
 
     def recorder(self, task: Task, units: Sequence[Any]) -> Callable[[BusyInterval], None]:
-        """What a job reports its workers' times to; the first job with units begins the run."""
+        """What a job reports its workers' times to; the first job with units begins the run. What
+        the jobs before it reported is saved."""
+        self._save()
         if units and self._line is None:
             self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()
         return partial(self._note, task.name, task.needs.place, set())
@@ -132,13 +135,14 @@ class TimelineWriter:
         assert self._line is not None
         seen.add(stretch.worker)
         self._line.note(stage, place, stretch, len(seen))
+        self._is_saved = False
         if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
             self._save()
 
     def _save(self) -> None:
-        if self._line is None:
+        if self._line is None or self._is_saved:
             return
-        self._saved_at = time.monotonic()
+        self._is_saved, self._saved_at = True, time.monotonic()
         with contextlib.suppress(OSError, StorageError):  # nothing depends on it
             runs = [run for run in read_timelines(self._store) if run.start_s != self._line.start_s]
             kept = [*runs, self._line][-_MOST_RUNS:]
