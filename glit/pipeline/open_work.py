@@ -24,6 +24,7 @@ from glit.pipeline.source import Source, find_source, refuse_images_folder
 from glit.pipeline.state import (
     STATE,
     BuildState,
+    Retry,
     known_state,
     other_version,
     read_state,
@@ -126,12 +127,13 @@ def open_build(
             if told := captions_anew(before, plan):
                 progress.note(told)
             retry = None if before is None or before.folders != _folders(plan) else before.retry
+            work = Work(store=store, images=images, plan=plan, retry=retry)
             if before is not None and retry is not None:  # it was stopped, and goes on
                 lock = lock_of(before, store)
-                plan = plan_retry(plan, retry.settings, device=executor.device, lock=lock)
-            work = Work(store=store, images=images, plan=plan, retry=retry)
+                retried = plan_retry(plan, retry.settings, device=executor.device, lock=lock)
+                work = dataclasses.replace(work, plan=retried)
             chunks, finished = _list(request, source, dataset, work, before, progress)
-            write_state(store, _state(request, source, work, chunks, before))
+            write_state(store, _state(request, source, plan, retry, chunks, before))
             with TimelineWriter(store) as timeline:
                 opened = OpenWork(
                     dataset=dataset,
@@ -306,24 +308,26 @@ def _list(
 def _state(
     request: BuildRequest,
     source: Source,
-    work: Work,
+    plan: Plan,
+    retry: Retry | None,
     chunks: list[Chunk],
     before: BuildState | None,
 ) -> BuildState:
-    """What ``glit status`` and ``glit retry`` need to know without being told again."""
+    """What ``glit status`` and ``glit retry`` need to know without being told again. The settings
+    of a retry are no part of the recipe."""
     kept = ("versions", "published", "retries")
     history: Any = {name: getattr(before, name) for name in kept if before is not None}
     return BuildState(
         images=source.root,
         captions=None if request.captions is None else absolute(request.captions),
         regions=None if request.regions is None else absolute(request.regions),
-        recipe=work.plan.recipe.as_dict(),
+        recipe=plan.recipe.as_dict(),
         lock=None if request.lock is None else request.lock.models,
         source={"pattern": source.pattern, "list_file": source.list_file},
-        folders=_folders(work.plan),
+        folders=_folders(plan),
         num_chunks=len(chunks),
         additions=chunks[-1].series,
-        retry=work.retry,
+        retry=retry,
         command=request.command,
         **history,
     )
