@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
     from glit.pipeline.add import Added
+    from glit.pipeline.status import UnfinishedBuild
     from glit.pipeline.timeline import Timeline
-    from glit.pipeline.unfinished import UnfinishedBuild
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.training.result import TrainResult
@@ -73,9 +73,9 @@ def build(
     """
     from glit.errors import StoppedError, UserError
     from glit.pipeline.lock import lock_path, read_lock
-    from glit.pipeline.resume import build_words, shell_line
     from glit.pipeline.run import BuildRequest
     from glit.pipeline.run import build as run
+    from glit.pipeline.status import build_words, shell_line
     from glit.stages.recipe import load_recipe
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
@@ -209,7 +209,7 @@ def status(dataset: PathLike) -> dict[str, Any]:
 
 def unfinished_build(dataset: PathLike) -> UnfinishedBuild | None:
     """The build there, if it has no finished dataset yet: what it has dropped so far."""
-    from glit.pipeline.unfinished import unfinished_build as look
+    from glit.pipeline.status import unfinished_build as look
 
     return look(os.fspath(dataset))
 
@@ -228,7 +228,7 @@ def clean(dataset: PathLike) -> int:
     Raises:
         UserError: the dataset is not finished, or something is at work in it.
     """
-    from glit.pipeline.clean import clean as remove
+    from glit.pipeline.build_lock import clean as remove
 
     return remove(os.fspath(dataset))
 

@@ -15,7 +15,7 @@ from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file
 
 if TYPE_CHECKING:
-    from glit.pipeline.unfinished import UnfinishedBuild
+    from glit.pipeline.status import UnfinishedBuild
     from glit.runtime.progress import StageProgress
 
 PORT = 8470

@@ -15,7 +15,6 @@ from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.pipeline.finished import (
-    complete,
     in_dataset,
     is_made_of,
     is_whole,
@@ -25,7 +24,7 @@ from glit.pipeline.finished import (
 from glit.pipeline.listing import Chunk, difference, series_of, write_grown
 from glit.pipeline.open_work import open_finished
 from glit.pipeline.preflight import check_early
-from glit.pipeline.run import run_and_publish
+from glit.pipeline.run import complete, run_and_publish
 from glit.pipeline.scan import images_now
 from glit.pipeline.source import Source
 from glit.pipeline.state import read_state, update_state

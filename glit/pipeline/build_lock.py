@@ -23,8 +23,10 @@ from typing import Any
 
 import psutil
 
+from glit.dataset.manifest import read_manifest
 from glit.errors import RunError, StorageError, UserError, first_line
 from glit.storage.folder_lock import locked, this_process
+from glit.storage.outputs import output_folder
 from glit.storage.store import Store, to_json
 
 FOLDER = "lock"
@@ -73,6 +75,25 @@ def remove_held(work: Store) -> None:
     if work.is_local:
         with contextlib.suppress(OSError):  # a link, or somebody has begun there
             os.rmdir(work.full(""))
+
+
+def clean(output: str) -> int:
+    """Remove ``work/`` of a finished dataset; the bytes freed.
+
+    Raises:
+        UserError: the dataset is not finished, so the state is all there is; or a build is at work
+            in it, or a file.
+    """
+    dataset = Store(output_folder(output))
+    read_manifest(dataset)
+    if not dataset.exists("work"):
+        return 0
+    work = dataset.below("work")
+    freed = sum(max(entry.size, 0) for entry in work.walk())
+    with only_one_build(work):
+        read_manifest(dataset)  # a build that was to replace it may have removed it meanwhile
+        remove_held(work)
+    return freed
 
 
 def _refused(work: Store, number: str) -> UserError:

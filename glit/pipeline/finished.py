@@ -8,9 +8,7 @@ from glit.dataset.croissant import CROISSANT
 from glit.dataset.manifest import MANIFEST, manifest_before, num_series, read_manifest
 from glit.errors import UserError, first_line
 from glit.pipeline.build_lock import FOLDER as LOCK_FOLDER
-from glit.pipeline.duplicates import leave_out_duplicates
-from glit.pipeline.ledger import identities
-from glit.pipeline.listing import DAMAGED, Chunk, EarlierListing, read_chunks
+from glit.pipeline.listing import DAMAGED, Chunk, EarlierListing, identities, read_chunks
 from glit.pipeline.state import STATE, BuildState, read_state
 from glit.pipeline.work import Work
 from glit.stages.caption import CaptionStage
@@ -64,20 +62,6 @@ def is_made_of(manifest: dict[str, Any], work: Work, listed: list[Chunk]) -> boo
     noted = read_state(work.store).published
     told = [each.images for each in noted or ()][: num_series(manifest)]
     return noted is None or told == identities(listed)
-
-
-def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
-    """The chunks with their duplicates known, if every stage has done them all.
-
-    Raises:
-        UserError: some stage has not.
-    """
-    first, *others = work.plan.flow.stages
-    if not work.missing(first, listed):
-        chunks, _ = leave_out_duplicates(work, listed)
-        if not any(work.missing(name, chunks) for name in others):
-            return chunks
-    raise not_finished(work.store, wanted_by=wanted_by)
 
 
 def not_finished(work: Store, *, wanted_by: str) -> UserError:

@@ -7,6 +7,7 @@ their data files, and which of these can stay as they are.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -18,11 +19,12 @@ import pyarrow as pa
 
 from glit.backends.base import PLAIN_BYTES
 from glit.data.schema import DROPS_SCHEMA
-from glit.dataset.manifest import SeriesCounts, num_series
-from glit.executors.protocols import Heartbeat, Resources, Tally
-from glit.pipeline.listing import Chunk, series_of
+from glit.dataset.manifest import Counts, SeriesCounts, num_series
+from glit.executors.protocols import Heartbeat, Job, Resources, Tally
+from glit.pipeline.listing import Chunk, identities, series_of
+from glit.pipeline.open_work import OpenWork
 from glit.pipeline.state import Published, read_state
-from glit.pipeline.tables import tables_ahead, write_table
+from glit.pipeline.tables import sum_counts, tables_ahead, write_table
 from glit.pipeline.work import Work
 from glit.stages.dedup import Duplicate
 from glit.stages.ingest import Ingest
@@ -36,12 +38,6 @@ _SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
 def ledger_name(work: Work, chunk: Chunk) -> str:
     """Path of a chunk's ledger; its name changes with whatever any stage reads."""
     return f"{work.ledger_folder}/{work.table('pack', chunk).rpartition('/')[2]}"
-
-
-def missing_ledgers(work: Work, chunks: list[Chunk]) -> list[Chunk]:
-    """The chunks whose ledger is not there yet."""
-    names = work.store.names(work.ledger_folder)
-    return [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +104,24 @@ class Ledger:
         return dict(sorted(counted.items()))
 
 
+def make_ledger(opened: OpenWork, chunks: list[Chunk]) -> Ledger:
+    """What became of every image; written by the workers for the chunks where it is not yet."""
+    work, progress = opened.work, opened.progress
+    names = work.store.names(work.ledger_folder)
+    missing = [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
+    done = len(chunks) - len(missing)
+    task = LedgerTask(work=work)
+    job = Job(
+        task=task,
+        units=missing,
+        on_done=lambda *_: progress.advance(1),
+        begin=lambda: progress.begin("ledger", total=len(chunks), done=done, drops=False),
+        worked=opened.timeline.recorder(task, missing),
+    )
+    opened.executor.run([job])
+    return read_ledgers(work, chunks)
+
+
 def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     """All ledgers of a finished flow, in the order of the chunks."""
     sizes: list[np.ndarray] = []
@@ -138,13 +152,20 @@ def count_series(
     repeats = Counter(duplicate.chunk for duplicate in duplicates)
     return [
         SeriesCounts(
-            ingested=work.counts(Ingest.name, series)[0],
+            ingested=sum_counts(work.store, [work.table(Ingest.name, c) for c in series])[0],
             shipped=sum(len(ledger.sizes[chunk.index]) for chunk in series),
             dropped=sum(ledger.num_dropped[chunk.index] for chunk in series),
             duplicates=sum(repeats[chunk.index] for chunk in series),
         )
         for series in series_of(chunks)
     ]
+
+
+def sum_series(series: Sequence[SeriesCounts], ledger: Ledger) -> Counts:
+    """The balance of the whole dataset, with its drops by reason."""
+    balances = [dataclasses.asdict(each) for each in series]
+    total = {name: sum(balance[name] for balance in balances) for name in balances[0]}
+    return Counts(**total, drops=ledger.drops_by_reason())
 
 
 def cut_series(work: Work, chunks: list[Chunk], ledger: Ledger) -> list[DataFile]:
@@ -189,12 +210,3 @@ def series_made_of(chunks: Sequence[Chunk], contents: Sequence[str]) -> tuple[Pu
     """What the state keeps of a dataset, by series."""
     both = zip(identities(chunks), contents, strict=True)
     return tuple(Published(images=images, content=content) for images, content in both)
-
-
-def identities(chunks: Sequence[Chunk]) -> list[str]:
-    """What images every series is made of: a hash over the keys of its chunks."""
-    keys = [
-        " ".join(key for chunk in series for key in (chunk.key, *chunk.beside))
-        for series in series_of(chunks)
-    ]
-    return [hashlib.sha256(each.encode()).hexdigest() for each in keys]

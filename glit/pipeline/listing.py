@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import LISTING_SCHEMA
 from glit.errors import RunError, first_line
-from glit.pipeline.scan import BATCH, Found, quoted
-from glit.storage.duckdb_temp import spilling
+from glit.pipeline.scan import BATCH, Found
+from glit.storage.duckdb_temp import quoted, spilling
 from glit.storage.store import Entry, Store
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
@@ -71,9 +71,14 @@ def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | N
         limit: only the first ones.
     """
     total = found.num_images if limit is None else min(found.num_images, limit)
-    images = found.images("SELECT * FROM now ORDER BY path LIMIT $total", total=total)
+    images = _rows(found, "SELECT * FROM now ORDER BY path LIMIT $total", total=total)
     with _listing_writer(target) as writer:
         return _write_chunks(images, writer, chunk_size=chunk_size, total=total)
+
+
+def _rows(found: Found, sql: str, **values: Any) -> pa.RecordBatchReader:
+    """The rows of a SELECT, by batches."""
+    return found.connection.sql(sql, params=values).to_arrow_reader(BATCH)
 
 
 def _listing_writer(target: Path) -> pq.ParquetWriter:
@@ -144,6 +149,15 @@ def _lengths(metadata: pq.FileMetaData) -> list[int]:
 def series_of(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
     """The chunks by their series."""
     return [list(group) for _, group in groupby(chunks, key=lambda chunk: chunk.series)]
+
+
+def identities(chunks: Sequence[Chunk]) -> list[str]:
+    """What images every series is made of: a hash over the keys of its chunks."""
+    keys = [
+        " ".join(key for chunk in series for key in (chunk.key, *chunk.beside))
+        for series in series_of(chunks)
+    ]
+    return [hashlib.sha256(each.encode()).hexdigest() for each in keys]
 
 
 def _exactly(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.Table]:
@@ -238,7 +252,7 @@ def write_grown(
         for chunk in chunks:
             rows = before.read_row_group(chunk.index)
             writer.write_table(rows, row_group_size=len(rows))
-        images = found.images(_NEW, most=new)
+        images = _rows(found, _NEW, most=new)
         return _write_chunks(images, writer, chunk_size=chunk_size, total=new, before=chunks)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from glit.backends.weights import Resolved
 from glit.errors import UserError, WeightsError
-from glit.pipeline.state import read_state
+from glit.pipeline.state import BuildState
 from glit.storage.store import Store
 
 _FORMAT = "glit-lock"
@@ -105,7 +105,6 @@ def _is_models(found: Any) -> bool:
     )
 
 
-def lock_of(store: Store) -> Lock | None:
+def lock_of(state: BuildState, store: Store) -> Lock | None:
     """The lock of a work folder's build; None if it was built without one."""
-    locked = read_state(store).lock
-    return None if locked is None else Lock(where=f"{store.root}: its lock", models=locked)
+    return None if state.lock is None else Lock(where=f"{store.root}: its lock", models=state.lock)

@@ -7,26 +7,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.dataset.manifest import read_manifest
 from glit.errors import DamagedTableError, GlitError, InputError, RecipeError, UserError
-from glit.executors.protocols import Executor, Job
+from glit.executors.protocols import Executor
 from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
-from glit.pipeline.duplicates import forget_duplicates
 from glit.pipeline.finished import captions_anew, finished_already, refuse_others_files
-from glit.pipeline.listing import Chunk, EarlierListing, series_of, write_listing
+from glit.pipeline.listing import Chunk, EarlierListing, write_listing
 from glit.pipeline.lock import Lock, lock_of
-from glit.pipeline.plan import brings_regions, make_plan
-from glit.pipeline.retry_settings import with_retry
+from glit.pipeline.plan import brings_regions, make_plan, plan_retry
 from glit.pipeline.scan import images_now
 from glit.pipeline.source import Source, find_source, refuse_images_folder
 from glit.pipeline.state import (
     STATE,
     BuildState,
+    Retry,
     known_state,
     other_version,
     read_state,
@@ -92,11 +90,6 @@ class OpenWork:
     timeline: TimelineWriter
     _repaired: list[str] = field(default_factory=list)
 
-    def execute(self, jobs: Sequence[Job]) -> None:
-        """Run jobs, and keep when which worker was busy."""
-        with self.timeline.recording(jobs) as recorded:
-            self.executor.run(recorded)
-
     def repair(self, error: DamagedTableError) -> None:
         """Remove a table found damaged; whatever needs it makes it anew.
 
@@ -108,7 +101,6 @@ class OpenWork:
         self._repaired.append(error.table)
         self.progress.note(f"{error.table} is damaged ({error.reason}); it is made anew")
         self.work.store.remove(error.table)
-        forget_duplicates(self.work)
 
 
 @contextlib.contextmanager
@@ -131,24 +123,27 @@ def open_build(
     is_first = dataset.is_local and not dataset.exists("work")
     with only_one_build(store) as still_held:
         try:
-            plan = _plan(request, source, store, executor.device)
-            before, work = known_state(store), Work(store=store, images=images, plan=plan)
-            retry = None if before is None or before.folders != _folders(plan) else before.retry
-            if retry is not None:  # it was stopped, and goes on
-                work = with_retry(work, retry, executor.device)
+            plan, before = _plan(request, source, store, executor.device), known_state(store)
             if told := captions_anew(before, plan):
                 progress.note(told)
+            retry = None if before is None or before.folders != _folders(plan) else before.retry
+            work = Work(store=store, images=images, plan=plan, retry=retry)
+            if before is not None and retry is not None:  # it was stopped, and goes on
+                lock = lock_of(before, store)
+                retried = plan_retry(plan, retry.settings, device=executor.device, lock=lock)
+                work = dataclasses.replace(work, plan=retried)
             chunks, finished = _list(request, source, dataset, work, before, progress)
-            _write_state(work, request, source, chunks, before)
-            opened = OpenWork(
-                dataset=dataset,
-                work=work,
-                executor=executor,
-                progress=progress,
-                still_held=still_held,
-                timeline=TimelineWriter(store),
-            )
-            yield opened, chunks, finished
+            write_state(store, _state(request, source, plan, retry, chunks, before))
+            with TimelineWriter(store) as timeline:
+                opened = OpenWork(
+                    dataset=dataset,
+                    work=work,
+                    executor=executor,
+                    progress=progress,
+                    still_held=still_held,
+                    timeline=timeline,
+                )
+                yield opened, chunks, finished
         except GlitError:
             if is_first and not any(name.startswith(f"{Ingest.name}-") for name in store.names()):
                 remove_held(store)
@@ -166,14 +161,14 @@ def open_finished(output: str, executor: Executor, progress: StageProgress) -> I
     """
     dataset = Store(output_folder(output))
     store = _work_folder(dataset)
-    with only_one_build(store) as still_held:
+    with only_one_build(store) as still_held, TimelineWriter(store) as timeline:
         yield OpenWork(
             dataset=dataset,
             work=_finished_work(store, executor.device),
             executor=executor,
             progress=progress,
             still_held=still_held,
-            timeline=TimelineWriter(store),
+            timeline=timeline,
         )
 
 
@@ -208,7 +203,9 @@ def _finished_work(store: Store, device: str) -> Work:
     regions = None
     if state.regions is not None:
         regions = prepare_regions(state.regions, image_root=state.images, work=store)
-    plan = make_plan(recipe, device=device, brought=brought, regions=regions, lock=lock_of(store))
+    plan = make_plan(
+        recipe, device=device, brought=brought, regions=regions, lock=lock_of(state, store)
+    )
     changed = [name for name in stages if plan.folder(name) != state.folders[name]]
     if changed:
         raise UserError(
@@ -238,24 +235,23 @@ def _plan(request: BuildRequest, source: Source, work: Store, device: str) -> Pl
         )
     if request.captions is not None:
         brought = prepare(request.captions, image_root=source.root, work=work)
-        recipe = _with_kinds(recipe, brought)
+        recipe = _with_kinds(recipe, brought.name, kinds_of(brought))
     if request.regions is not None:
         regions = prepare_regions(request.regions, image_root=source.root, work=work)
     return make_plan(recipe, device=device, brought=brought, regions=regions, lock=request.lock)
 
 
-def _with_kinds(recipe: Recipe, brought: BroughtCaptions) -> Recipe:
-    """The recipe with the kinds of captions that the user's file has, where it names none.
+def _with_kinds(recipe: Recipe, file: str, found: tuple[str, ...]) -> Recipe:
+    """The recipe with the kinds of captions found in the user's file, where it names none.
 
     Raises:
         InputError: it names one that the file does not have.
     """
-    found, wanted = kinds_of(brought), recipe.caption.kinds
+    wanted = recipe.caption.kinds
     if missing := [kind for kind in wanted if kind not in found]:
         has = f"those of the kinds {', '.join(found)}" if found else "one caption an image"
         raise InputError(
-            f"{brought.name}: caption.kinds wants captions of the kind {missing[0]!r}, the file "
-            f"has {has}"
+            f"{file}: caption.kinds wants captions of the kind {missing[0]!r}, the file has {has}"
         )
     caption = dataclasses.replace(recipe.caption, kinds=wanted or found)
     return dataclasses.replace(recipe, tables={**recipe.tables, "caption": caption})
@@ -309,31 +305,32 @@ def _list(
         return chunks, finished
 
 
-def _write_state(
-    work: Work,
+def _state(
     request: BuildRequest,
     source: Source,
+    plan: Plan,
+    retry: Retry | None,
     chunks: list[Chunk],
     before: BuildState | None,
-) -> None:
-    """What ``glit status`` and ``glit retry`` need to know without being told again."""
+) -> BuildState:
+    """What ``glit status`` and ``glit retry`` need to know without being told again. The settings
+    of a retry are no part of the recipe."""
     kept = ("versions", "published", "retries")
     history: Any = {name: getattr(before, name) for name in kept if before is not None}
-    state = BuildState(
+    return BuildState(
         images=source.root,
         captions=None if request.captions is None else absolute(request.captions),
         regions=None if request.regions is None else absolute(request.regions),
-        recipe=work.plan.recipe.as_dict(),
+        recipe=plan.recipe.as_dict(),
         lock=None if request.lock is None else request.lock.models,
         source={"pattern": source.pattern, "list_file": source.list_file},
-        folders=_folders(work.plan),
+        folders=_folders(plan),
         num_chunks=len(chunks),
-        additions=len(series_of(chunks)) - 1,
-        retry=work.retry,
+        additions=chunks[-1].series,
+        retry=retry,
         command=request.command,
         **history,
     )
-    write_state(work.store, state)
 
 
 def _folders(plan: Plan) -> dict[str, str]:

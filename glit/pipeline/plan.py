@@ -30,6 +30,7 @@ from glit.stages import flow
 from glit.stages.base import Step
 from glit.stages.pair import PairStage
 from glit.stages.plan import Plan, Recipe
+from glit.stages.recipe import overridden_tables, recipe_from_dict
 
 
 def make_plan(
@@ -89,10 +90,70 @@ def make_plan(
         ),
         brought=brought and dataclasses.replace(brought, kinds=recipe.caption.kinds),
         regions=regions,
+        beside=_read_beside(recipe),
     )
     for step in enabled.steps:
         step.check(plan)
     return dataclasses.replace(plan, fingerprints=_fingerprints(plan))
+
+
+def plan_retry(plan: Plan, settings: Sequence[str], *, device: str, lock: Lock | None) -> Plan:
+    """The plan of a build with the settings of a retry. Its tables stay where they are.
+
+    Args:
+        plan: of the build.
+        settings: ``table.key=value``, for the samples that are tried again.
+        device: as in :func:`make_plan`.
+        lock: of the build.
+
+    Raises:
+        UserError: they change more than how a dropped sample is tried.
+    """
+    if not settings:
+        return plan
+    tables = overridden_tables(settings)
+    changeable = {step.name for step in plan.flow.steps if step.retryable}
+    if other := tables.keys() - changeable:
+        raise UserError(
+            f"--set {min(other)}.…: a retry changes only {', '.join(sorted(changeable))}; the "
+            "rest holds for the whole dataset, so build it anew with glit build --set"
+        )
+    if "near_duplicates" in tables.get("ingest", {}):
+        raise UserError(
+            "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
+            "build it anew with glit build --set"
+        )
+    if deciding := sorted({"kinds", "short"} & tables.get("caption", {}).keys()):
+        raise UserError(
+            f"--set caption.{deciding[0]}: it decides which columns the dataset has; build it "
+            "anew with glit build --set"
+        )
+    if switched := [name for name, table in tables.items() if "enabled" in table]:
+        raise UserError(
+            f"--set {switched[0]}.enabled: it decides which steps the dataset has; build it anew "
+            "with glit build --set"
+        )
+    values = plan.recipe.as_dict()
+    values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
+    retried = make_plan(
+        recipe_from_dict(values),
+        device=device,
+        brought=plan.brought,
+        regions=plan.regions,
+        lock=lock,
+    )
+    if retried.beside != plan.beside:
+        raise UserError(
+            f"--set {' '.join(settings)}: reads other files beside the images, which the whole "
+            "dataset would have to be made with; build it anew with glit build --set"
+        )
+    before = {role: model.identity() for role, model in plan.models.items()}
+    if {role: model.identity() for role, model in retried.models.items()} != before:
+        raise UserError(
+            f"--set {' '.join(settings)}: another model, which the whole dataset would have to be "
+            "made with; build it anew with glit build --set"
+        )
+    return dataclasses.replace(retried, fingerprints=plan.fingerprints)
 
 
 def find_calibration(name: str) -> Calibration | None:
@@ -119,9 +180,8 @@ def sidecars(recipe: Recipe) -> dict[str, str]:
     return found
 
 
-def read_beside(recipe: Recipe) -> tuple[str, ...]:
-    """The steps that read something besides the image, in the order of ``Chunk.beside``: files
-    beside it, then its captions and its regions in the user's files."""
+def _read_beside(recipe: Recipe) -> tuple[str, ...]:
+    """The value of ``Plan.beside``."""
     brought = ("caption",) if recipe.caption.backend == "provided" else ()
     regions = (step,) if (step := brings_regions(recipe)) else ()
     return (*sidecars(recipe), *brought, *regions)

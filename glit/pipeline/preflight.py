@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
-from glit.pipeline.listing import Chunk
-from glit.pipeline.plan import read_beside, sidecars
+from glit.pipeline.listing import Chunk, open_listing, read_chunk
+from glit.pipeline.plan import sidecars
 from glit.pipeline.scan import NOT_THERE
 from glit.pipeline.work import Work
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
 from glit.shards.files import MOST_BYTES
-from glit.stages.ingest import Ingest, IngestConfig
+from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.storage.store import Entry
 
@@ -42,7 +42,7 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         backend = step.backend(config)
         if backend is not None and backend.reach is not None:
             backend.reach(config)
-    kinds = read_beside(work.plan.recipe)
+    kinds = work.plan.beside
     suffixes, table = sidecars(work.plan.recipe), work.plan.regions
     images, num_bytes, missing = _in_listing(work, chunks, len(kinds))
     for step, without in zip(kinds, missing, strict=True):
@@ -111,11 +111,11 @@ def some_pictures(work: Work, chunks: Sequence[Chunk]) -> Iterator[Pixels]:
     """The pixels of some images of a few chunks, as they are read; none of images at an address."""
     if not work.images.is_local:
         return
-    picked = [
-        work.items(Ingest.name, chunk)[:LOOKED_AT] for chunk in chunks[:: len(chunks) // 4 + 1]
-    ]
+    with open_listing(work.store.for_arrow("listing.parquet")) as file:
+        some = chunks[:: len(chunks) // 4 + 1]
+        picked = [read_chunk(file, chunk)[:LOOKED_AT] for chunk in some]
     for entry in islice(chain.from_iterable(zip_longest(*picked)), LOOKED_AT):
-        if isinstance(entry, Entry) and (pixels := _pixels(work, entry)) is not None:
+        if entry is not None and (pixels := _pixels(work, entry)) is not None:
             yield pixels
 
 

@@ -20,8 +20,6 @@ from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import (
     MANIFEST,
-    Counts,
-    SeriesCounts,
     describe_file,
     make_manifest,
     manifest_before,
@@ -34,14 +32,13 @@ from glit.errors import RunError
 from glit.executors.protocols import Job
 from glit.pipeline.ledger import (
     Ledger,
-    LedgerTask,
     count_series,
     cut_series,
     kept_files,
-    missing_ledgers,
-    read_ledgers,
+    make_ledger,
     same_series,
     series_made_of,
+    sum_series,
 )
 from glit.pipeline.listing import Chunk
 from glit.pipeline.open_work import OpenWork
@@ -87,9 +84,9 @@ def publish(
             when it must not.
     """
     dataset, work, state = opened.dataset, opened.work, read_state(opened.work.store)
-    ledger = _ledger(opened, chunks)
+    ledger = make_ledger(opened, chunks)
     series = count_series(work, chunks, ledger, duplicates)
-    counts = _sum(series, ledger)
+    counts = sum_series(series, ledger)
     if not counts.shipped:
         _end_retry(work)
         reasons = ", ".join(f"{number} {key}" for key, number in counts.drops.items())
@@ -178,30 +175,9 @@ def _end_retry(work: Work) -> None:
         work.store.sweep(BEFORE)
 
 
-def _sum(series: list[SeriesCounts], ledger: Ledger) -> Counts:
-    balances = [dataclasses.asdict(each) for each in series]
-    total = {name: sum(balance[name] for balance in balances) for name in balances[0]}
-    return Counts(**total, drops=ledger.drops_by_reason())
-
-
 def _data_files(manifest: dict[str, Any]) -> set[str]:
     names = {name for name in manifest["files"] if name.startswith("data/")}
     return {name.removeprefix("data/") for name in names}
-
-
-def _ledger(opened: OpenWork, chunks: list[Chunk]) -> Ledger:
-    """What became of every image; written by the workers for the chunks where it is not yet."""
-    work, progress = opened.work, opened.progress
-    missing = missing_ledgers(work, chunks)
-    done = len(chunks) - len(missing)
-    job = Job(
-        task=LedgerTask(work=work),
-        units=missing,
-        on_done=lambda *_: progress.advance(1),
-        begin=lambda: progress.begin("ledger", total=len(chunks), done=done, drops=False),
-    )
-    opened.execute([job])
-    return read_ledgers(work, chunks)
 
 
 def _precisions(plan: Plan) -> dict[str, str]:
@@ -236,14 +212,16 @@ def _pack(
         for index, file in enumerate(files)
     ]
     total = sum(file.num_rows for file in files)
+    task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
     job = Job(
-        task=PackTask(work=work, folder=folder, tokenizer=tokenizer),
+        task=task,
         units=units,
         on_done=lambda unit, tally: progress.finished(unit, tally.rows, 0),
         begin=lambda: progress.begin("pack", total=total, done=0, drops=False),
         watch=progress,
+        worked=opened.timeline.recorder(task, units),
     )
-    opened.execute([job])
+    opened.executor.run([job])
     return descriptions(work, folder, files)
 
 

@@ -14,13 +14,14 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, manifest_before
 from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
-from glit.pipeline.duplicates import keep_duplicates_before
-from glit.pipeline.finished import complete, in_dataset, is_made_of, not_finished, read_listing
+from glit.pipeline.finished import in_dataset, is_made_of, not_finished, read_listing
 from glit.pipeline.listing import Chunk
+from glit.pipeline.lock import lock_of
 from glit.pipeline.open_work import OpenWork, open_finished
-from glit.pipeline.retry_settings import with_retry
-from glit.pipeline.run import run_and_publish, run_stages
+from glit.pipeline.plan import plan_retry
+from glit.pipeline.run import complete, keep_duplicates_before, run_and_publish, run_stages
 from glit.pipeline.state import KEEP_ALL, Retry, read_state, update_state
+from glit.pipeline.tables import sum_counts
 from glit.pipeline.work import BEFORE, Work
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
@@ -60,12 +61,15 @@ def retry(
     asked = Retry(stage=stage, reason=reason, settings=tuple(settings))
     with open_finished(output, executor, progress) as opened:
         dataset, finished, store = opened.dataset, opened.work, opened.work.store
-        work = with_retry(finished, asked, executor.device)
+        state = read_state(store)
+        lock = lock_of(state, store)
+        plan = plan_retry(finished.plan, asked.settings, device=executor.device, lock=lock)
+        work = dataclasses.replace(finished, plan=plan, retry=asked)
         listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
         manifest = manifest_before(dataset)
         if manifest is not None and not is_made_of(manifest, finished, listed):
             raise not_finished(store, wanted_by="retry")
-        if read_state(store).retry is None:
+        if state.retry is None:
             store.sweep(BEFORE)
             if not dataset.exists(MANIFEST):
                 complete(finished, listed, wanted_by="retry")
@@ -105,7 +109,7 @@ def _move_aside(work: Work, chunk: Chunk, asked: Retry) -> None:
     """A chunk's tables with drops that are tried again, and those made of them, the last first."""
     stages = list(work.plan.flow.stages)
     asked_of = [name for name in stages if asked.stage in (None, name)]
-    drops = {name: work.counts(name, [chunk])[1] for name in asked_of}
+    drops = {name: sum_counts(work.store, [work.table(name, chunk)])[1] for name in asked_of}
     hit = {name for name in drops if any(asked.wants(name, why) for why in drops[name])}
     concerned = [name for name in stages if name in hit or hit.intersection(work.waits_for(name))]
     if concerned:

@@ -1,24 +1,38 @@
-"""From a folder of images to a dataset: open the work, run every step, publish."""
+"""From a folder of images to a dataset: open the work, run every step, publish.
+
+Between the first step and the others, images that repeat others are left out. That needs the first
+step's tables of all chunks at once. They are searched once, and what was found is kept in the work
+folder.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import asdict, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.data.schema import DUPLICATES_SCHEMA
 from glit.errors import DamagedTableError
 from glit.executors.protocols import Executor, Job, Tally
-from glit.pipeline.duplicates import chunks_before, forget_duplicates, leave_out_duplicates
+from glit.pipeline.finished import not_finished
 from glit.pipeline.listing import Chunk
 from glit.pipeline.open_work import BuildRequest, OpenWork, open_build
 from glit.pipeline.preflight import check_early, check_scenes
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
 from glit.pipeline.state import note_versions
-from glit.pipeline.work import Work
+from glit.pipeline.tables import read_table, tables_ahead, write_table
+from glit.pipeline.work import BEFORE, Work
 from glit.runtime.progress import StageProgress
-from glit.stages.dedup import Duplicate
-from glit.stages.ingest import Ingest
+from glit.stages.dedup import Duplicate, find_duplicates
+from glit.stages.ingest import Ingest, IngestConfig
+
+_DUPLICATES = "duplicates-"
+_DUPLICATES_BEFORE = f"duplicates{BEFORE}"
+_SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
 
 
 def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
@@ -48,7 +62,8 @@ def run_and_publish(
     """
     while True:
         try:
-            return publish(opened, *run_stages(opened, chunks), appending=appending)
+            now, duplicates = run_stages(opened, chunks)
+            return publish(opened, now, duplicates, appending=appending)
         except DamagedTableError as error:
             opened.repair(error)
 
@@ -66,20 +81,12 @@ def run_stages(opened: OpenWork, chunks: list[Chunk]) -> tuple[list[Chunk], list
     first, *others = work.plan.flow.stages
     if work.missing(first, chunks):
         forget_duplicates(work)
-    opened.execute([_job(opened, first, chunks)])
+    opened.executor.run([_job(opened, first, chunks)])
     chunks, duplicates = leave_out_duplicates(work, chunks)
     if work.retry is not None:
         _move_renamed(work, others, chunks)
-    opened.execute([_job(opened, stage, chunks) for stage in others])
+    opened.executor.run([_job(opened, stage, chunks) for stage in others])
     return chunks, duplicates
-
-
-def _move_renamed(work: Work, stages: list[str], chunks: list[Chunk]) -> None:
-    """Move tables aside whose chunk has other duplicates than before the retry, and with them
-    another name: most of their rows can stay."""
-    for now, before in zip(chunks, chunks_before(work, chunks), strict=True):
-        for stage in stages if now.skip != before.skip else ():
-            work.move_aside(stage, before)
 
 
 def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
@@ -93,17 +100,96 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
     per_chunk = {c.index: listing.row_group(c.index).num_rows - len(c.skip) for c in chunks}
     total = sum(per_chunk.values())
     todo = sum(per_chunk[chunk.index] for chunk in missing)
-    told = opened.progress.beside()
+    told, task = opened.progress.beside(), StageTask(name=stage, work=work)
 
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
         told.finished(chunk, per_chunk[chunk.index], sum(tally.drops.values()))
 
     return Job(
-        task=StageTask(name=stage, work=work),
+        task=task,
         units=missing,
         on_done=done,
         after=work.waits_for(stage),
         begin=lambda: told.begin(stage, total=total, done=total - todo),
         watch=told,
+        worked=opened.timeline.recorder(task, missing),
     )
+
+
+def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:
+    """The chunks with the rows that repeat others, and these. All ingest tables must be there.
+
+    Raises:
+        DamagedTableError: of an ingest table.
+        RunError: the disk is full or cannot be written to.
+    """
+    found = _read_duplicates(work, name := _duplicates(work, chunks))
+    if found is None:
+        spill = work.store.full("") if work.store.is_local else None
+        near_bits = work.plan.config(IngestConfig).near_duplicates
+        read = tables_ahead(work.store, (work.table(Ingest.name, chunk) for chunk in chunks))
+        tables = zip((chunk.index for chunk in chunks), read, strict=True)
+        found = find_duplicates(tables, near_bits=near_bits, spill=spill)
+        rows = pa.Table.from_pylist([asdict(each) for each in found], schema=_SCHEMA)
+        write_table(work.store, name, rows)
+    return _without(chunks, found), found
+
+
+def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
+    """The chunks with their duplicates known, if every stage has done them all.
+
+    Raises:
+        UserError: some stage has not.
+    """
+    first, *others = work.plan.flow.stages
+    if not work.missing(first, listed):
+        chunks, _ = leave_out_duplicates(work, listed)
+        if not any(work.missing(name, chunks) for name in others):
+            return chunks
+    raise not_finished(work.store, wanted_by=wanted_by)
+
+
+def forget_duplicates(work: Work) -> None:
+    """To be called before an ingest table is written anew."""
+    for name in work.store.names():
+        if name.startswith(_DUPLICATES):
+            work.store.remove(name)
+
+
+def keep_duplicates_before(work: Work, chunks: list[Chunk]) -> None:
+    """Keep those of now for the retry that begins: it may find others."""
+    work.store.write(_DUPLICATES_BEFORE, work.store.read(_duplicates(work, chunks)))
+
+
+def _move_renamed(work: Work, stages: list[str], chunks: list[Chunk]) -> None:
+    """Move tables aside whose chunk has other duplicates than before the retry, and with them
+    another name: most of their rows can stay."""
+    found = _read_duplicates(work, _DUPLICATES_BEFORE)
+    if found is None:  # nothing tells
+        return
+    for now, before in zip(chunks, _without(chunks, found), strict=True):
+        for stage in stages if now.skip != before.skip else ():
+            work.move_aside(stage, before)
+
+
+def _without(chunks: list[Chunk], found: list[Duplicate]) -> list[Chunk]:
+    skips: dict[int, list[int]] = {}
+    for duplicate in found:
+        skips.setdefault(duplicate.chunk, []).append(duplicate.row)
+    return [replace(each, skip=tuple(sorted(skips.get(each.index, ())))) for each in chunks]
+
+
+def _duplicates(work: Work, chunks: list[Chunk]) -> str:
+    """Name of the table of duplicates, by the names of the tables that they are found in."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(work.table(Ingest.name, chunk).encode())
+    return f"{_DUPLICATES}{digest.hexdigest()[:12]}.parquet"
+
+
+def _read_duplicates(work: Work, name: str) -> list[Duplicate] | None:
+    try:
+        return [Duplicate(**row) for row in read_table(work.store, name).to_pylist()]
+    except DamagedTableError:  # or not there
+        return None

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -25,7 +24,7 @@ from glit.pipeline.user_tables import brought_table
 from glit.runtime.prefetch import batched
 from glit.shards import BAD_NAME, escaped, is_utf8, stem
 from glit.stages.plan import Plan
-from glit.storage.duckdb_temp import spilling
+from glit.storage.duckdb_temp import quoted, spilling
 from glit.storage.store import Entry, Store
 
 BATCH = 65_536
@@ -82,10 +81,6 @@ class Found:
     """Table of the user's captions, if they are read."""
     regions: Path | None = None
     """Table of the user's regions, if they are read."""
-
-    def images(self, sql: str, **values: Any) -> pa.RecordBatchReader:
-        """The rows of a SELECT, by batches."""
-        return self.connection.sql(sql, params=values).to_arrow_reader(BATCH)
 
     def paths_without_image(self, table: Path, most: int) -> tuple[int, list[str]]:
         """The paths of a user's table that no image has: how many, and the first of them."""
@@ -187,8 +182,3 @@ def _write_batches(found: Iterable[Entry], target: Path, *, stems: bool) -> int:
             writer.write_table(pa.table(columns, schema=_FOUND))
             total += roles.count(0)
     return total
-
-
-def quoted(path: str | Path) -> str:
-    """A path within quotes of SQL."""
-    return str(path).replace("'", "''")

@@ -1,22 +1,32 @@
-"""How far a build is, from the names and footers of its tables."""
+"""How far a build is: its stages, what it has dropped so far, and the command that resumes it."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+
+from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
-from glit.errors import DamagedTableError, UserError
-from glit.pipeline.resume import shell_line
+from glit.dataset.query import LOCKS, check_select, sql_fault
+from glit.errors import DamagedTableError, InputError, UserError
 from glit.pipeline.state import STATE, read_state
-from glit.pipeline.tables import sum_counts
-from glit.stages import all_steps
-from glit.storage.store import Store
+from glit.pipeline.tables import read_table, sum_counts
+from glit.recipes.resources import builtin_recipes
+from glit.stages import all_reasons, all_steps
+from glit.stages.ingest import Ingest
+from glit.storage.store import Store, absolute
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")
+_SECRET = re.compile(r"://[^/]*@|://.*\?|(password|secret|token|key)=", re.IGNORECASE)
+"""A user or a query in an address, or a setting that is named like a key."""
 
 
 def status(output: str) -> dict[str, Any]:
@@ -75,7 +85,7 @@ def _shipped_nothing(stages: list[dict[str, Any]]) -> bool:
     return done and last["rows"] == sum(last["drops"].values())
 
 
-def newest_tables(work: Store, folder: str, total: int) -> dict[int, str]:
+def _newest_tables(work: Store, folder: str, total: int) -> dict[int, str]:
     """The table of every chunk that a stage has finished; an image that changed leaves its chunk's
     former table beside the new one."""
     of: dict[int, list[str]] = {}
@@ -86,7 +96,7 @@ def newest_tables(work: Store, folder: str, total: int) -> dict[int, str]:
 
 
 def _stage(work: Store, stage: str, folder: str, total: int) -> dict[str, Any]:
-    newest = newest_tables(work, folder, total)
+    newest = _newest_tables(work, folder, total)
     rows, drops = sum_counts(work, newest.values())
     rows += _rows_so_far(work, folder, newest, total)
     done = {"chunks_done": len(newest), "chunks_total": total}
@@ -104,3 +114,126 @@ def _rows_so_far(work: Store, folder: str, done: Collection[int], total: int) ->
                 found, _ = sum_counts(work, [f"{folder}/{name}"])
                 kept[chunk] = max(found, kept.get(chunk, 0))
     return sum(kept.values())
+
+
+def unfinished_build(output: str) -> UnfinishedBuild | None:
+    """The build there, if it has no finished dataset yet."""
+    store = Store(output)
+    if store.exists(MANIFEST) or not store.exists(f"work/{STATE}"):
+        return None
+    return UnfinishedBuild(output)
+
+
+class UnfinishedBuild:
+    """A build without a dataset.
+
+    Args:
+        output: its folder or address.
+    """
+
+    def __init__(self, output: str) -> None:
+        self.output = output
+
+    def drops(self) -> pa.Table:
+        """The drops in the tables of a build, as ``drops.parquet`` will have them.
+
+        Raises:
+            UserError: the work folder is of another version of glit, or a table is damaged.
+        """
+        work = Store(self.output).below("work")
+        state = read_state(work)
+        paths: dict[str, str] = {}
+        rows: list[dict[str, Any]] = []
+        for step in all_steps():
+            folder = state.folders.get(step.name, "")
+            for name in _newest_tables(work, folder, state.num_chunks).values() if folder else ():
+                for row in read_table(work, name).to_pylist():
+                    if step is Ingest and row["sample_id"]:
+                        paths[row["sample_id"]] = row["source_path"]
+                    if row["drop"] is not None:
+                        path = row.get("source_path") or paths.get(row["sample_id"], "")
+                        found = {"sample_id": row["sample_id"], "source_path": path, **row["drop"]}
+                        rows.append({**found, "stage": step.name})
+        rows.sort(key=lambda row: row["source_path"])
+        return pa.Table.from_pylist(rows, schema=DROPS_SCHEMA)
+
+    def query(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """Run a SELECT over the view ``drops``.
+
+        Raises:
+            UserError: not a SELECT that DuckDB accepts.
+        """
+        connection = duckdb.connect(config={"python_enable_replacements": "false"})
+        connection.register("drops", self.drops())
+        for lock in LOCKS:
+            connection.execute(lock)
+        try:
+            check_select(sql)
+            return connection.sql(sql).materialize()
+        except (duckdb.Error, RuntimeError) as error:
+            raise UserError(
+                f"query: {sql_fault(error, DROPS_SCHEMA.names)} ({self.output} is not finished; "
+                "it has the view drops alone)"
+            ) from error
+
+    def explain(self, name: str) -> str:
+        """Why an image was dropped, or how far the build is.
+
+        Raises:
+            InputError: it was not dropped so far.
+        """
+        for row in self.drops().to_pylist():
+            if name == row["source_path"] or (len(name) > 5 and row["sample_id"].startswith(name)):
+                meaning = all_reasons().get(row["reason"], "")
+                return (
+                    f"{row['source_path']}  {row['sample_id']}\n"
+                    f"dropped by {row['stage']}: {row['reason']} ({meaning})\n  {row['message']}\n"
+                    "glit retry tries it again"
+                )
+        stages = ", ".join(
+            f"{each['stage']} {each['chunks_done']}/{each['chunks_total']}"
+            for each in status(self.output)["stages"]
+        )
+        raise InputError(
+            f"{self.output}: the build is not finished, and {name} was not dropped so far (chunks "
+            f"done: {stages}); run glit build again to go on"
+        )
+
+
+def build_words(
+    images: str,
+    output: str,
+    recipe: str,
+    *,
+    settings: Sequence[str] = (),
+    captions: str | None = None,
+    regions: str | None = None,
+    executor: str = "ray",
+    ray_address: str | None = None,
+    limit: int | None = None,
+    replace: bool = False,
+    locked: bool = False,
+) -> tuple[str, ...]:
+    """The words of ``glit build``, with absolute paths; none where one may be a secret."""
+    named = recipe if recipe in builtin_recipes() else absolute(recipe)
+    words = ["glit", "build", absolute(images), "-o", absolute(output), "-r", named]
+    for setting in settings:
+        words += ["--set", setting]
+    words += ["--captions", absolute(captions)] if captions is not None else []
+    words += ["--regions", absolute(regions)] if regions is not None else []
+    words += ["--executor", executor] if executor != "ray" else []
+    words += ["--ray-address", ray_address] if ray_address is not None else []
+    words += ["--limit", str(limit)] if limit is not None else []
+    words += ["--replace"] if replace else []
+    words += ["--locked"] if locked else []
+    return () if any(map(_SECRET.search, words)) else tuple(words)
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """The words as a shell takes them; paths below this folder are relative to it.
+
+    >>> shell_line(["glit", "build", os.path.abspath("my photos"), "-o", "/data/out"])
+    "glit build 'my photos' -o /data/out"
+    """
+    here = os.path.join(os.getcwd(), "")
+    return shlex.join(word.removeprefix(here) for word in words)

@@ -9,13 +9,14 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from glit.errors import StorageError
-from glit.executors.protocols import BusyInterval, Job
+from glit.executors.protocols import BusyInterval, Task
 from glit.storage.store import Store, to_json
 
 TIMELINE = "timeline.json"
@@ -97,7 +98,7 @@ class Timeline:
 
 
 class TimelineWriter:
-    """Keeps the timeline of a run in a work folder.
+    """Records the timeline of a run, and keeps it in a work folder at the end of the block.
 
     Args:
         store: the work folder.
@@ -106,37 +107,42 @@ class TimelineWriter:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._line: Timeline | None = None
-        self._seen: dict[str, set[str]] = {}
+        self._is_saved = True
         self._saved_at = 0.0
 
-    @contextlib.contextmanager
-    def recording(self, jobs: Sequence[Job]) -> Iterator[list[Job]]:
-        """The jobs, which tell here when which worker was busy; saved at the end."""
-        if not any(job.units for job in jobs):
-            yield list(jobs)
-            return
-        if self._line is None:
-            self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()
-        try:
-            yield [replace(job, worked=partial(self._note, job)) for job in jobs]
-        except StorageError:
-            raise  # nothing more is asked of a store that fails, which may take minutes
-        except BaseException:
-            self._save()
-            raise
-        self._save()
+    def __enter__(self) -> Self:
+        return self
 
-    def _note(self, job: Job, stretch: BusyInterval) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Save, but ask nothing more of a store that fails, which may take minutes."""
+        if not isinstance(error, StorageError):
+            self._save()
+
+    def recorder(self, task: Task, units: Sequence[Any]) -> Callable[[BusyInterval], None]:
+        """What a job reports its workers' times to; the first job with units begins the run. What
+        the jobs before it reported is saved."""
+        self._save()
+        if units and self._line is None:
+            self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()
+        return partial(self._note, task.name, task.needs.place, set())
+
+    def _note(self, stage: str, place: str, seen: set[str], stretch: BusyInterval) -> None:
         assert self._line is not None
-        seen = self._seen.setdefault(job.task.name, set())
         seen.add(stretch.worker)
-        self._line.note(job.task.name, job.task.needs.place, stretch, len(seen))
+        self._line.note(stage, place, stretch, len(seen))
+        self._is_saved = False
         if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
             self._save()
 
     def _save(self) -> None:
-        assert self._line is not None
-        self._saved_at = time.monotonic()
+        if self._line is None or self._is_saved:
+            return
+        self._is_saved, self._saved_at = True, time.monotonic()
         with contextlib.suppress(OSError, StorageError):  # nothing depends on it
             runs = [run for run in read_timelines(self._store) if run.start_s != self._line.start_s]
             kept = [*runs, self._line][-_MOST_RUNS:]

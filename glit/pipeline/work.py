@@ -23,9 +23,8 @@ import pyarrow.parquet as pq
 from glit.data.records import Sample
 from glit.errors import DamagedTableError
 from glit.pipeline.listing import Chunk, open_listing, read_chunk
-from glit.pipeline.plan import read_beside
 from glit.pipeline.state import Retry
-from glit.pipeline.tables import read_table, stage_table, sum_counts, write_table
+from glit.pipeline.tables import read_table, stage_table, write_table
 from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan
 from glit.storage.store import Entry, Store
@@ -58,7 +57,7 @@ class Work:
         empty where there are no such stages."""
         skip = chunk.skip if self.plan.flow.upstream[stage] else ()  # the first step knows of none
         name = f"{chunk.index:06d}-{_key(chunk, skip, self._beside(stage, chunk))}"
-        reading = dict(zip(read_beside(self.plan.recipe), chunk.beside, strict=True))
+        reading = dict(zip(self.plan.beside, chunk.beside, strict=True))
         skipped = [reading.get(other, "") for other in self.skips_drops_of(stage)]
         if not skipped:
             return f"{name}.parquet", ""
@@ -122,7 +121,7 @@ class Work:
 
     def _beside(self, stage: str, chunk: Chunk) -> list[str]:
         """Hashes of what is read besides the images and reaches a stage's table."""
-        reading = dict(zip(read_beside(self.plan.recipe), chunk.beside, strict=True))
+        reading = dict(zip(self.plan.beside, chunk.beside, strict=True))
         names = (*self.plan.flow.upstream[stage], stage)
         return [reading[name] for name in names if name in reading]
 
@@ -220,10 +219,6 @@ class Work:
         for number, row in enumerate(self.ingest_rows(chunk)):
             if row["drop"] is None and number not in skip:
                 yield Ingest.sample(row)
-
-    def counts(self, stage: str, chunks: list[Chunk]) -> tuple[int, dict[str, int]]:
-        """Rows and drops by reason over the finished tables of these chunks; footers only."""
-        return sum_counts(self.store, [self.table(stage, chunk) for chunk in chunks])
 
 
 def _key(chunk: Chunk, skip: tuple[int, ...], beside: list[str]) -> str:

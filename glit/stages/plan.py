@@ -74,6 +74,9 @@ class Plan:
     """The user's captions."""
     regions: UserTable | None = None
     """The user's regions."""
+    beside: tuple[str, ...] = ()
+    """The steps that read something besides the image, in the order of ``Chunk.beside``: files
+    beside it, then its captions and its regions in the user's files."""
     calibration: Calibration | None = None
     """What gives pairs their probability."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)

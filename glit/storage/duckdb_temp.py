@@ -33,3 +33,8 @@ def spilling(folder: str | Path, *, memory: str = "512MB") -> Iterator[duckdb.Du
             f"{folder}: DuckDB cannot sort there ({first_line(error)}); give that disk more room "
             "and run the same command again"
         ) from error
+
+
+def quoted(path: str | Path) -> str:
+    """A path within quotes of SQL."""
+    return str(path).replace("'", "''")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from glit.pipeline.status import status
-from glit.pipeline.unfinished import UnfinishedBuild
+from glit.pipeline.status import UnfinishedBuild, status
 from glit.stages import all_reasons
 from glit.version import __version__
 from glit.view.originals import Originals

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from building import Counting, edit_state, run_build
 
-from glit.pipeline.resume import build_words, shell_line
+from glit.pipeline.status import build_words, shell_line
 
 
 @pytest.fixture

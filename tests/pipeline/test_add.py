@@ -28,7 +28,7 @@ from glit.dataset.verify import verify
 from glit.errors import InputError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
-from glit.pipeline.clean import clean
+from glit.pipeline.build_lock import clean
 from glit.pipeline.retry import retry
 from glit.storage.store import Store
 

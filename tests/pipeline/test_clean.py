@@ -8,8 +8,7 @@ import pytest
 
 from glit.dataset.verify import verify
 from glit.errors import UserError
-from glit.pipeline.build_lock import only_one_build
-from glit.pipeline.clean import clean
+from glit.pipeline.build_lock import clean, only_one_build
 from glit.pipeline.status import status
 from glit.storage.store import Store
 

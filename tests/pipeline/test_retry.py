@@ -17,6 +17,7 @@ from glit.errors import RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
+from glit.pipeline.state import Retry, read_state
 from glit.pipeline.status import status
 from glit.storage.store import Store
 
@@ -179,6 +180,26 @@ def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(scene
     assert counts(told) == (3, 3, 0, 0)
     assert not status(str(out))["retrying"]
     assert not list((out / "work").rglob("*.before"))
+
+
+def test_a_build_in_between_leaves_a_stopped_retry_its_settings(scenes, tmp_path):
+    """They are those of the retry, and no part of the recipe that the build notes."""
+    images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
+    (images / "small.png").write_bytes(png(size=(20, 20)))
+    (images / "small.txt").write_text("A red circle.")
+    overrides = ["caption.backend=sidecar", "ingest.min_side=32"]
+    run_build(images, out, overrides=overrides)
+    noted = read_state(Store(str(out / "work")))
+    with pytest.raises(KeyboardInterrupt):
+        retry(str(out), Counting(stop_after=1), quiet(), settings=["ingest.min_side=16"])
+    run_build(images, out, overrides=overrides)
+    stopped = read_state(Store(str(out / "work")))
+    assert (stopped.recipe, stopped.retry) == (
+        noted.recipe,
+        Retry(settings=("ingest.min_side=16",)),
+    )
+    told = retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
+    assert counts(told) == (3, 3, 0, 0)
 
 
 IN_PARTS = ["caption.backend=sidecar", "ingest.chunk_size=2"]

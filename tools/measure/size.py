@@ -35,7 +35,6 @@ from glit.dataset.manifest import MANIFEST, Counts, make_manifest
 from glit.executors.local import LocalExecutor
 from glit.executors.protocols import Job
 from glit.pipeline.add import add
-from glit.pipeline.duplicates import forget_duplicates, leave_out_duplicates
 from glit.pipeline.ledger import (
     count_series,
     cut_series,
@@ -45,7 +44,7 @@ from glit.pipeline.ledger import (
 )
 from glit.pipeline.listing import Chunk, read_chunks, write_listing
 from glit.pipeline.plan import make_plan
-from glit.pipeline.run import BuildRequest, build
+from glit.pipeline.run import BuildRequest, build, forget_duplicates, leave_out_duplicates
 from glit.pipeline.scan import gathered
 from glit.pipeline.source import entries, find_source
 from glit.pipeline.state import BuildState, update_state, write_state
