@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.bench.harness import Row, detail, note
+from glit.bench.harness import Row
 from glit.bench.lism_flism.models import FULL, TINY, Sizes
 from glit.recipes.config import Device
 
@@ -20,12 +20,9 @@ class Scale:
     sizes: Sizes
     """Of the models."""
     matrix_side: int
-    copy_bytes: int
     num_flism: int
     """Images of FLISM's stages."""
     num_lism: int
-    num_compared: int
-    """Scenes on which the mini models are compared."""
     batch_size: int
     """Samples of a training step."""
     sample_px: tuple[int, int]
@@ -50,15 +47,13 @@ _SMALL = {
 }  # fmt: skip
 SCALES: dict[str, Scale] = {
     "full": Scale(
-        sizes=FULL, matrix_side=8192, copy_bytes=1 << 28, num_flism=64, num_lism=8,
-        num_compared=8, batch_size=256, sample_px=(640, 480), num_steps=10,
-        captioner={"text_config": _MISTRAL},
+        sizes=FULL, matrix_side=8192, num_flism=64, num_lism=8, batch_size=256,
+        sample_px=(640, 480), num_steps=10, captioner={"text_config": _MISTRAL},
         captioned_px=(1024, 768), num_captions=32, caption_tokens=160, repeats=5,
     ),
     "tiny": Scale(
-        sizes=TINY, matrix_side=64, copy_bytes=1 << 16, num_flism=2, num_lism=1,
-        num_compared=1, batch_size=4, sample_px=(64, 48), num_steps=1,
-        captioner={
+        sizes=TINY, matrix_side=64, num_flism=2, num_lism=1, batch_size=4,
+        sample_px=(64, 48), num_steps=1, captioner={
             "text_config": {**_MISTRAL, **_SMALL, "num_key_value_heads": 1, "vocab_size": 512},
             "vision_config": {
                 **_SMALL, "model_type": "clip_vision_model", "hidden_size": 32,
@@ -81,18 +76,13 @@ def row(
         what: in words.
         measured: its value.
         unit: of the value and the limit.
-        limit: what the machine would give by its measured rates or its data sheet; None where
-            nothing is counted.
+        limit: what the machine would give by its measured rates or its data sheet, or what the
+            part of the work that cannot be left out reaches; None where nothing is counted.
         bottleneck: what it waits for first.
     """
     return {
         "what": what, "measured": measured, "unit": unit, "limit": limit, "bottleneck": bottleneck,
     }  # fmt: skip
-
-
-def agreement(what: str, measured: float) -> Row:
-    """A share that is 1 where the device answers as the CPU does in float32."""
-    return row(what, measured, "of 1", limit=1.0, bottleneck="rounding")
 
 
 def largest(parts: dict[str, float]) -> str:
@@ -117,11 +107,6 @@ class Bench:
     rates: dict[str, float]
     """Of the matrix part, by precision, operations a second; empty where it failed."""
 
-    def limit(self, operations: float, precision: str) -> float | None:
-        """How often a second so many operations could be done at the measured matrix rate."""
-        rate = self.rates.get(precision)
-        return rate / operations if rate else None
-
     def finish(self) -> None:
         """Wait until the device has done all that it was given."""
         if self.device == "cuda":
@@ -142,25 +127,37 @@ class Bench:
             times.append(time.perf_counter() - started)
         return min(times)
 
-    def kernels(self, name: str, work: Callable[[], Any]) -> Iterator[Row]:
-        """The twenty operations that ``work`` spends most of the device's time in."""
+    def figure(
+        self,
+        what: str,
+        work: Callable[[], Any],
+        *,
+        number: int,
+        unit: str,
+        precision: str,
+        bottleneck: str,
+        repeats: int | None = None,
+    ) -> Row:
+        """How many items a second ``work`` does, against the measured matrix rate.
+
+        torch's profiler counts the operations of matrix products and convolutions in a run of its
+        own; fused attention and all other work are left out and take additional time.
+
+        Args:
+            what: in words.
+            work: done several times.
+            number: of items that it does.
+            unit: of the rate, such as ``images/s``.
+            precision: of its products, as the matrix part names it.
+            bottleneck: what it waits for first.
+            repeats: timed runs; None takes the scale's.
+        """
         from torch.profiler import ProfilerActivity, profile
 
-        cuda = self.device == "cuda"
-        activity = ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU
-        try:
-            with profile(activities=[activity]) as recorded:
-                work()
-                self.finish()
-        except (RuntimeError, AssertionError) as error:
-            yield note(f"the profiler could not watch {name}: {error}")
-            return
-        spent = "self_device_time_total" if cuda else "self_cpu_time_total"
-        times = {each: getattr(each, spent) for each in recorded.key_averages()}
-        total = sum(times.values()) or 1
-        top = sorted(times, key=lambda each: -times[each])[:20]
-        kernels = [
-            {"kernel": e.key, "calls": e.count, "ms": times[e] / 1e3, "share": times[e] / total}
-            for e in top
-        ]
-        yield detail(f"kernels of {name}", kernels)
+        with profile(activities=[ProfilerActivity.CPU], with_flops=True) as recorded:
+            work()
+        operations = sum(each.flops or 0 for each in recorded.key_averages())
+        rate = self.rates.get(precision)
+        limit = number * rate / operations if rate and operations else None
+        measured = number / self.seconds(work, repeats=repeats)
+        return row(what, measured, unit, limit=limit, bottleneck=bottleneck)

@@ -35,15 +35,17 @@ def measure(bench: Bench) -> Iterator[Row]:
     config = CaptionerConfig(
         device=bench.device, max_tokens=bench.scale.caption_tokens, max_model_len=4096
     )
-    yield from _by_generate(bench, TransformersCaptioner(
-        config, model, prompt, weights=random_weights
-    ), model, images)  # fmt: skip
+    found = _by_generate(bench, config, model, prompt, images)
+    yield from found
     if bench.device == "cuda" and importlib.util.find_spec("vllm"):
         free_memory()  # the engine asks for most of the GPU
         from glit.backends.captioners.vllm_engine import VllmCaptioner
 
         engine = VllmCaptioner(config, model, prompt, load_format="dummy")
-        yield from _through_vllm(bench, engine, model, images * _TIMES)
+        rate = _through_vllm(engine, images * _TIMES)
+        what = f"captions through vLLM, {bench.scale.caption_tokens} new tokens"
+        bottleneck = "preparing images, then prefill"
+        yield row(what, rate, "images/s", limit=found[0]["limit"], bottleneck=bottleneck)
     else:
         yield note("captions through vLLM: not installed, or no GPU; left out")
 
@@ -77,33 +79,31 @@ def shape_folder(bench: Bench) -> Path:
     return folder
 
 
-def _through_vllm(
-    bench: Bench, captioner: Any, model: Resolved, images: list[np.ndarray]
-) -> Iterator[Row]:
+def _through_vllm(captioner: Any, images: list[np.ndarray]) -> float:
+    """Images a second, after a few that warm up."""
     few = images[: min(8, len(images))]
     captioner.caption(few, seeds=[0] * len(few), temperature=0.0)
     started = time.perf_counter()
     captioner.caption(images, seeds=[0] * len(images), temperature=0.0)
-    rate = len(images) / (time.perf_counter() - started)
-    operations, tokens = _operations(bench, model)
-    what = f"captions through vLLM, {tokens} prompt tokens, {bench.scale.caption_tokens} new"
-    limit = bench.limit(operations, "bfloat16")
-    yield row(what, rate, "images/s", limit=limit, bottleneck="preparing images, then prefill")
+    return len(images) / (time.perf_counter() - started)
 
 
 def _by_generate(
-    bench: Bench, captioner: TransformersCaptioner, model: Resolved, images: list[np.ndarray]
-) -> Iterator[Row]:
-    prepared = [captioner.prepare(image) for image in images[:8]]
-    batch, number = captioner.joined(prepared), len(prepared)
-    seconds = bench.seconds(lambda: captioner.generate(batch, seed=0, temperature=0.0), repeats=1)
-    operations, tokens = _operations(bench, model)
-    limit = bench.limit(operations, "bfloat16" if bench.device == "cuda" else "float32")
-    what = f"captions by generate, batches of {number}, {tokens} prompt tokens"
-    bottleneck = "one token at a time"
-    yield row(what, number / seconds, "images/s", limit=limit, bottleneck=bottleneck)
+    bench: Bench, config: CaptionerConfig, model: Resolved, prompt: str, images: list[np.ndarray]
+) -> list[Row]:
+    """Captions a second, and images prepared a second; the model is gone afterwards."""
+    captioner = TransformersCaptioner(config, model, prompt, weights=random_weights)
+    batch = captioner.joined([captioner.prepare(image) for image in images[:8]])
+    number = min(8, len(images))
+    found = bench.figure(
+        f"captions by generate, batches of {number}, {bench.scale.caption_tokens} new tokens",
+        lambda: captioner.generate(batch, seed=0, temperature=0.0), number=number, repeats=1,
+        unit="images/s", precision="bfloat16" if bench.device == "cuda" else "float32",
+        bottleneck="one token at a time",
+    )  # fmt: skip
     alone = bench.seconds(lambda: captioner.prepare(images[0]))
-    yield row("preparing a caption's image, one core", 1 / alone, "images/s", bottleneck="core")
+    what = "preparing a caption's image, one core"
+    return [found, row(what, 1 / alone, "images/s", bottleneck="core")]
 
 
 def random_weights(kind: Any, path: Path, *, dtype: Any, device: Any) -> Any:
@@ -119,26 +119,3 @@ def random_weights(kind: Any, path: Path, *, dtype: Any, device: Any) -> Any:
             return kind.from_config(config)
     finally:
         torch.set_default_dtype(before)
-
-
-def _operations(bench: Bench, model: Resolved) -> tuple[float, int]:
-    """Operations of one image's prefill and of its new tokens, and the tokens of its prompt."""
-    from PIL import Image
-    from transformers import AutoProcessor, LlavaNextConfig
-
-    processor: Any = AutoProcessor.from_pretrained(str(model.path), local_files_only=True)
-    width, height = bench.scale.captioned_px
-    blank = Image.new("RGB", (width, height))
-    inputs = processor(images=blank, text="<image>", return_tensors="pt")
-    tokens, tiles = inputs["input_ids"].shape[1], inputs["pixel_values"].shape[1]
-    config: Any = LlavaNextConfig(**bench.scale.captioner)
-    text, vision = config.text_config, config.vision_config
-    hidden, inner = text.hidden_size, text.intermediate_size
-    share = text.num_key_value_heads / text.num_attention_heads
-    a_token = text.num_hidden_layers * (4 * hidden**2 * (1 + share) + 6 * hidden * inner)
-    read = tokens + bench.scale.caption_tokens
-    attention = text.num_hidden_layers * 2 * hidden * read**2  # causal: half of 4
-    patches = (vision.image_size // vision.patch_size) ** 2 + 1
-    wide, deep = vision.hidden_size, vision.num_hidden_layers
-    seen = tiles * deep * (24 * wide**2 * patches + 4 * wide * patches**2)
-    return float(a_token * read + attention + seen), int(tokens)

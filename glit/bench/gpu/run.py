@@ -26,8 +26,7 @@ _LEAST_S = 5.0
 
 
 PARTS: Mapping[str, float] = {
-    "matrix": 40, "mini": 60, "flism": 80, "training": 110, "lism": 100, "several": 60,
-    "columns": 100, "captions": 200,
+    "matrix": 40, "stages": 180, "training": 110, "captions": 200,
 }  # fmt: skip
 """Modules of this folder with a function ``measure`` that yields rows, and after how many seconds
 each is ended. In the order of work: what others need first, then by worth. Few take all of their
@@ -139,12 +138,6 @@ def page(report: dict[str, Any]) -> Page:
     blocks: list[str | Table] = ["# glit on a GPU", "\n".join(lines), _warning(report)]
     blocks.append(Table(heads=HEADINGS, rows=rows, words=len(HEADINGS)))
     blocks.append("\n".join(_remarks(report)))
-    for part in report["parts"]:
-        for name, value in part["details"].items():
-            if name.startswith("kernels of "):
-                blocks.append(f"## The device's time: {name.removeprefix('kernels of ')}")
-                heads = ("operation", "calls", "ms", "share")
-                blocks.append(Table(heads=heads, rows=[_kernel_cells(each) for each in value]))
     return blocks
 
 
@@ -165,12 +158,6 @@ def _remarks(report: dict[str, Any]) -> Iterator[str]:
             yield f"- {part['name']}: {part['failure']} ({count} figures before; see its log)"
         for note in part["notes"]:
             yield f"- {part['name']}: {note}"
-
-
-def _kernel_cells(each: dict[str, Any]) -> tuple[str, str, str, str]:
-    name = each["kernel"]
-    short = name if len(name) <= 80 else name[:77] + "..."
-    return short, str(each["calls"]), figure(each["ms"]), f"{each['share']:.2f}"
 
 
 if __name__ == "__main__":
