@@ -20,7 +20,7 @@ from glit.bench.tables import markdown, show
 from glit.executors.process import borrowed_process
 
 TINY = SCALES["tiny"]
-NUM_ROWS = {"matrix": 4, "stages": 7, "training": 4, "captions": 2}
+NUM_ROWS = {"matrix": 4, "stages": 7, "training": 4}
 RATES = {"float32": 1e9, "bfloat16": 1e9, "float16": 1e9, "tf32": 1e9}
 
 
@@ -63,7 +63,7 @@ def with_failures(tmp_path_factory):
     """A part that is no module, one that hangs, one that does its work, one without time left."""
     folder = tmp_path_factory.mktemp("gpu")
     said: list[str] = []
-    parts = {"no_such_part": 60, "captions": 0.2, "matrix": 120}
+    parts = {"no_such_part": 60, "training": 0.2, "matrix": 120}
     report = run.run(folder, device="cpu", scale="tiny", progress=said.append, parts=parts)
     late = run.run(
         folder,
@@ -98,7 +98,7 @@ def test_table_and_page_say_the_same(with_failures) -> None:
     for each in report["parts"][2]["rows"]:
         assert each["what"] in text and each["what"] in shown
     for each in (text, shown):
-        assert "Tiny shapes" in each and "captions: ended after 0 s" in each
+        assert "Tiny shapes" in each and "training: ended after 0 s" in each
     assert json.loads((folder / "gpu.json").read_text())["scale"] == "tiny"
 
 

@@ -16,7 +16,7 @@ import glit.bench.objectives.run as module
 from glit.bench.objectives.job import COST, FAILED, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured, measure
 from glit.bench.objectives.run import Request, climbed, run
-from glit.bench.objectives.table import BASELINE, COLUMNS, Row, curves, difference, page, plot
+from glit.bench.objectives.table import BASELINE, COLUMNS, Row, difference, page
 from glit.bench.objectives.world import (
     GALLERY_SEED,
     KINDS,
@@ -287,27 +287,6 @@ def test_a_training_set_that_is_there_is_not_built_again(tmp_path) -> None:
     (tmp_path / "train-40").rename(tmp_path / "train-40-negatives")
     found = SMALL.training_set(tmp_path, 40, negatives=True)
     assert found == tmp_path / "train-40-negatives"
-
-
-def test_learning_curves_leave_out_what_was_not_run(tmp_path) -> None:
-    few, many = [True] + [False] * 3, [True] * 3 + [False]
-    rows = {
-        1200: [row(BASELINE, [many, many]), row("new", [many])],
-        300: [row(BASELINE, [few, many])],
-    }
-    lines = markdown(curves(rows)).splitlines()
-    assert lines[2:] == [
-        "|  | 300 scenes | 1,200 scenes |",
-        "| --- | ---: | ---: |",
-        # of (25 + 50) / 2 and (75 + 50) / 2
-        f"| {BASELINE} | 50.0 ± 17.7 | 62.5 ± 0.0 |",
-        "| new |  | 62.5 |",
-    ]
-    pictures = []
-    for name in ("a.svg", "b.svg"):
-        plot(rows, tmp_path / name)
-        pictures.append((tmp_path / name).read_bytes())
-    assert pictures[0] == pictures[1] and b"<svg" in pictures[0]
 
 
 @pytest.mark.slow

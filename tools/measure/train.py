@@ -19,31 +19,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.backends.tokenizer import TextTokenizer
 from glit.bench.gpu import training
 from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb, resident_mb
-from glit.bench.random_clip import TINY, VIT_B_16, ClipShape, write_random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
+from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.training.batch import Batch, PixelPlace, collate
-from glit.training.config import TrainConfig
 from glit.training.loader import BatchLoader
 from glit.training.objectives import OBJECTIVES
 from glit.training.planning import plan_sample
 from glit.training.sample import PlannedSample
-from glit.training.setup import Ingredients, prepare
+from glit.training.setup import Ingredients
 from tools.measure.parts import in_turn, run_parts
 from tools.measure.published_step import padded_batch, published_loss
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
 CLIP_VOCABULARY = 49_408
-_CAPTION = {"num_sentences": 10, "words": 19}
-"""202 tokens a caption and 22 a sentence with start and end; GLIT100k's mean is 159 words."""
 Step = Callable[[], float]
 """A whole step at learning rate zero, so that every call does the same; its loss."""
 
 MEASURED = [name for name, kind in OBJECTIVES.items() if not kind().needs.num_negatives]
-"""Those that the random dataset has all for."""
+"""Those that need no false sentences."""
 
 
 def main() -> None:
@@ -142,29 +138,12 @@ def _made(
     shape: ClipShape, batch: int, scratch: Path, **changes: Any
 ) -> tuple[Ingredients, list[PlannedSample]]:
     """Model, objective and the samples of one batch."""
-    clip, dataset = scratch / "clip", scratch / "dataset"
-    if not dataset.exists():
-        data = DatasetShape(num_samples=batch, width=320, height=240, **_CAPTION)
-        dataset_folder(clip_folder(shape, scratch), dataset, data)
-    config = TrainConfig(model=str(clip), batch_size=batch, num_workers=0, **changes)
-    made = prepare(config, str(dataset))
-    return made, planned_samples(made.loader)
-
-
-def clip_folder(shape: ClipShape, scratch: Path) -> Path:
-    """A CLIP of random weights, with as many token embeddings as CLIP has if it is full-size."""
     rows = CLIP_VOCABULARY if shape is VIT_B_16 else 0
-    folder, corpus = scratch / "clip", [" ".join(WORDS)] * 3
-    return write_random_clip(
-        folder, shape, seed=0, corpus=corpus, vocabulary=900, embedding_rows=rows
-    )
-
-
-def dataset_folder(clip: Path, folder: Path, shape: DatasetShape) -> Path:
-    """A made-up dataset."""
-    identity = {"name": "random", "sha256": tokenizer_hash(clip), "context": 248}
-    encode = TextTokenizer(clip).encode
-    return write_random_dataset(folder, shape, seed=0, encode=encode, tokenizer=identity)
+    made = training.prepared(
+        scratch, shape, num=batch, size_px=256, rows=rows, batch_size=batch, num_workers=0,
+        **changes,
+    )  # fmt: skip
+    return made, planned_samples(made.loader)
 
 
 def planned_samples(loader: BatchLoader) -> list[PlannedSample]:

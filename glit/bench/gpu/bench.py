@@ -25,43 +25,21 @@ class Scale:
     num_lism: int
     batch_size: int
     """Samples of a training step."""
-    sample_px: tuple[int, int]
-    """Width and height of the images that are trained on."""
+    sample_px: int
+    """Side of the images that are trained on."""
     num_steps: int
     """Training steps timed."""
-    captioner: dict[str, Any]
-    """Arguments of ``LlavaNextConfig``; CLIP ViT-L/14 at 336 pixels where none is named."""
-    captioned_px: tuple[int, int]
-    num_captions: int
-    caption_tokens: int
     repeats: int
 
 
-_MISTRAL = {
-    "model_type": "mistral", "vocab_size": 32064, "max_position_embeddings": 32768,
-    "sliding_window": None,
-}  # fmt: skip
-"""Mistral 7B where nothing else is said."""
-_SMALL = {
-    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
-}  # fmt: skip
 SCALES: dict[str, Scale] = {
     "full": Scale(
-        sizes=FULL, matrix_side=8192, num_flism=64, num_lism=8, batch_size=256,
-        sample_px=(640, 480), num_steps=10, captioner={"text_config": _MISTRAL},
-        captioned_px=(1024, 768), num_captions=32, caption_tokens=160, repeats=5,
+        sizes=FULL, matrix_side=8192, num_flism=64, num_lism=8, batch_size=256, sample_px=512,
+        num_steps=10, repeats=5,
     ),
     "tiny": Scale(
-        sizes=TINY, matrix_side=64, num_flism=2, num_lism=1, batch_size=4,
-        sample_px=(64, 48), num_steps=1, captioner={
-            "text_config": {**_MISTRAL, **_SMALL, "num_key_value_heads": 1, "vocab_size": 512},
-            "vision_config": {
-                **_SMALL, "model_type": "clip_vision_model", "hidden_size": 32,
-                "intermediate_size": 64, "image_size": 28, "patch_size": 14, "projection_dim": 32,
-            },
-            "image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]],
-        },
-        captioned_px=(60, 40), num_captions=2, caption_tokens=3, repeats=1,
+        sizes=TINY, matrix_side=64, num_flism=2, num_lism=1, batch_size=4, sample_px=64,
+        num_steps=1, repeats=1,
     ),
 }  # fmt: skip
 """``tiny`` shows on any machine that all parts run."""

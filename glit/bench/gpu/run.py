@@ -26,11 +26,10 @@ _LEAST_S = 5.0
 
 
 PARTS: Mapping[str, float] = {
-    "matrix": 40, "stages": 180, "training": 110, "captions": 200,
+    "matrix": 60, "stages": 240, "training": 240,
 }  # fmt: skip
 """Modules of this folder with a function ``measure`` that yields rows, and after how many seconds
-each is ended. In the order of work: what others need first, then by worth. Few take all of their
-time; vLLM alone may start for a minute and more, so the last has what the others leave."""
+each is ended. In the order of work: what others need first."""
 
 
 def run(

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.bench.gpu.bench import Bench, row
-from glit.bench.harness import Row
-from glit.bench.lism_flism.models import random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
+from glit.bench.harness import Row, in_own_process
+from glit.bench.random_clip import ClipShape, write_random_clip
+from glit.bench.scenes import build_scenes, paint
 from glit.runtime.cores import usable_cores
 from glit.training.batch import Batch
 from glit.training.config import TrainConfig
@@ -23,14 +24,19 @@ from glit.training.optimizer import parameter_groups
 from glit.training.setup import Ingredients, mixed_precision, prepare
 from glit.training.step import run_step
 
-_NUM_BATCHES = 4
+_NUM_BATCHES = 3
 """Of the dataset that is trained on."""
 
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Samples a second: from memory, from shards, compiled; the loader alone."""
     size = bench.scale.batch_size
-    made = _prepared(bench)
+    sizes = bench.scale.sizes
+    with torch.device(bench.device):
+        made = prepared(
+            bench.scratch, sizes.clip, num=_NUM_BATCHES * size, size_px=bench.scale.sample_px,
+            rows=sizes.embedding_rows, batch_size=size,
+        )  # fmt: skip
     precision = mixed_precision("auto", bench.device)
     step = step_of(made, precision, bench.device)
     epoch = made.loader.epoch(0)
@@ -62,21 +68,31 @@ def measure(bench: Bench) -> Iterator[Row]:
     yield row(what, rate, "samples/s", limit=limit, bottleneck=bottleneck)
 
 
-def _prepared(bench: Bench) -> Ingredients:
-    """Model, objective and loader of a fast-goal run of CLIP on a made-up dataset."""
-    path, scale = bench.scratch / "dataset", bench.scale
-    with torch.device(bench.device):
-        clip = random_clip(scale.sizes, bench.scratch / "clip", [" ".join(WORDS)] * 3)
-    width, height = scale.sample_px
-    shape = DatasetShape(
-        num_samples=_NUM_BATCHES * scale.batch_size, width=width, height=height, num_sentences=8,
-        words=18, rows_per_group=64, rows_per_file=4096, distinct_images=64,
-    )  # fmt: skip
-    identity = {"name": "random", "sha256": tokenizer_hash(clip), "context": 248}
-    encode = TextTokenizer(clip).encode
-    write_random_dataset(path, shape, seed=0, encode=encode, tokenizer=identity)
-    config = TrainConfig(model=str(clip), batch_size=scale.batch_size)
-    return prepare(config, str(path), pin_memory=bench.device == "cuda")
+def prepared(
+    folder: Path, shape: ClipShape, *, num: int, size_px: int, rows: int = 0, **changes: Any
+) -> Ingredients:
+    """Model, objective and loader of a CLIP with random weights on hard scenes.
+
+    Args:
+        folder: where clip and dataset are; they are made if they are not.
+        shape: of the CLIP.
+        num: scenes.
+        size_px: their side.
+        rows: token embeddings; 0 for those of the tokenizer.
+        changes: keys of ``[train]``.
+    """
+    clip, dataset = folder / "clip", folder / "dataset"
+    if not dataset.exists():
+        scenes = paint(folder / "scenes", num=num, seed=0, level="hard", size=size_px,
+                       image_format="jpeg")  # fmt: skip
+        captions = scenes / "captions.jsonl"
+        corpus = captions.read_text(encoding="utf-8").splitlines()
+        write_random_clip(clip, shape, seed=0, corpus=corpus, vocabulary=900, embedding_rows=rows)
+        settings = [f"split.tokenizer={clip}"]
+        # in a process of its own, whose memory is not that of a step
+        in_own_process(partial(build_scenes, captions=captions, settings=settings), scenes, dataset)
+    config = TrainConfig(model=str(clip), **changes)
+    return prepare(config, str(dataset), pin_memory=torch.cuda.is_available())
 
 
 def step_of(made: Ingredients, precision: Any, device: str) -> Callable[[Batch], Any]:

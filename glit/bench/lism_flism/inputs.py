@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from glit.backends.weights import Resolved
 from glit.bench.lism_flism.columns import Images
-from glit.bench.random_dataset import random_sentences
 from glit.bench.scenes import truths
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
 from glit.pipeline.source import entries, find_source
-from glit.scenes import write_scenes
+from glit.scenes import draw_scene, write_caption, write_scenes
 from glit.shards.files import ImageFiles
 from glit.stages.ingest import Ingest, IngestConfig, ingest
 from glit.stages.split import SplitConfig
@@ -25,12 +22,10 @@ from glit.storage.store import Store
 
 SEED = 2_000_000
 """Of the scenes: test scenes, which the mini models have not seen."""
-_CAPTION = 8, 22
-"""Sentences, and words of each: about 190 tokens, as in the papers' captions."""
 
 
 def photographs(images: str, *, num: int) -> Images:
-    """The first images of a folder, a glob or a list, in sorted order, with made-up captions.
+    """The first images of a folder, a glob or a list, in sorted order, with captions of scenes.
 
     Raises:
         InputError: there is no such folder, or no image in it can be used.
@@ -42,9 +37,9 @@ def photographs(images: str, *, num: int) -> Images:
     good = [row for row in rows if not row.get("drop")]
     if not good:
         raise InputError(f"{images}: none of the {len(rows)} files found can be used as an image")
-    rng = np.random.default_rng(SEED)
-    samples = [_sample(row, " ".join(random_sentences(rng, *_CAPTION))) for row in good]
-    notes = [f"Captions: {_CAPTION[0]} sentences of {_CAPTION[1]} random words."]
+    told = [write_caption(draw_scene(SEED, number, level="hard")).text for number in range(num)]
+    samples = [_sample(row, text) for row, text in zip(good, told, strict=False)]
+    notes = ["Captions: those of scenes, another for every photograph."]
     if len(good) < len(rows):
         notes.append(f"{len(rows) - len(good)} of {len(rows)} files could not be used.")
     what = f"{len(good)} photographs, {_extent(samples)}"
