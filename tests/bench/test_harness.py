@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from glit.bench.harness import detail, in_own_process, kept, record, recorded, run_command
+from glit.bench.harness import in_own_process, kept, run_command
 from glit.errors import GlitError
 
 
@@ -14,15 +14,6 @@ def test_what_is_kept_is_not_measured_again(tmp_path) -> None:
     path = tmp_path / "new" / "figures.json"
     assert kept(path, lambda: {"a": 1}) == {"a": 1}
     assert kept(path, lambda: pytest.fail("measured twice")) == {"a": 1}
-
-
-def test_a_later_detail_takes_the_place_of_an_earlier_one(tmp_path) -> None:
-    record([detail("rates", {"a": 1}), detail("rates", {"a": 2})], tmp_path / "x.json")
-    assert recorded(tmp_path / "x.json") == {
-        "rows": [],
-        "notes": [],
-        "details": {"rates": {"a": 2}},
-    }
 
 
 def test_a_command_that_fails_says_its_last_words(tmp_path) -> None:

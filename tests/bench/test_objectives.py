@@ -13,23 +13,16 @@ import torch
 import torch.nn.functional as F
 
 import glit.bench.objectives.run as module
-from glit.bench.objectives.job import COST, FAILED, keep_model_alone, trained
+from glit.bench.objectives.job import COST, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured, measure
 from glit.bench.objectives.run import Request, climbed, run
 from glit.bench.objectives.table import BASELINE, COLUMNS, Row, difference, page
-from glit.bench.objectives.world import (
-    GALLERY_SEED,
-    KINDS,
-    SceneCollection,
-    Scenes,
-    questions,
-    twins,
-    without_twins,
-)
+from glit.bench.objectives.world import GALLERY_SEED, SceneCollection, Scenes
 from glit.bench.tables import markdown
 from glit.errors import InputError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
 from glit.scenes.captions import write_caption
+from glit.scenes.questions import KINDS, questions, twins, without_twins
 
 SMALL = Scenes(gallery=12, twins=6, local=8, validation=4)
 
@@ -273,8 +266,7 @@ def test_a_run_is_trained_once_and_says_what_it_cost(tiny_clip, make_dataset, tm
     keep_model_alone(folder)
     assert not list(folder.rglob("optimizer.pt")) and (folder / "last/model.safetensors").is_file()
     assert trained(folder, dataset, ["nonsense"]) == cost
-    (folder / COST).unlink()
-    (folder / FAILED).write_text("{}")
+    (folder / COST).write_text('{"failed": "the loss became NaN"}')
     assert trained(folder, dataset, words) is None
     with pytest.raises(RunError, match="its settings cannot be"):
         trained(tmp_path / "other", dataset, ["-r", "nonsense"])

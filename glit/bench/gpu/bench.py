@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from glit.bench.harness import Row
 from glit.bench.lism_flism.models import FULL, TINY, Sizes
@@ -20,26 +23,23 @@ class Scale:
     sizes: Sizes
     """Of the models."""
     matrix_side: int
-    num_flism: int
-    """Images of FLISM's stages."""
-    num_lism: int
     batch_size: int
     """Samples of a training step."""
     sample_px: int
     """Side of the images that are trained on."""
-    num_steps: int
-    """Training steps timed."""
+    num_epochs: int
+    """Epochs timed, of a few batches each."""
     repeats: int
 
 
 SCALES: dict[str, Scale] = {
     "full": Scale(
-        sizes=FULL, matrix_side=8192, num_flism=64, num_lism=8, batch_size=256, sample_px=512,
-        num_steps=10, repeats=5,
+        sizes=FULL, matrix_side=8192, batch_size=256, sample_px=512,
+        num_epochs=3, repeats=5,
     ),
     "tiny": Scale(
-        sizes=TINY, matrix_side=64, num_flism=2, num_lism=1, batch_size=4, sample_px=64,
-        num_steps=1, repeats=1,
+        sizes=TINY, matrix_side=64, batch_size=4, sample_px=64,
+        num_epochs=1, repeats=1,
     ),
 }  # fmt: skip
 """``tiny`` shows on any machine that all parts run."""
@@ -54,8 +54,8 @@ def row(
         what: in words.
         measured: its value.
         unit: of the value and the limit.
-        limit: what the machine would give by its measured rates or its data sheet, or what the
-            part of the work that cannot be left out reaches; None where nothing is counted.
+        limit: what the machine would give by its measured rates or its data sheet; None where
+            nothing is counted.
         bottleneck: what it waits for first.
     """
     return {
@@ -63,14 +63,15 @@ def row(
     }  # fmt: skip
 
 
-def largest(parts: dict[str, float]) -> str:
-    """The part that takes longest, and its share.
-
-    >>> largest({"decode": 1.0, "encode": 3.0})
-    'encode, 75 %'
-    """
-    name = max(parts, key=lambda part: parts[part])
-    return f"{name}, {100 * parts[name] / max(sum(parts.values()), 1e-12):.0f} %"
+@contextlib.contextmanager
+def products_in(precision: str) -> Iterator[None]:
+    """Float32 products on a GPU in TF32 where ``precision`` is ``tf32``, else in float32."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +83,25 @@ class Bench:
     """``cuda`` or ``cpu``."""
     scratch: Path
     """A folder for models and images, removed with the part."""
-    rates: dict[str, float]
-    """Of the matrix part, by precision, operations a second; empty where it failed."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Matrix rates measured so far."""
+
+    def rate(self, precision: str) -> float:
+        """Operations a second of a large matrix product; measured once.
+
+        Args:
+            precision: a torch type's name, or ``tf32``.
+        """
+        if precision not in self.rates:
+            side, kind = self.scale.matrix_side, getattr(torch, precision, torch.float32)
+            a = torch.randn(side, side, device=self.device).to(kind)
+            with products_in(precision):
+                self.rates[precision] = 2 * side**3 / self.seconds(lambda: a @ a)
+        return self.rates[precision]
 
     def finish(self) -> None:
         """Wait until the device has done all that it was given."""
         if self.device == "cuda":
-            import torch
-
             torch.cuda.synchronize()
 
     def seconds(self, work: Callable[[], Any], *, repeats: int | None = None) -> float:
@@ -126,7 +138,7 @@ class Bench:
             work: done several times.
             number: of items that it does.
             unit: of the rate, such as ``images/s``.
-            precision: of its products, as the matrix part names it.
+            precision: of its products, as for :meth:`rate`.
             bottleneck: what it waits for first.
             repeats: timed runs; None takes the scale's.
         """
@@ -135,7 +147,6 @@ class Bench:
         with profile(activities=[ProfilerActivity.CPU], with_flops=True) as recorded:
             work()
         operations = sum(each.flops or 0 for each in recorded.key_averages())
-        rate = self.rates.get(precision)
-        limit = number * rate / operations if rate and operations else None
+        limit = number * self.rate(precision) / operations if operations else None
         measured = number / self.seconds(work, repeats=repeats)
         return row(what, measured, unit, limit=limit, bottleneck=bottleneck)

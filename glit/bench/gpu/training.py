@@ -121,8 +121,7 @@ def still_optimizer(made: Ingredients, *, fused: bool = False) -> torch.optim.Ad
 
 def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], Any]) -> float:
     """Seconds a step over some epochs of the loader."""
-    device = torch.device(bench.device)
-    epochs = -(-bench.scale.num_steps // _NUM_BATCHES)
+    device, epochs = torch.device(bench.device), bench.scale.num_epochs
     started = time.perf_counter()
     for epoch in range(epochs):
         for parts in made.loader.epoch(epoch):

@@ -196,7 +196,16 @@ def make_random(
             "lism": made_by_glit(random_sam(sizes, folder / "sam", first, device)),
             "flism": made_by_glit(random_yolos(sizes, folder / "yolos")),
         },
-        matcher=made_by_glit(random_clip(sizes, folder / "clip", corpus)),
+        matcher=made_by_glit(
+            write_random_clip(
+                folder / "clip",
+                sizes.clip,
+                seed=0,
+                corpus=corpus,
+                vocabulary=_VOCABULARY,
+                embedding_rows=sizes.embedding_rows,
+            )
+        ),
         num_fixed=sizes.num_fixed,
     )
 
@@ -204,18 +213,6 @@ def make_random(
 def made_by_glit(path: Path) -> Resolved:
     """A folder of random weights, as what a name resolves to."""
     return Resolved(name="random", path=path, revision="random", sha256="")
-
-
-def random_clip(sizes: Sizes, folder: Path, corpus: Sequence[str]) -> Path:
-    """Write CLIP with random weights, and a tokenizer learned from texts."""
-    return write_random_clip(
-        folder,
-        sizes.clip,
-        seed=0,
-        corpus=corpus,
-        vocabulary=_VOCABULARY,
-        embedding_rows=sizes.embedding_rows,
-    )
 
 
 def random_yolos(sizes: Sizes, folder: Path) -> Path:

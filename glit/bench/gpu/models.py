@@ -1,4 +1,4 @@
-"""FLISM and LISM: proposers by precision, crops through CLIP, then all stages of either."""
+"""Matrix products, proposers by precision, crops through CLIP."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from glit.backends.gpu.halves import FAST_PATH
+from glit.backends.gpu.halves import FAST_PATH, is_chosen
 from glit.backends.matchers.clip import ClipMatcher
-from glit.bench.gpu.bench import Bench, largest, row
-from glit.bench.gpu.matrix import products_in
-from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import COLUMNS, Images, Method, total_s
+from glit.bench.gpu.bench import Bench, products_in, row
+from glit.bench.harness import Row, note
+from glit.bench.lism_flism.columns import Method
 from glit.bench.lism_flism.fixed import fixed_boxes
-from glit.bench.lism_flism.in_glit import InGlit
-from glit.bench.lism_flism.inputs import scenes, with_sentences
+from glit.bench.lism_flism.inputs import scenes
 from glit.bench.lism_flism.models import Models, make_random
 from glit.images import Pixels, decode
 from glit.recipes.config import Precision
-from glit.runtime.cores import usable_cores
 from glit.runtime.verified_paths import leave_out
 from glit.stages.propose import ProposeStage
 from glit.stages.score import ScoreConfig, ScoreStage
@@ -37,27 +34,34 @@ class Way:
 
     precision: Precision
     rate: str
-    """The matrix part's, against which it is held."""
-    plain: bool = False
-    """Without products of halves in the place of those of float32."""
+    """Precision of the matrix product against which it is held; ``halves`` of those that take the
+    place of float32 on some GPUs."""
 
 
+SHEETS = {
+    "H200": {"16 bits": 989, "tf32": 494, "float32": 67},
+    "H100": {"16 bits": 989, "tf32": 494, "float32": 67},
+    "A100": {"16 bits": 312, "tf32": 156, "float32": 19.5},
+    "L40S": {"16 bits": 362, "tf32": 183, "float32": 91},
+}
+"""NVIDIA's data sheets, SXM where there are several, without sparsity: TFLOP/s."""
 YOLOS_WAYS = {
     "float32": Way(precision="float32", rate="float32"),
     "bfloat16": Way(precision="bfloat16", rate="bfloat16"),
 }
 SAM_WAYS = {
-    "float32": Way(precision="float32", rate="float16"),  # in halves
-    "float32, as torch multiplies": Way(precision="float32", rate="float32", plain=True),
-    "float32, products in tf32": Way(precision="float32", rate="tf32", plain=True),
+    "float32": Way(precision="float32", rate="halves"),
+    "float32, as torch multiplies": Way(precision="float32", rate="float32"),
+    "float32, products in tf32": Way(precision="float32", rate="tf32"),
     "bfloat16": Way(precision="bfloat16", rate="bfloat16"),
     "float16": Way(precision="float16", rate="float16"),
 }
 
 
 def measure(bench: Bench) -> Iterator[Row]:
-    """Proposers and CLIP by themselves, then the stages of FLISM and of LISM."""
+    """Products, then the models of FLISM and LISM, each by itself."""
     scale = bench.scale
+    yield from _products(bench)
     drawn = scenes(
         bench.scratch / "scenes", num=_NUM_DRAWN, side_px=scale.sizes.scene_px, image_format="jpeg"
     )
@@ -69,8 +73,18 @@ def measure(bench: Bench) -> Iterator[Row]:
     yield from _proposer(bench, models, "flism", "YOLOS", YOLOS_WAYS, pixels)
     yield from _crops(bench, models, pixels)
     yield from _proposer(bench, models, "lism", "SAM, all masks", SAM_WAYS, pixels[:4])
-    yield _all_stages(bench, models, "flism", _repeated(drawn, scale.num_flism))
-    yield _all_stages(bench, models, "lism", _repeated(drawn, scale.num_lism))
+
+
+def _products(bench: Bench) -> Iterator[Row]:
+    """Rates of large matrix products, which all limits come from."""
+    name = torch.cuda.get_device_name() if bench.device == "cuda" else "cpu"
+    sheet = next((sheet for key, sheet in SHEETS.items() if key in name), {})
+    if bench.device == "cuda" and not sheet:
+        yield note(f"no data sheet of {name} is known here: its matrix rates have no limit")
+    for precision in ("float32", "tf32", "bfloat16", "float16"):
+        limit = sheet.get("16 bits" if "16" in precision else precision)
+        what, rate = f"matrix product {bench.scale.matrix_side}, {precision}", bench.rate(precision)
+        yield row(what, rate / 1e12, "TFLOP/s", limit=limit, bottleneck="arithmetic")
 
 
 def _proposer(
@@ -87,12 +101,16 @@ def _proposer(
             continue
         config = dataclasses.replace(models.recipes[method].propose, precision=way.precision)
         backend = ProposeStage.backend(config)
-        plain = leave_out(FAST_PATH) if way.plain else contextlib.nullcontext()
-        with plain, products_in("tf32" if way.rate == "tf32" else "ieee"):
+        in_halves, rate = way.rate == "halves", way.rate
+        if in_halves:
+            chosen = bench.device == "cuda" and is_chosen(torch.device("cuda"))
+            rate = "float16" if chosen else "float32"
+        fast_path = contextlib.nullcontext() if in_halves else leave_out(FAST_PATH)
+        with fast_path, products_in(rate):
             detector = backend.make(backend.settled(config), models.proposers[method])
             yield bench.figure(
                 f"{name}, {words}", lambda each=detector: each.detect(images), repeats=1,
-                number=len(images), unit="images/s", precision=way.rate,
+                number=len(images), unit="images/s", precision=rate,
                 bottleneck="resizing, then masks or boxes",
             )  # fmt: skip
         del detector
@@ -109,25 +127,3 @@ def _crops(bench: Bench, models: Models, images: list[Pixels]) -> Iterator[Row]:
         number=sum(map(len, boxes)), unit="crops/s", precision=config.precision,
         bottleneck="upload and cutting",
     )  # fmt: skip
-
-
-def _all_stages(bench: Bench, models: Models, method: Method, images: Images) -> Row:
-    """Images a second from propose to pack, and in which part the time goes."""
-    column = next(each for each in COLUMNS if each.method == method and each.in_glit)
-    scratch = bench.scratch / column.key
-    job = models.job(column, device=bench.device, threads=usable_cores(), scratch=scratch)
-    batch = with_sentences(images, models.matcher, models.recipes[method].split)
-    stages = InGlit(job)
-    stages.run(batch)
-    found = stages.run(batch)
-    rate, bottleneck = len(batch.samples) / total_s(found), largest(found["parts_s"])
-    return row(f"{method.upper()}, propose to pack", rate, "images/s", bottleneck=bottleneck)
-
-
-def _repeated(drawn: Images, number: int) -> Images:
-    """So many images; of many, each is used several times under names of its own."""
-    samples = tuple(
-        dataclasses.replace(drawn.samples[index % len(drawn.samples)], sample_id=f"{index:064x}")
-        for index in range(number)
-    )
-    return dataclasses.replace(drawn, samples=samples)
