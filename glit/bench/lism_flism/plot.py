@@ -12,7 +12,7 @@ from glit.bench.lism_flism.columns import PARTS
 from glit.bench.lism_flism.report import headline
 from glit.bench.tables import figure
 
-_NAMES = ("waiting for decoding", "propose", "crop + encode", "match", "write")
+_NAMES = ("wait", "propose", "crop + encode", "match", "write")
 """Of :data:`PARTS`."""
 _LABEL_FROM = 0.07
 _FAINT = "#777777"
@@ -83,5 +83,5 @@ def _shares(axis: Any, report: Row) -> None:
         axis.bar_label(bars, texts, label_type="center", weight="bold")
     axis.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=len(_NAMES))
     axis.set_xlim(0, 1)
-    axis.set_xlabel("share of the total")
+    axis.set_xlabel("share of the total; wait: for decoding")
     axis.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
