@@ -37,13 +37,21 @@ def photographs(images: str, *, num: int) -> Images:
     good = [row for row in rows if not row.get("drop")]
     if not good:
         raise InputError(f"{images}: none of the {len(rows)} files found can be used as an image")
-    told = [write_caption(draw_scene(SEED, number, level="hard")).text for number in range(num)]
-    samples = [_sample(row, text) for row, text in zip(good, told, strict=False)]
-    notes = ["Captions: those of scenes, another for every photograph."]
+    samples = [_sample(row, _made_up(number)) for number, row in enumerate(good, start=1)]
+    notes = ["Captions: sentences of scenes, others for every photograph."]
     if len(good) < len(rows):
         notes.append(f"{len(rows) - len(good)} of {len(rows)} files could not be used.")
     what = f"{len(good)} photographs, {_extent(samples)}"
     return Images(store=store, samples=tuple(samples), what=what, notes=tuple(notes))
+
+
+def _made_up(number: int) -> str:
+    """A long caption for a photograph that nobody has described.
+
+    Its number keeps sentences of different photographs apart, so that none is encoded once for all.
+    """
+    told = write_caption(draw_scene(SEED, number, level="hard")).sentences
+    return " ".join(f"{each.text.rstrip('.')} in photograph number {number}." for each in told)
 
 
 def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> Images:
