@@ -24,7 +24,7 @@ def test_a_command_that_fails_says_its_last_words(tmp_path) -> None:
 
 def test_a_command_that_takes_too_long_is_ended(tmp_path) -> None:
     ended = run_command(["http.server", "0"], tmp_path / "log", most_s=0.2)
-    assert ended.code is None and ended.failure == "ended after 0 s, its time"
+    assert ended.code is None and ended.failure.endswith(" s, its time")
 
 
 def test_a_function_runs_in_another_process_and_its_error_comes_back() -> None:
