@@ -85,7 +85,6 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m tools.measure.build
-	$(BIN)/python -m tools.measure.host
 	$(BIN)/glit bench lism-flism -o runs/bench/lism-flism
 
 mini-report: $(STAMP)

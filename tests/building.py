@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from random_dataset import WORDS
 from rich.console import Console
 
 from glit.bench.random_clip import TINY, write_random_clip
-from glit.bench.random_dataset import WORDS
 from glit.executors.local import LocalExecutor
 from glit.pipeline.run import BuildRequest, build
 from glit.pipeline.state import sealed

@@ -18,9 +18,9 @@ import pytest
 from browser import chromium
 from building import run_build
 from hypothesis import settings
+from random_dataset import DatasetShape, write_random_dataset
 
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
-from glit.bench.random_dataset import DatasetShape, write_random_dataset
 from glit.cli import main as command_line
 from glit.scenes import write_scenes
 

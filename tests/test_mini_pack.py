@@ -29,7 +29,7 @@ from tools.mini.evaluate import (
     samples,
     score_captions,
 )
-from tools.mini.whole_flow import flow_figures
+from tools.mini.report import flow_figures
 
 ROOT = Path(__file__).parent.parent
 NUM_SCENES = 100

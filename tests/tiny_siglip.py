@@ -6,10 +6,9 @@ import io
 from pathlib import Path
 
 import torch
+from random_dataset import WORDS
 from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipProcessor
 from transformers import SiglipTokenizer as TheirTokenizer
-
-from glit.bench.random_dataset import WORDS
 
 CONTEXT = 24
 

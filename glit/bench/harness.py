@@ -64,20 +64,13 @@ def note(text: str) -> Row:
     return {"note": text}
 
 
-def detail(name: str, value: Any) -> Row:
-    """A row for the JSON file alone; a later one of its name takes its place."""
-    return {"detail": name, "value": value}
-
-
 def record(rows: Iterable[Row], path: Path) -> None:
-    """Write figures, notes and details, anew after every row."""
-    found: dict[str, Any] = {"rows": [], "notes": [], "details": {}}
+    """Write figures and notes, anew after every row."""
+    found: dict[str, Any] = {"rows": [], "notes": []}
     write_json(path, found)
     for row in rows:
         if "note" in row:
             found["notes"].append(row["note"])
-        elif "detail" in row:
-            found["details"][row["detail"]] = row["value"]
         else:
             found["rows"].append(row)
         write_json(path, found)
@@ -88,7 +81,7 @@ def recorded(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {"rows": [], "notes": [], "details": {}}
+        return {"rows": [], "notes": []}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

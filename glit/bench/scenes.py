@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.api import build
@@ -28,9 +25,6 @@ RIGHT_IOU = 0.5
 """A sentence about an object is *right* when the region chosen for it overlaps the object's box
 with this IoU or more. LISM gives no region where the whole image matches best; such a sentence is
 not right, and counts as a global win."""
-SHARE = 0.25
-"""Of the sentences, those that tell of background and light or are remarks."""
-_LOCAL = ("object", "relation")
 
 
 def paint(folder: Path, **how: Any) -> Path:
@@ -66,39 +60,6 @@ def build_scenes(
         scenes / "images", dataset, recipe=recipe, captions=captions, settings=settings,
         executor="local", quiet=True,
     )  # fmt: skip
-
-
-def write_few_remarks(ground_truth: Path, out: Path, *, seed: int) -> None:
-    """Write ``captions.jsonl`` and ``ground_truth.parquet`` with shorter captions into ``out``.
-
-    They hold as few general remarks as captions of photographs do. Of the 1,999 local pairs of
-    GOAL's published joint test file 211 are the whole image, and about one in six of the others
-    tells of nothing local (read one by one, sixty of them): a quarter in all. In captions of scenes
-    it is nearly half.
-
-    Args:
-        ground_truth: of the scenes.
-        out: a folder; it is made.
-        seed: decides which remarks stay; as many as make up a quarter of a caption on average.
-    """
-    table = pq.read_table(ground_truth)
-    draw = random.Random(seed)
-    out.mkdir(parents=True, exist_ok=True)
-    rows = []
-    with (out / "captions.jsonl").open("w", encoding="utf-8") as captions:
-        for row in table.to_pylist():
-            told = row["sentences"]
-            local = sum(each["kind"] in _LOCAL for each in told)
-            odds = min(1.0, local * SHARE / (1 - SHARE) / max(1, len(told) - local))
-            kept = [each for each in told if each["kind"] in _LOCAL or draw.random() < odds]
-            start = 0
-            for each in kept:
-                each["char_start"], each["char_end"] = start, start + len(each["text"])
-                start = each["char_end"] + 1
-            caption = " ".join(each["text"] for each in kept)
-            captions.write(json.dumps({"path": row["path"], "caption": caption}) + "\n")
-            rows.append({**row, "caption": caption, "sentences": kept})
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), out / "ground_truth.parquet")
 
 
 class HasSentences(Protocol):

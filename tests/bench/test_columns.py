@@ -10,8 +10,6 @@ import pytest
 
 from glit.bench.harness import Worker
 from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job, open_way
-from glit.bench.lism_flism.inputs import scenes as draw_scenes
-from glit.bench.lism_flism.inputs import with_sentences
 from glit.bench.lism_flism.models import find_models
 from glit.bench.lism_flism.run import Request, run
 from glit.errors import GlitError, RunError, StoppedError
@@ -20,19 +18,7 @@ from glit.errors import GlitError, RunError, StoppedError
 @pytest.fixture
 def job(tmp_path) -> Job:
     models = find_models("mini", "cpu")
-    drawn = draw_scenes(tmp_path / "scenes", num=1, side_px=128, image_format="png")
-    return Job(
-        column=COLUMNS[3],
-        recipe=models.recipes["flism"],
-        proposer=models.proposers["flism"],
-        matcher=models.matcher,
-        batch=with_sentences(drawn, models.matcher, models.recipes["flism"].split),
-        device="cpu",
-        threads=1,
-        num_fixed=None,
-        matrix_side=64,
-        scratch=tmp_path / "scratch",
-    )
+    return models.job(COLUMNS[3], device="cpu", threads=1, scratch=tmp_path / "scratch")
 
 
 def started(job: Job) -> Worker:
@@ -46,7 +32,7 @@ def test_a_dying_column_is_named(job):
         process.answer()
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(RunError, match=r"column 'FLISM in glit': its process died \(exit code"):
-            process.call("perform", job.batch)
+            process.call("perform", None)
     finally:
         process.close()
     assert not process.is_alive

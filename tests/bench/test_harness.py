@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from glit.bench.harness import detail, in_own_process, kept, record, recorded, run_command
+from glit.bench.harness import in_own_process, kept, run_command
 from glit.errors import GlitError
 
 
@@ -14,15 +14,6 @@ def test_what_is_kept_is_not_measured_again(tmp_path) -> None:
     path = tmp_path / "new" / "figures.json"
     assert kept(path, lambda: {"a": 1}) == {"a": 1}
     assert kept(path, lambda: pytest.fail("measured twice")) == {"a": 1}
-
-
-def test_a_later_detail_takes_the_place_of_an_earlier_one(tmp_path) -> None:
-    record([detail("rates", {"a": 1}), detail("rates", {"a": 2})], tmp_path / "x.json")
-    assert recorded(tmp_path / "x.json") == {
-        "rows": [],
-        "notes": [],
-        "details": {"rates": {"a": 2}},
-    }
 
 
 def test_a_command_that_fails_says_its_last_words(tmp_path) -> None:
@@ -33,7 +24,7 @@ def test_a_command_that_fails_says_its_last_words(tmp_path) -> None:
 
 def test_a_command_that_takes_too_long_is_ended(tmp_path) -> None:
     ended = run_command(["http.server", "0"], tmp_path / "log", most_s=0.2)
-    assert ended.code is None and ended.failure == "ended after 0 s, its time"
+    assert ended.code is None and ended.failure.endswith(" s, its time")
 
 
 def test_a_function_runs_in_another_process_and_its_error_comes_back() -> None:

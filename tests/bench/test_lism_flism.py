@@ -11,10 +11,10 @@ import pytest
 from measuring import measured
 from rich.console import Console
 
-from glit.backends.sam.model import PRESETS, build_sam
+from glit.backends.sam.model import build_sam
 from glit.backends.weights import resolve
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import COLUMNS, CROP, PARTS, covered
+from glit.bench.lism_flism.columns import COLUMNS, PARTS
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import photographs, with_sentences
 from glit.bench.lism_flism.models import (
@@ -24,22 +24,7 @@ from glit.bench.lism_flism.models import (
     calibrated_threshold,
     find_models,
 )
-from glit.bench.lism_flism.operations import (
-    SAM_DECODER,
-    SAM_ENCODER,
-    clip_crop,
-    count_parameters,
-    sam_image,
-    yolos_image,
-)
-from glit.bench.lism_flism.report import (
-    TABLE_X,
-    better_rates,
-    main_rows,
-    page,
-    parameters,
-    project,
-)
+from glit.bench.lism_flism.report import main_rows, page
 from glit.bench.lism_flism.run import write
 from glit.bench.scenes import judge
 from glit.bench.tables import markdown, show
@@ -66,9 +51,6 @@ def test_four_columns_whose_parts_make_up_their_total(mini):
         assert each["images_per_s"]["median"] == pytest.approx(1 / total)
         assert each["peak_host_mb"] > 100 and each["peak_device_mb"] is None
         assert each["num_dropped"] == 0
-    for key in ("lism-one", "flism-one"):
-        column = mini["columns"][key]
-        assert column["decode_s"] == column["parts_s"]["wait"]
 
 
 @pytest.mark.slow
@@ -77,8 +59,6 @@ def test_both_ways_of_a_method_look_at_the_same_regions(mini):
     regions = {key: column["regions_per_image"] for key, column in columns.items()}
     for method in ("lism", "flism"):
         assert regions[f"{method}-one"] == regions[f"{method}-glit"] > 2
-    assert columns["lism-glit"]["crops_per_image"] == regions["lism-one"] + 1
-    assert columns["flism-one"]["proposed_per_image"] == regions["flism-one"] - 5
 
 
 @pytest.mark.slow
@@ -92,74 +72,20 @@ def test_choices_are_right_where_the_truth_is_known(mini):
         assert (found["global_wins"] > 0) == key.startswith("lism")
 
 
-@pytest.mark.slow
-def test_parameters_are_those_of_the_models(mini):
-    from safetensors import safe_open
-
-    def stored(name: str) -> int:
-        with safe_open(resolve(name).path / "model.safetensors", "pt") as file:
-            names = file.keys()
-            shapes = {name: file.get_slice(name).get_shape() for name in names}
-        buffers = ("positional_encoding_gaussian_matrix", "pixel_mean", "pixel_std", "position_ids")
-        return sum(int(np.prod(s)) for key, s in shapes.items() if not key.endswith(buffers))
-
-    assert mini["parameters"]["flism"]["clip"] == stored("mini-matcher")
-    assert mini["parameters"]["flism"]["proposer"] == stored("mini-proposer")
-    assert mini["parameters"]["lism"]["proposer"] == stored("mini-segmenter")
-
-
 def test_random_weights_get_thirty_regions_in_every_column(random_tiny):
     assert random_tiny["settings"]["num_fixed"] == 30
     assert random_tiny["settings"]["warm_up_images"] == 1
     for column in COLUMNS:
-        figures = random_tiny["columns"][column.key]
-        assert figures["regions_per_image"] == 30
-        scores_whole = column.method == "lism" or column.in_glit
-        assert figures["crops_per_image"] == 30 + scores_whole
+        assert random_tiny["columns"][column.key]["regions_per_image"] == 30
     assert random_tiny["quality"] is None
     assert any("speed only" in note and "30" in note for note in random_tiny["notes"])
 
 
-def test_ratios_and_projection_follow_from_the_totals(random_tiny):
+def test_ratios_follow_from_the_totals(random_tiny):
     total = {key: each["total_s"]["median"] for key, each in random_tiny["columns"].items()}
     first = next(r for r in random_tiny["ratios"] if (r["fast"], r["slow"]) == PAIR)
     assert first["paper"] == 12.7
     assert first["times"]["median"] == pytest.approx(total["lism-one"] / total["flism-glit"])
-    docci = random_tiny["projections"][0]
-    assert docci["minutes"]["lism-one"] == pytest.approx(9647 * total["lism-one"] / 60)
-
-
-@pytest.mark.slow
-def test_floors_are_operations_over_rates(mini):
-    each_crop = []
-    for key in ("lism-glit", "flism-glit"):
-        column = mini["columns"][key]
-        floor = column["floor"]
-        seconds = {
-            part: number / floor["rates"][part]["operations_per_s"]
-            for part, number in floor["operations"].items()
-        }
-        assert floor["encode_s"] == pytest.approx(seconds.pop(CROP))
-        assert floor["propose_s"] == pytest.approx(sum(seconds.values()))
-        each_crop.append(floor["operations"][CROP] / column["crops_per_image"])
-    assert each_crop[0] == pytest.approx(each_crop[1])
-
-
-def test_the_better_rate_stays():
-    def facts(first: float, second: float) -> Row:
-        return {"rates": {"a": {"operations_per_s": first}, "b": {"operations_per_s": second}}}
-
-    assert better_rates(facts(1, 5), facts(2, 4)) == facts(2, 5)
-
-
-def test_projection_by_hand():
-    docci, dci, many = project({"lism-one": 6.0})
-    assert docci["minutes"]["lism-one"] == pytest.approx(964.7)
-    assert docci["paper_minutes"] == {"lism": 1239.7, "flism": 97.63}
-    assert dci["minutes"]["lism-one"] == pytest.approx(580.5)
-    assert dci["paper_minutes"] == {"lism": 407.71, "flism": 34.44}
-    assert many["minutes"]["lism-one"] == pytest.approx(10_000)
-    assert many["paper_minutes"] == {"lism": 57 * 24 * 60}
 
 
 @pytest.mark.slow
@@ -176,8 +102,6 @@ def test_files_hold_the_same_figures(mini, tmp_path):
         row = next(line for line in text.splitlines() if line.startswith("| **total**"))
         shown = [float(x) for x in re.findall(r"\*\*([\d.]+)\*\*", row)]
         assert shown[KEYS.index(key)] == pytest.approx(median, rel=0.01)
-    table_x = values["parameters"]["lism"]["table_x"] / 1e6
-    assert f"{table_x:.1f}" in text and "projection" in text.lower()
     assert paths[2].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in paths[3].read_text()
 
@@ -205,7 +129,8 @@ def test_terminal_and_page_show_the_same_cells(random_tiny):
         assert all(cell in text for cell in cells)
 
 
-def test_table_x_adds_up():
+def test_the_random_models_have_the_papers_sizes():
+    """Millions of parameters as FAST-GOAL's Table X has them."""
     import torch
     from transformers import CLIPConfig, CLIPModel, YolosConfig, YolosForObjectDetection
 
@@ -213,38 +138,8 @@ def test_table_x_adds_up():
         sam = build_sam(FULL.sam)
         yolos = YolosForObjectDetection(YolosConfig(**FULL.yolos))
         clip = CLIPModel(CLIPConfig(vision_config={"patch_size": 16}))
-    clip_parameters = count_parameters(clip)
-    lism = parameters(proposer=count_parameters(sam), clip=clip_parameters)
-    flism = parameters(proposer=count_parameters(yolos), clip=clip_parameters)
-    assert round(clip_parameters / 1e6, 1) == 149.6
-    assert round(lism["proposer"] / 1e6, 1) == 641.1
-    assert round(flism["proposer"] / 1e6, 1) == 127.8
-    assert round(lism["table_x"] / 1e6, 1) == 940.3
-    assert round(flism["table_x"] / 1e6, 1) == 427.0  # Table X prints 426.9; its parts give 427.0
-    assert TABLE_X == {"lism": 940.3, "flism": 426.9}
-    assert round(lism["once"] / 1e6, 1) == 790.7
-    assert round(flism["once"] / 1e6, 1) == 277.4
-
-
-def test_operations_of_the_full_models():
-    """ViT-B/16 is known as 17.5 G multiply-adds an image, SAM's ViT-H as 2.98 T."""
-    import torch
-    from transformers import CLIPVisionConfig, YolosConfig
-
-    assert clip_crop(CLIPVisionConfig(patch_size=16)) / 2 == pytest.approx(17.5e9, rel=0.01)
-    with torch.device("meta"):
-        sam = build_sam(PRESETS["vit_h"])
-    encoder = sam_image(sam, 0)[SAM_ENCODER]
-    assert encoder / 2 == pytest.approx(2.98e12, rel=0.01)
-    point = sam_image(sam, 1)[SAM_DECODER]
-    assert 1e9 < point < 4e9
-    assert sam_image(sam, 1024) == {SAM_ENCODER: encoder, SAM_DECODER: 1024 * point}
-    tokens, width = 1 + 50 * 66 + 100, 768
-    patching = 2 * 50 * 66 * 3 * 16**2 * width
-    blocks = 12 * (24 * width**2 * tokens + 4 * width * tokens**2)
-    heads = 2 * 100 * width * (2 * width + 2 * width + 92 + 4)
-    wanted = patching + blocks + heads
-    assert yolos_image(YolosConfig(**FULL.yolos), 800, 1056) == wanted
+    counted = [sum(p.numel() for p in model.parameters()) / 1e6 for model in (clip, sam, yolos)]
+    assert [round(each, 1) for each in counted] == [149.6, 641.1, 127.8]
 
 
 @pytest.mark.parametrize("size", [(1024, 1024), (640, 427), (96, 96), (3000, 400)])
@@ -284,9 +179,9 @@ def test_captions_of_photographs_differ_and_are_long(scenes):
     found = photographs(str(scenes / "images"), num=2)
     batch = with_sentences(found, resolve("mini-matcher"), SplitConfig())
     texts = [[sentence.text for sentence in s.sentences or ()] for s in batch.samples]
-    assert [len(each) for each in texts] == [8, 8]
+    assert min(len(each) for each in texts) >= 6
     assert not set(texts[0]) & set(texts[1])
-    assert 150 < len(found.samples[0].caption.text.split()) < 220
+    assert 100 < len(found.samples[0].caption.text.split()) < 220
 
 
 def test_a_folder_without_photographs(tmp_path):
@@ -310,11 +205,6 @@ def test_the_threshold_lets_the_wanted_share_pass():
         predictor.predict(np.array([[x, y]]), np.array([1]))[1] for y in places for x in places
     ]
     assert (np.concatenate(scores) > threshold).mean() == pytest.approx(SHARE_PASSING, abs=0.03)
-
-
-def test_covered_time_counts_overlaps_once():
-    assert covered([(0, 10), (2, 3), (8, 12), (20, 21)]) == 13
-    assert covered([]) == 0
 
 
 def test_real_weights_that_are_not_here():

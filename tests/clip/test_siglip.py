@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
+from random_dataset import WORDS
 from safetensors.torch import load_file
 from tiny_siglip import CONTEXT, write_siglip
 from torch.nn.functional import normalize
 from transformers import AutoProcessor, SiglipModel
 
 from glit import stages
-from glit.bench.random_dataset import WORDS
 from glit.clip.kinds import open_tokenizer
 from glit.errors import MissingExtraError, RecipeError, UserError, WeightsError
 from glit.evaluation.config import EvaluateConfig

@@ -7,8 +7,9 @@ from collections import Counter
 
 from scene_truth import is_true
 
-from glit.bench.objectives.world import TRAIN_SEED, without_twins
+from glit.bench.objectives.world import TRAIN_SEED
 from glit.scenes.captions import write_caption
+from glit.scenes.questions import without_twins
 from glit.text.negatives import KINDS, negatives
 
 

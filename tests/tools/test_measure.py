@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from glit.bench.gpu.training import step_operations
-from glit.bench.random_clip import TINY, VIT_B_16
-from tools.measure import host
+from glit.bench.random_clip import TINY
 from tools.measure import train as bench
 from tools.measure.parts import in_turn
-
-
-def arguments(**changes) -> argparse.Namespace:
-    values = {"model": "tiny", "batch": 4, "repeats": 1, "threads": 1, "images": 8}
-    return argparse.Namespace(**{**values, **changes})
 
 
 def test_our_step_and_the_published_one_have_the_same_loss(tmp_path: Path) -> None:
     steps = bench.published_and_ours(TINY, 6, tmp_path)
     assert steps["glit"]() == pytest.approx(steps["published"](), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_the_loader_part() -> None:
-    rows = list(bench.loader_part(arguments(images=16)))
-    assert [row["images"] for row in rows] == [
-        "1500x1000", "2048x1536", "2048x1536 with pack.max_side=512",
-    ]  # fmt: skip
-    for row in rows:
-        assert row["cpu_ms_per_image"]["loader"] == pytest.approx(
-            1000 * row["cpu_s"]["loader"] / 16
-        )
-    large, packed = (row["cpu_ms_per_image"]["loader"] for row in rows[1:])
-    assert packed < large
 
 
 def test_a_step_of_an_objective_says_what_it_brings(tmp_path: Path) -> None:
@@ -49,20 +27,3 @@ def test_two_ways_in_turn() -> None:
     found = in_turn(ways, repeats=3)
     assert len(calls) == 4 and found["other_over_ours_cpu"]["median"] > 1
     assert found["cpu_s"]["other"] > found["cpu_s"]["ours"]
-
-
-def test_operations_of_a_step() -> None:
-    """ViT-B/16 is known as 17.5 G multiply-adds an image; its text tower as 3.0 G at 77 tokens."""
-    image = step_operations(VIT_B_16, [], 1) / 3 / 2
-    text = step_operations(VIT_B_16, [77], 0) / 3 / 2
-    assert image == pytest.approx(17.5e9, rel=0.02)
-    assert text == pytest.approx(2.97e9, rel=0.02)
-
-
-def test_what_the_host_does_for_a_gpu() -> None:
-    costs = host.host_costs(side_px=64, num=2, batch_size=4)
-    assert {cost["stage"] for cost in costs} == {"build", "pack", "train"}
-    assert len(costs) == 8
-    assert all(cost["ms"] > 0 for cost in costs)
-    some = [{"part": p, "stage": "build", "ms": m} for p, m in (("a", 2.0), ("b", 3.0))]
-    assert host.fed_rate(some, "build", 10) == 2000

@@ -96,7 +96,7 @@ def one_of_two(rank: int, port: int, model: str, dataset: str, out: str) -> None
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
-    from glit.bench.random_dataset import DatasetShape, write_random_dataset
+    from random_dataset import DatasetShape, write_random_dataset
 
     def some_without_pairs(index: int, row) -> None:
         if index % 4 == 1:

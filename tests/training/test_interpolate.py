@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 import torch
+from random_dataset import WORDS
 from safetensors.torch import load_file, save_file
 
 from glit.bench.random_clip import TINY, write_random_clip
-from glit.bench.random_dataset import WORDS
 from glit.clip.folder import TOKENIZER_FILES, load_clip
 from glit.clip.text_window import stretch_model
 from glit.errors import InputError, UserError, WeightsError

@@ -202,7 +202,7 @@ def test_another_tokenizer_is_refused_by_name(
     tiny_clip, make_dataset, tmp_path, tokenizer_identity
 ) -> None:
     tokenizer_identity = {**tokenizer_identity, "name": "another-clip", "sha256": "f" * 64}
-    from glit.bench.random_dataset import DatasetShape, write_random_dataset
+    from random_dataset import DatasetShape, write_random_dataset
 
     dataset = write_random_dataset(
         tmp_path / "other",

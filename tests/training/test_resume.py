@@ -18,7 +18,7 @@ STATE = "trainer/state.json"
 @pytest.fixture(scope="module")
 def stopped(tiny_clip, tmp_path_factory, tokenizer, tokenizer_identity):
     """A dataset and a run that was stopped after the first step of two in its first epoch."""
-    from glit.bench.random_dataset import DatasetShape, write_random_dataset
+    from random_dataset import DatasetShape, write_random_dataset
 
     folder = tmp_path_factory.mktemp("stopped")
     dataset = write_random_dataset(

@@ -1,15 +1,12 @@
-"""How fast a build is: ``python -m tools.measure.build [PART ...] -o OUT``.
+"""How fast a build is: ``python -m tools.measure.build -o OUT``.
 
-``floor``    the whole build of scenes against the same models on ready-made tensors
-``memory``   the driver's memory from 1,000 images to --images
-
-One thread. ``glit bench lism-flism`` compares propose and score with the published way.
+Measures the whole build of scenes against the same models on ready-made tensors, in one thread.
+``glit bench lism-flism`` compares propose and score with the published way.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,36 +16,34 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from PIL import Image
+from rich.console import Console
 
 from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import cut_crops
 from glit.backends.proposers.yolos import YolosDetector
-from glit.bench.harness import Row, in_own_process
-from glit.bench.machine import peak_mb
-from glit.bench.random_clip import TINY, write_random_clip
+from glit.bench.harness import Row
 from glit.executors.local import to_its_end
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Job
 from glit.images import decode
 from glit.pipeline.plan import make_plan
 from glit.pipeline.run import BuildRequest, build
+from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
-from tools.measure.parts import run_parts, seconds, silent
+from tools.measure.parts import run_parts, seconds
 
 _CORNERS = ("x0", "y0", "x1", "y1")
 
 
 def main() -> None:
-    """Run the named parts."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.build", description=__doc__)
     parser.add_argument("--scenes", type=int, default=1000)
-    parser.add_argument("--images", type=int, default=20_000)
     prepare_own_process(for_model=True)
-    run_parts(parser, {"floor": floor, "memory": memory})
+    run_parts(parser, {"floor": floor})
 
 
 class _Timed:
@@ -76,10 +71,11 @@ def floor(arguments: argparse.Namespace) -> Iterator[Row]:
     """Build scenes with ``mini``, then run its models on the tensors of the same scenes."""
     on = [f"{table}.device=cpu" for table in ("caption", "propose", "score")]
     recipe, timed = load_recipe("mini", overrides=on), _Timed()
+    silent = StageProgress(Console(quiet=True), quiet=True)
     with tempfile.TemporaryDirectory() as folder:
         write_scenes(Path(folder) / "scenes", num=arguments.scenes, seed=2_500_000)
         images, output = f"{folder}/scenes/images", f"{folder}/dataset"
-        build(BuildRequest(images=images, output=output, recipe=recipe), timed, silent())
+        build(BuildRequest(images=images, output=output, recipe=recipe), timed, silent)
         rows = pq.read_table(f"{output}/data").to_pylist()
     bare = _floor(recipe, rows)
     ratio = sum(timed.seconds.values()) / sum(bare.values())
@@ -138,39 +134,6 @@ def _cut(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 def _best(work: Callable[[int], None], sizes: tuple[int, ...]) -> float:
     return min(seconds(lambda size=size: work(size))[1] for size in sizes)
-
-
-def memory(arguments: argparse.Namespace) -> Iterator[Row]:
-    """Peak resident size of the driver, MB, for builds of 1,000 and of many images.
-
-    Tiny images, grid regions, one short caption each and a tiny CLIP with random weights: the
-    driver's part of the work is the same as for large ones. The executor's workers are other
-    processes.
-    """
-    peaks = {number: in_own_process(_driver_mb, number) for number in (1000, arguments.images)}
-    yield {"peaks_mb": peaks, "ratio": peaks[arguments.images] / peaks[1000]}
-
-
-def _driver_mb(number: int) -> float:
-    """What a build on Ray takes at most of this process, its driver."""
-    from glit.executors.on_ray import RayExecutor
-
-    with tempfile.TemporaryDirectory() as folder, contextlib.closing(RayExecutor()) as executor:
-        build(_tiny_build(Path(folder), number), executor, silent())
-    return peak_mb()
-
-
-def _tiny_build(folder: Path, number: int) -> BuildRequest:
-    text = "A plain square of one colour."
-    clip = write_random_clip(folder / "clip", TINY, seed=0, corpus=[text])
-    settings = ["caption.backend=sidecar", "propose.backend=grid", f"score.model={clip}"]
-    recipe, images = load_recipe("mini", overrides=settings), folder / "images"
-    images.mkdir()
-    for index in range(number):
-        colour = (index % 256, index // 256 % 256, 77)
-        Image.new("RGB", (32, 32), colour).save(images / f"{index:06d}.png", compress_level=1)
-        (images / f"{index:06d}.txt").write_text(text)
-    return BuildRequest(images=str(images), output=str(folder / "out"), recipe=recipe)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from glit.bench.harness import Row, record
 from glit.bench.tables import spread
-from glit.runtime.progress import StageProgress
 
 Part = Callable[[argparse.Namespace], Iterator[Row]]
 
@@ -68,8 +66,3 @@ def seconds(work: Callable[[], object]) -> tuple[float, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def silent() -> StageProgress:
-    """The progress of a build that prints nothing."""
-    return StageProgress(Console(quiet=True), quiet=True)

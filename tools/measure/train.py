@@ -2,9 +2,6 @@
 
 ``step``        our step against the published way on the same batch, in turn in one process, loss
                 compared, peak memory in a process each; full-size ViT-B/16 with random weights
-``loader``      batches from shards against bare decoding and resizing of the same images by the
-                same threads; large photographs against the same ones packed with ``pack.max_side``
-``flat``        cost per sample and memory from 1,000 to 50,000 samples
 ``objectives``  a step of every objective, in turn with one of ``clip``; the memory that each adds
 
 ``glit bench gpu`` measures a step on a GPU against its matrix rate.
@@ -14,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,32 +19,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
+from glit.backends.tokenizer import TextTokenizer
 from glit.bench.gpu import training
 from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb, resident_mb
-from glit.bench.random_clip import TINY, VIT_B_16, ClipShape, write_random_clip
-from glit.bench.random_dataset import WORDS, DatasetShape, write_random_dataset
-from glit.images import decode, encode_smaller
+from glit.bench.random_clip import TINY, VIT_B_16, ClipShape
 from glit.training.batch import Batch, PixelPlace, collate
-from glit.training.config import TrainConfig
 from glit.training.loader import BatchLoader
 from glit.training.objectives import OBJECTIVES
 from glit.training.planning import plan_sample
 from glit.training.sample import PlannedSample
-from glit.training.setup import Ingredients, prepare
-from tools.measure.parts import in_turn, run_parts, seconds
+from glit.training.setup import Ingredients
+from tools.measure.parts import in_turn, run_parts
 from tools.measure.published_step import padded_batch, published_loss
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
 CLIP_VOCABULARY = 49_408
-_CAPTION = {"num_sentences": 10, "words": 19}
-"""202 tokens a caption and 22 a sentence with start and end; GLIT100k's mean is 159 words."""
 Step = Callable[[], float]
 """A whole step at learning rate zero, so that every call does the same; its loss."""
 
 MEASURED = [name for name, kind in OBJECTIVES.items() if not kind().needs.num_negatives]
-"""Those that the random dataset has all for."""
+"""Those that need no false sentences."""
 
 
 def main() -> None:
@@ -59,10 +49,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--images", type=int, default=128)
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=MEASURED)
-    parts = {"step": step_part, "loader": loader_part, "flat": flat_part}
-    run_parts(parser, {**parts, "objectives": objectives_part})
+    run_parts(parser, {"step": step_part, "objectives": objectives_part})
 
 
 def step_part(arguments: argparse.Namespace) -> Iterator[Row]:
@@ -150,98 +138,12 @@ def _made(
     shape: ClipShape, batch: int, scratch: Path, **changes: Any
 ) -> tuple[Ingredients, list[PlannedSample]]:
     """Model, objective and the samples of one batch."""
-    clip, dataset = scratch / "clip", scratch / "dataset"
-    if not dataset.exists():
-        data = DatasetShape(num_samples=batch, width=320, height=240, **_CAPTION)
-        dataset_folder(clip_folder(shape, scratch), dataset, data)
-    config = TrainConfig(model=str(clip), batch_size=batch, num_workers=0, **changes)
-    made = prepare(config, str(dataset))
-    return made, planned_samples(made.loader)
-
-
-def loader_part(arguments: argparse.Namespace) -> Iterator[Row]:
-    """Loader against bare decoding, for photographs of 1.5 megapixels; then 3 against packed."""
-    sizes = {"1500x1000": (1500, 1000, 0), "2048x1536": (2048, 1536, 0)}
-    sizes["2048x1536 with pack.max_side=512"] = (2048, 1536, 512)
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        clip = clip_folder(TINY, scratch)
-        for name, (width, height, max_side) in sizes.items():
-            shape = DatasetShape(
-                num_samples=arguments.images, width=width, height=height, rows_per_group=16,
-                distinct_images=16,
-            )  # fmt: skip
-            dataset = dataset_folder(clip, scratch / name, shape, max_side=max_side)
-            config = TrainConfig(
-                model=str(clip), batch_size=16, num_workers=arguments.threads, shuffle_row_groups=4
-            )
-            loader = prepare(config, str(dataset)).loader
-            loader.side = 224  # not the tiny model's
-            ways = {
-                "bare": lambda loader=loader: _decode_all(loader, arguments.threads),
-                "loader": lambda loader=loader: deque(loader.epoch(0), maxlen=0),
-            }
-            found = in_turn(ways, repeats=arguments.repeats, rounds=0)
-            each = {way: 1000 * s / arguments.images for way, s in found["cpu_s"].items()}
-            yield {"images": name, "threads": arguments.threads, **found, "cpu_ms_per_image": each}
-
-
-def _decode_all(loader: BatchLoader, threads: int) -> None:
-    """Decode and resize every image and crop of the dataset, bytes in memory."""
-    side = loader.side
-
-    def decoded(sample: PlannedSample) -> None:
-        pixels = torch.empty(1 + len(sample.pairs), 3, side, side, dtype=torch.uint8)
-        sample.write_pixels(pixels[0], pixels[1:], fit=loader.config.image_fit)
-
-    with ThreadPoolExecutor(threads) as pool:
-        deque(pool.map(decoded, planned_samples(loader)), maxlen=0)
-
-
-def flat_part(arguments: argparse.Namespace) -> Iterator[Row]:
-    """Time per sample and peak memory of an epoch of the loader, by the size of the dataset."""
-    with tempfile.TemporaryDirectory() as folder:
-        clip = clip_folder(TINY, Path(folder))
-        for number in (1_000, 10_000, 50_000):
-            shape = DatasetShape(
-                num_samples=number, num_sentences=2, rows_per_group=100, rows_per_file=5_000,
-                distinct_images=64,
-            )  # fmt: skip
-            dataset = dataset_folder(clip, Path(folder) / str(number), shape)
-            config = TrainConfig(model=str(clip), batch_size=64, num_workers=arguments.threads)
-            loader = prepare(config, str(dataset)).loader
-            wall, cpu = seconds(lambda loader=loader: deque(loader.epoch(0), maxlen=0))
-            times = {
-                "wall_ms_per_sample": 1e3 * wall / number,
-                "cpu_ms_per_sample": 1e3 * cpu / number,
-            }
-            yield {"samples": number, **times, "resident_mb": resident_mb()}
-
-
-def clip_folder(shape: ClipShape, scratch: Path) -> Path:
-    """A CLIP of random weights, with as many token embeddings as CLIP has if it is full-size."""
     rows = CLIP_VOCABULARY if shape is VIT_B_16 else 0
-    folder, corpus = scratch / "clip", [" ".join(WORDS)] * 3
-    return write_random_clip(
-        folder, shape, seed=0, corpus=corpus, vocabulary=900, embedding_rows=rows
-    )
-
-
-def dataset_folder(clip: Path, folder: Path, shape: DatasetShape, *, max_side: int = 0) -> Path:
-    """A made-up dataset; with ``max_side`` its images and boxes are made smaller, as pack does."""
-
-    def smaller(index: int, row: dict[str, Any]) -> None:
-        data, width, height = encode_smaller(decode(row["image"]["bytes"]), max_side=max_side)
-        scale = width / row["width"]
-        for region in row["regions"]:
-            region.update({k: region[k] * scale for k in ("x0", "y0", "x1", "y1")})
-        row["image"]["bytes"], row["width"], row["height"] = data, width, height
-
-    encode, change = TextTokenizer(clip).encode, smaller if max_side else None
-    identity = {"name": "random", "sha256": tokenizer_hash(clip), "context": 248}
-    return write_random_dataset(
-        folder, shape, seed=0, encode=encode, tokenizer=identity, change=change
-    )
+    made = training.prepared(
+        scratch, shape, num=batch, size_px=256, rows=rows, batch_size=batch, num_workers=0,
+        **changes,
+    )  # fmt: skip
+    return made, planned_samples(made.loader)
 
 
 def planned_samples(loader: BatchLoader) -> list[PlannedSample]:

@@ -247,10 +247,7 @@ def caption_scenes(folder: Path, tests: list[Sample]) -> list[str]:
 def score_captions(captions: list[str], tests: list[Sample]) -> dict[str, float]:
     """Shares of true sentences, well-formed captions and true backgrounds."""
     told = [(t, s.scene) for c, s in zip(captions, tests, strict=True) for t in objects_told(c)]
-    places = [[o for o in scene.objects if o.place == t.place] for t, scene in told]
-    at_place = [(t, o[0]) for (t, _), o in zip(told, places, strict=True) if o]
     count = max(1, len(told))
-    here = max(1, len(at_place))
     objects = sum(len(s.scene.objects) for s in tests)
     backgrounds = [
         f"The background is {BACKGROUNDS[s.scene.background]}." in c
@@ -262,11 +259,6 @@ def score_captions(captions: list[str], tests: list[Sample]) -> dict[str, float]
     return {
         "true_sentences": sum(true_of(t, scene) for t, scene in told) / count,
         "told_per_object": len(told) / objects,
-        "place": len(at_place) / count,
-        "shape_at_place": sum(t.shape == o.shape for t, o in at_place) / here,
-        "colour_at_place": sum(t.colour == o.colour for t, o in at_place) / here,
-        "pattern_at_place": sum(t.pattern == o.pattern for t, o in at_place) / here,
-        "size_at_place": sum(t.size == o.size for t, o in at_place) / here,
         "well_formed": float(np.mean([is_well_formed(c) for c in captions])),
         "background": float(np.mean(backgrounds)),
         "light": float(np.mean(lights)),

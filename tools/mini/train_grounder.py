@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
-from torchvision.ops import generalized_box_iou_loss, sigmoid_focal_loss
+from torchvision.ops import sigmoid_focal_loss
 from transformers import (
     CLIPModel,
     CLIPTokenizer,
@@ -31,7 +30,7 @@ from transformers import (
 
 from tools.mini.crops import to_tensor
 from tools.mini.evaluate import MINI
-from tools.mini.heads import DenseHead
+from tools.mini.heads import DenseHead, box_loss
 from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
 from tools.mini.phrases import draw_phrases, objects_of
 from tools.mini.pool import IMAGE_PX, Painted, load_pool
@@ -106,7 +105,9 @@ class GrounderTraining(Training):
             shown_BT,
         )
         truth = torch.from_numpy(pool.boxes[indices] / IMAGE_PX)
-        boxes, giou = box_loss(boxes_BT4.float(), truth, shown_BT)
+        rows, places = torch.nonzero(shown_BT > 0, as_tuple=True)
+        wanted = truth[rows, shown_BT[rows, places] - 1]
+        boxes, giou = box_loss(boxes_BT4.float()[rows, places], wanted)
         dense, _ = self.dense(
             seen.last_hidden_state[:, 1:], shown_BT, torch.from_numpy(pool.attributes[indices])
         )
@@ -134,16 +135,6 @@ def phrase_loss(logits_BTP: Tensor, true_BKP: Tensor, shown_BT: Tensor) -> LossA
         "patch_recall": hits / max(1.0, float(target.sum())),
         "patch_precision": hits / max(1.0, float(called.sum())),
     }
-
-
-def box_loss(centre_boxes_BT4: Tensor, truth_BK4: Tensor, shown_BT: Tensor) -> tuple[Tensor, float]:
-    """5 L1 + 2 GIoU of every patch that shows an object (DETR's weights), and the mean GIoU."""
-    rows, places = torch.nonzero(shown_BT > 0, as_tuple=True)
-    wanted = truth_BK4[rows, shown_BT[rows, places] - 1]
-    cx, cy, width, height = centre_boxes_BT4[rows, places].unbind(-1)
-    found = torch.stack([cx - width / 2, cy - height / 2, cx + width / 2, cy + height / 2], dim=-1)
-    giou = generalized_box_iou_loss(found, wanted, reduction="mean")
-    return 5 * functional.l1_loss(found, wanted) * 4 + 2 * giou, 1 - float(giou.detach())
 
 
 def main() -> None:

@@ -11,7 +11,9 @@ Long captions are left out on purpose: learning them is what fine-tuning is for.
 from __future__ import annotations
 
 import argparse
+import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,23 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModel, CLIPConfig, CLIPModel, CLIPTokenizer
 
+from glit.bench.random_clip import write_clip_tokenizer
+from glit.scenes import draw_scene, write_caption
 from glit.scenes.captions import short_caption
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS
 from tools.mini.crops import Crop, draw_crops, to_tensor, true_pairs
 from tools.mini.heads import DenseHead, ValuesHead, accuracy, grid_points, sine_positions
 from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
-from tools.mini.pool import ATTRIBUTES, IMAGE_PX, PATCH_PX, Painted, load_pool, pool_scene
+from tools.mini.pool import (
+    ATTRIBUTES,
+    IMAGE_PX,
+    PATCH_PX,
+    POOL_SEED,
+    Painted,
+    load_pool,
+    pool_scene,
+)
 from tools.mini.save import save_clip
-from tools.mini.text import CONTEXT, clip_tokenizer
 
 DEFAULTS = TrainSettings(steps=2400, lr=1.0e-3, warmup=150)
 
@@ -36,6 +47,9 @@ _NUM_SCENES = 24
 _NUM_OBJECT_CROPS = 64
 _NUM_REGION_CROPS = 20
 _FIRST_LOGIT_SCALE = 2.7
+_NUM_CAPTIONS = 3000
+_NUM_MERGES = 700
+CONTEXT = 77
 
 
 def matcher_config(vocabulary_size: int) -> CLIPConfig:
@@ -173,6 +187,25 @@ def contrastive_loss(similarity: Tensor, also_true: Tensor) -> Tensor:
     kept = similarity.masked_fill(also_true & ~own, float("-inf"))
     targets = torch.arange(number)
     return (functional.cross_entropy(kept, targets) + functional.cross_entropy(kept.T, targets)) / 2
+
+
+def caption_texts() -> Iterator[str]:
+    """Captions the vocabulary is trained on: training scenes of all three levels."""
+    for index in range(_NUM_CAPTIONS):
+        for level in ("easy", "normal", "hard"):
+            caption = write_caption(draw_scene(POOL_SEED, index, level=level))
+            yield from (caption.text, caption.short)
+
+
+def clip_tokenizer(folder: Path) -> CLIPTokenizer:
+    """A byte-level BPE with its own small vocabulary, written to ``folder`` and read back."""
+    write_clip_tokenizer(folder, caption_texts(), 512 + _NUM_MERGES, model_max_length=CONTEXT)
+    learned = json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in learned["merges"])]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    vocabulary = json.dumps(learned["vocab"], ensure_ascii=False)
+    (folder / "vocab.json").write_text(vocabulary, "utf-8")
+    return CLIPTokenizer.from_pretrained(folder)
 
 
 def main() -> None:

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torchvision.ops import generalized_box_iou_loss
 from transformers import (
     AutoModelForObjectDetection,
     YolosConfig,
@@ -27,7 +26,7 @@ from transformers import (
 )
 
 from tools.mini.crops import to_tensor
-from tools.mini.heads import DenseHead, grid_points, sine_positions
+from tools.mini.heads import DenseHead, box_loss, grid_points, sine_positions
 from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
 from tools.mini.pool import IMAGE_PX, PATCH_PX, Painted, load_pool
 from tools.mini.save import NORMALISATION, SQUARE, save_model
@@ -119,21 +118,18 @@ def targets_by_place(pool: Painted, indices: np.ndarray) -> DetectionTargets:
 def detection_loss(
     logits_BQ2: Tensor, centre_boxes_BQ4: Tensor, targets: DetectionTargets
 ) -> LossAndMetrics:
-    """Cross-entropy of presence + 5 L1 + 2 GIoU of the boxes that exist (DETR's weights)."""
+    """Cross-entropy of presence, and the loss of the boxes that exist."""
     labels = torch.where(targets.present, _OBJECT, _NOTHING)
     presence = functional.cross_entropy(logits_BQ2.float().flatten(0, 1), labels.flatten())
-    cx, cy, width, height = centre_boxes_BQ4.float()[targets.present].unbind(-1)
-    found = torch.stack([cx - width / 2, cy - height / 2, cx + width / 2, cy + height / 2], dim=-1)
-    wanted = targets.boxes[targets.present]
-    l1 = (found - wanted).abs().mean() * 4
-    giou = generalized_box_iou_loss(found, wanted, reduction="mean")
+    found, wanted = centre_boxes_BQ4.float()[targets.present], targets.boxes[targets.present]
+    boxes, giou = box_loss(found, wanted)
     called = logits_BQ2.argmax(-1) == _OBJECT
     metrics = {
         "recall": float(called[targets.present].float().mean()),
         "precision": float(targets.present[called].float().mean()) if called.any() else 0.0,
-        "giou": 1 - float(giou.detach()),
+        "giou": giou,
     }
-    return 2 * presence + 5 * l1 + 2 * giou, metrics
+    return 2 * presence + boxes, metrics
 
 
 def main() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glit.bench.harness import Row, detail, note
+import torch
+
+from glit.bench.harness import Row
 from glit.bench.lism_flism.models import FULL, TINY, Sizes
 from glit.recipes.config import Device
 
@@ -20,53 +23,23 @@ class Scale:
     sizes: Sizes
     """Of the models."""
     matrix_side: int
-    copy_bytes: int
-    num_flism: int
-    """Images of FLISM's stages."""
-    num_lism: int
-    num_compared: int
-    """Scenes on which the mini models are compared."""
     batch_size: int
     """Samples of a training step."""
-    sample_px: tuple[int, int]
-    """Width and height of the images that are trained on."""
-    num_steps: int
-    """Training steps timed."""
-    captioner: dict[str, Any]
-    """Arguments of ``LlavaNextConfig``; CLIP ViT-L/14 at 336 pixels where none is named."""
-    captioned_px: tuple[int, int]
-    num_captions: int
-    caption_tokens: int
+    sample_px: int
+    """Side of the images that are trained on."""
+    num_epochs: int
+    """Epochs timed, of a few batches each."""
     repeats: int
 
 
-_MISTRAL = {
-    "model_type": "mistral", "vocab_size": 32064, "max_position_embeddings": 32768,
-    "sliding_window": None,
-}  # fmt: skip
-"""Mistral 7B where nothing else is said."""
-_SMALL = {
-    "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
-}  # fmt: skip
 SCALES: dict[str, Scale] = {
     "full": Scale(
-        sizes=FULL, matrix_side=8192, copy_bytes=1 << 28, num_flism=64, num_lism=8,
-        num_compared=8, batch_size=256, sample_px=(640, 480), num_steps=10,
-        captioner={"text_config": _MISTRAL},
-        captioned_px=(1024, 768), num_captions=32, caption_tokens=160, repeats=5,
+        sizes=FULL, matrix_side=8192, batch_size=256, sample_px=512,
+        num_epochs=3, repeats=5,
     ),
     "tiny": Scale(
-        sizes=TINY, matrix_side=64, copy_bytes=1 << 16, num_flism=2, num_lism=1,
-        num_compared=1, batch_size=4, sample_px=(64, 48), num_steps=1,
-        captioner={
-            "text_config": {**_MISTRAL, **_SMALL, "num_key_value_heads": 1, "vocab_size": 512},
-            "vision_config": {
-                **_SMALL, "model_type": "clip_vision_model", "hidden_size": 32,
-                "intermediate_size": 64, "image_size": 28, "patch_size": 14, "projection_dim": 32,
-            },
-            "image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]],
-        },
-        captioned_px=(60, 40), num_captions=2, caption_tokens=3, repeats=1,
+        sizes=TINY, matrix_side=64, batch_size=4, sample_px=64,
+        num_epochs=1, repeats=1,
     ),
 }  # fmt: skip
 """``tiny`` shows on any machine that all parts run."""
@@ -90,19 +63,15 @@ def row(
     }  # fmt: skip
 
 
-def agreement(what: str, measured: float) -> Row:
-    """A share that is 1 where the device answers as the CPU does in float32."""
-    return row(what, measured, "of 1", limit=1.0, bottleneck="rounding")
-
-
-def largest(parts: dict[str, float]) -> str:
-    """The part that takes longest, and its share.
-
-    >>> largest({"decode": 1.0, "encode": 3.0})
-    'encode, 75 %'
-    """
-    name = max(parts, key=lambda part: parts[part])
-    return f"{name}, {100 * parts[name] / max(sum(parts.values()), 1e-12):.0f} %"
+@contextlib.contextmanager
+def products_in(precision: str) -> Iterator[None]:
+    """Float32 products on a GPU in TF32 where ``precision`` is ``tf32``, else in float32."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +83,25 @@ class Bench:
     """``cuda`` or ``cpu``."""
     scratch: Path
     """A folder for models and images, removed with the part."""
-    rates: dict[str, float]
-    """Of the matrix part, by precision, operations a second; empty where it failed."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Matrix rates measured so far."""
 
-    def limit(self, operations: float, precision: str) -> float | None:
-        """How often a second so many operations could be done at the measured matrix rate."""
-        rate = self.rates.get(precision)
-        return rate / operations if rate else None
+    def rate(self, precision: str) -> float:
+        """Operations a second of a large matrix product; measured once.
+
+        Args:
+            precision: a torch type's name, or ``tf32``.
+        """
+        if precision not in self.rates:
+            side, kind = self.scale.matrix_side, getattr(torch, precision, torch.float32)
+            a = torch.randn(side, side, device=self.device).to(kind)
+            with products_in(precision):
+                self.rates[precision] = 2 * side**3 / self.seconds(lambda: a @ a)
+        return self.rates[precision]
 
     def finish(self) -> None:
         """Wait until the device has done all that it was given."""
         if self.device == "cuda":
-            import torch
-
             torch.cuda.synchronize()
 
     def seconds(self, work: Callable[[], Any], *, repeats: int | None = None) -> float:
@@ -142,25 +117,36 @@ class Bench:
             times.append(time.perf_counter() - started)
         return min(times)
 
-    def kernels(self, name: str, work: Callable[[], Any]) -> Iterator[Row]:
-        """The twenty operations that ``work`` spends most of the device's time in."""
+    def figure(
+        self,
+        what: str,
+        work: Callable[[], Any],
+        *,
+        number: int,
+        unit: str,
+        precision: str,
+        bottleneck: str,
+        repeats: int | None = None,
+    ) -> Row:
+        """How many items a second ``work`` does, against the measured matrix rate.
+
+        torch's profiler counts the operations of matrix products and convolutions in a run of its
+        own; fused attention and all other work are left out and take additional time.
+
+        Args:
+            what: in words.
+            work: done several times.
+            number: of items that it does.
+            unit: of the rate, such as ``images/s``.
+            precision: of its products, as for :meth:`rate`.
+            bottleneck: what it waits for first.
+            repeats: timed runs; None takes the scale's.
+        """
         from torch.profiler import ProfilerActivity, profile
 
-        cuda = self.device == "cuda"
-        activity = ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU
-        try:
-            with profile(activities=[activity]) as recorded:
-                work()
-                self.finish()
-        except (RuntimeError, AssertionError) as error:
-            yield note(f"the profiler could not watch {name}: {error}")
-            return
-        spent = "self_device_time_total" if cuda else "self_cpu_time_total"
-        times = {each: getattr(each, spent) for each in recorded.key_averages()}
-        total = sum(times.values()) or 1
-        top = sorted(times, key=lambda each: -times[each])[:20]
-        kernels = [
-            {"kernel": e.key, "calls": e.count, "ms": times[e] / 1e3, "share": times[e] / total}
-            for e in top
-        ]
-        yield detail(f"kernels of {name}", kernels)
+        with profile(activities=[ProfilerActivity.CPU], with_flops=True) as recorded:
+            work()
+        operations = sum(each.flops or 0 for each in recorded.key_averages())
+        limit = number * self.rate(precision) / operations if operations else None
+        measured = number / self.seconds(work, repeats=repeats)
+        return row(what, measured, unit, limit=limit, bottleneck=bottleneck)

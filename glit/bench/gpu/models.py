@@ -1,148 +1,129 @@
-"""Models of full size with random weights, made on the device, and what they are measured on."""
+"""Matrix products, proposers by precision, crops through CLIP."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
-from glit.backends.weights import Resolved
-from glit.bench.gpu.bench import Bench, largest, row
-from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import COLUMNS, Images, Method, total_s
-from glit.bench.lism_flism.in_glit import InGlit
-from glit.bench.lism_flism.inputs import scenes, with_sentences
-from glit.bench.lism_flism.models import (
-    Models,
-    made_by_glit,
-    random_clip,
-    random_sam,
-    random_yolos,
-    recipes_for,
-)
-from glit.bench.lism_flism.run import Request, job_of
-from glit.bench.random_dataset import DatasetShape, write_random_dataset
-from glit.data.geometry import iou
-from glit.data.records import Region
-from glit.images import Pixels
-from glit.runtime.cores import usable_cores
-from glit.training.batch import Batch as TrainingBatch
-from glit.training.config import TrainConfig
-from glit.training.setup import Ingredients, prepare
+from glit.backends.gpu.halves import FAST_PATH, is_chosen
+from glit.backends.matchers.clip import ClipMatcher
+from glit.bench.gpu.bench import Bench, products_in, row
+from glit.bench.harness import Row, note
+from glit.bench.lism_flism.columns import Method
+from glit.bench.lism_flism.fixed import fixed_boxes
+from glit.bench.lism_flism.inputs import scenes
+from glit.bench.lism_flism.models import Models, make_random
+from glit.images import Pixels, decode
+from glit.recipes.config import Precision
+from glit.runtime.verified_paths import leave_out
+from glit.stages.propose import ProposeStage
+from glit.stages.score import ScoreConfig, ScoreStage
 
 _NUM_DRAWN = 8
-NUM_BATCHES = 4
-"""Of the dataset that is trained on."""
+_ON_CPU = ("float32", "bfloat16")
 
 
-def clip(bench: Bench, corpus: list[str]) -> Resolved:
-    """CLIP's folder."""
-    with torch.device(bench.device):
-        return made_by_glit(random_clip(bench.scale.sizes, bench.scratch / "clip", corpus))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a proposer multiplies."""
+
+    precision: Precision
+    rate: str
+    """Precision of the matrix product against which it is held; ``halves`` of those that take the
+    place of float32 on some GPUs."""
 
 
-def yolos(bench: Bench) -> Resolved:
-    """YOLOS' folder."""
-    with torch.device(bench.device):
-        return made_by_glit(random_yolos(bench.scale.sizes, bench.scratch / "yolos"))
+SHEETS = {
+    "H200": {"16 bits": 989, "tf32": 494, "float32": 67},
+    "H100": {"16 bits": 989, "tf32": 494, "float32": 67},
+    "A100": {"16 bits": 312, "tf32": 156, "float32": 19.5},
+    "L40S": {"16 bits": 362, "tf32": 183, "float32": 91},
+}
+"""NVIDIA's data sheets, SXM where there are several, without sparsity: TFLOP/s."""
+YOLOS_WAYS = {
+    "float32": Way(precision="float32", rate="float32"),
+    "bfloat16": Way(precision="bfloat16", rate="bfloat16"),
+}
+SAM_WAYS = {
+    "float32": Way(precision="float32", rate="halves"),
+    "float32, as torch multiplies": Way(precision="float32", rate="float32"),
+    "float32, products in tf32": Way(precision="float32", rate="tf32"),
+    "bfloat16": Way(precision="bfloat16", rate="bfloat16"),
+    "float16": Way(precision="float16", rate="float16"),
+}
 
 
-def sam(bench: Bench, first: Pixels) -> Resolved:
-    """SAM's folder; as many masks pass its threshold as with trained weights."""
-    folder = bench.scratch / "sam"
-    return made_by_glit(random_sam(bench.scale.sizes, folder, first, bench.device))
-
-
-def images(bench: Bench, num: int) -> Images:
-    """Scenes as JPEGs; of many, each is used several times under names of its own."""
+def measure(bench: Bench) -> Iterator[Row]:
+    """Products, then the models of FLISM and LISM, each by itself."""
+    scale = bench.scale
+    yield from _products(bench)
     drawn = scenes(
-        bench.scratch / "scenes",
-        num=min(num, _NUM_DRAWN),
-        side_px=bench.scale.sizes.scene_px,
-        image_format="jpeg",
+        bench.scratch / "scenes", num=_NUM_DRAWN, side_px=scale.sizes.scene_px, image_format="jpeg"
     )
-    samples = tuple(
-        dataclasses.replace(drawn.samples[number % len(drawn.samples)], sample_id=f"{number:064x}")
-        for number in range(num)
-    )
-    return dataclasses.replace(drawn, samples=samples)
+    pixels = [decode(drawn.store.read(sample.source_path)) for sample in drawn.samples]
+    with torch.device(bench.device):
+        models = make_random(
+            scale.sizes, bench.scratch / "models", drawn.captions(), pixels[0], bench.device
+        )
+    yield from _proposer(bench, models, "flism", "YOLOS", YOLOS_WAYS, pixels)
+    yield from _crops(bench, models, pixels)
+    yield from _proposer(bench, models, "lism", "SAM, all masks", SAM_WAYS, pixels[:4])
 
 
-def mini_scenes(bench: Bench) -> list[Pixels]:
-    """Scenes of the size that the mini models were trained on."""
-    folder = bench.scratch / "mini-scenes"
-    drawn = scenes(folder, num=bench.scale.num_compared, side_px=128, image_format="png")
-    return drawn.pixels()
+def _products(bench: Bench) -> Iterator[Row]:
+    """Rates of large matrix products, which all limits come from."""
+    name = torch.cuda.get_device_name() if bench.device == "cuda" else "cpu"
+    sheet = next((sheet for key, sheet in SHEETS.items() if key in name), {})
+    if bench.device == "cuda" and not sheet:
+        yield note(f"no data sheet of {name} is known here: its matrix rates have no limit")
+    for precision in ("float32", "tf32", "bfloat16", "float16"):
+        limit = sheet.get("16 bits" if "16" in precision else precision)
+        what, rate = f"matrix product {bench.scale.matrix_side}, {precision}", bench.rate(precision)
+        yield row(what, rate / 1e12, "TFLOP/s", limit=limit, bottleneck="arithmetic")
 
 
-def boxes_of(found: list[list[Region]]) -> list[np.ndarray]:
-    """Boxes of every image, [regions, 4] each."""
-    return [np.array([r.box.xyxy for r in regions]).reshape(-1, 4) for regions in found]
+def _proposer(
+    bench: Bench,
+    models: Models,
+    method: Method,
+    name: str,
+    ways: dict[str, Way],
+    images: list[Pixels],
+) -> Iterator[Row]:
+    """Images a second of a proposer in every precision."""
+    for words, way in ways.items():
+        if bench.device == "cpu" and words not in _ON_CPU:
+            continue
+        config = dataclasses.replace(models.recipes[method].propose, precision=way.precision)
+        backend = ProposeStage.backend(config)
+        in_halves, rate = way.rate == "halves", way.rate
+        if in_halves:
+            chosen = bench.device == "cuda" and is_chosen(torch.device("cuda"))
+            rate = "float16" if chosen else "float32"
+        fast_path = contextlib.nullcontext() if in_halves else leave_out(FAST_PATH)
+        with fast_path, products_in(rate):
+            detector = backend.make(backend.settled(config), models.proposers[method])
+            yield bench.figure(
+                f"{name}, {words}", lambda each=detector: each.detect(images), repeats=1,
+                number=len(images), unit="images/s", precision=rate,
+                bottleneck="resizing, then masks or boxes",
+            )  # fmt: skip
+        del detector
 
 
-def share_kept(wanted: list[np.ndarray], found: list[np.ndarray], least: float) -> float:
-    """The share of boxes, over all images, that some box of the other way overlaps that much.
-
-    >>> a, b = np.array([[0.0, 0, 2, 2], [0, 0, 9, 9]]), np.array([[0.0, 0, 2, 2]])
-    >>> share_kept([a], [b], 0.9)
-    0.5
-    """
-    overlaps = [
-        iou(a, b).max(axis=1) if len(b) else np.zeros(len(a))
-        for a, b in zip(wanted, found, strict=True)
-    ]
-    return float((np.concatenate(overlaps) >= least).mean())
-
-
-def stages(
-    bench: Bench, method: Method, proposer: Resolved, matcher: Resolved, images: Images
-) -> tuple[InGlit, Images]:
-    """The stages of a method, their models loaded, and the images cut into sentences."""
-    request = Request(images=None, weights="random", device=bench.device, sizes=bench.scale.sizes)
-    models = Models(
-        recipes=recipes_for("random", bench.device), proposers={method: proposer}, matcher=matcher
-    )
-    batch = with_sentences(images, matcher, models.recipes[method].split)
-    column = next(each for each in COLUMNS if each.method == method and each.in_glit)
-    job = job_of(request, column, models, batch, bench.device, bench.scratch)
-    return InGlit(job), batch
-
-
-def stage_rows(bench: Bench, name: str, run: InGlit, batch: Images, repeats: int) -> Iterator[Row]:
-    """Images a second of the quickest pass, and in which of its parts the time went."""
-    run.run(batch)
-    bench.finish()
-    best = min((run.run(batch) for _ in range(repeats)), key=total_s)
-    number, cores = len(batch.samples), usable_cores()
-    yield row(name, number / total_s(best), "images/s", bottleneck=largest(best["parts_s"]))
-    decoding = number * cores / max(best["decode_s"], 1e-9)
-    yield row(f"{name}: decoding by {cores} threads", decoding, "images/s", bottleneck="cores")
-
-
-def prepared(bench: Bench, model: str, *, batch_size: int, **changes: Any) -> Ingredients:
-    """Model, objective and loader of a fast-goal run on a made-up dataset of some batches."""
-    path, tokenizer = bench.scratch / f"dataset-{batch_size}", TextTokenizer(Path(model))
-    width, height = bench.scale.sample_px
-    if not path.exists():
-        shape = DatasetShape(
-            num_samples=NUM_BATCHES * batch_size, width=width, height=height, num_sentences=8,
-            words=18, rows_per_group=64, rows_per_file=4096, distinct_images=64,
-        )  # fmt: skip
-        identity = {"name": "random", "sha256": tokenizer_hash(Path(model)), "context": 248}
-        write_random_dataset(path, shape, seed=0, encode=tokenizer.encode, tokenizer=identity)
-    config = TrainConfig(model=model, batch_size=batch_size, **changes)
-    return prepare(config, str(path), pin_memory=bench.device == "cuda")
-
-
-def first_batch(made: Ingredients) -> TrainingBatch:
-    """The first batch of the first epoch."""
-    epoch = made.loader.epoch(0)
-    try:
-        return next(epoch)[0]
-    finally:
-        epoch.close()
+def _crops(bench: Bench, models: Models, images: list[Pixels]) -> Iterator[Row]:
+    """Crops a second through CLIP, cutting included."""
+    config = ScoreStage.backend(ScoreConfig()).settled(ScoreConfig(device=bench.device))
+    matcher = ClipMatcher(config, models.matcher)
+    fixed = bench.scale.sizes.num_fixed
+    boxes = [np.array(fixed_boxes(i.shape[1], i.shape[0], fixed), dtype=float) for i in images]
+    yield bench.figure(
+        "CLIP, crops cut and encoded", lambda: matcher.embed_regions(images, boxes),
+        number=sum(map(len, boxes)), unit="crops/s", precision=config.precision,
+        bottleneck="upload and cutting",
+    )  # fmt: skip

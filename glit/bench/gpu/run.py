@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,19 +17,9 @@ from glit.bench.tables import Page, Table, figure
 from glit.errors import StoppedError
 from glit.runtime.process_state import without_bars
 
-MOST_S = 540.0
-"""Seconds of all parts together."""
-_LEAST_S = 5.0
-"""A part is not begun with less time than this."""
-
-
-PARTS: Mapping[str, float] = {
-    "matrix": 40, "mini": 60, "flism": 80, "training": 110, "lism": 100, "several": 60,
-    "columns": 100, "captions": 200,
-}  # fmt: skip
+PARTS: Mapping[str, float] = {"models": 300, "training": 240}
 """Modules of this folder with a function ``measure`` that yields rows, and after how many seconds
-each is ended. In the order of work: what others need first, then by worth. Few take all of their
-time; vLLM alone may start for a minute and more, so the last has what the others leave."""
+each is ended."""
 
 
 def run(
@@ -41,7 +29,6 @@ def run(
     scale: str,
     progress: Callable[[str], None],
     parts: Mapping[str, float] | None = None,
-    most_s: float = MOST_S,
 ) -> dict[str, Any]:
     """Measure all parts; returns what ``gpu.json`` holds.
 
@@ -51,52 +38,33 @@ def run(
         scale: ``full`` or ``tiny``.
         progress: told what is going on.
         parts: which, and the seconds of each; None for all.
-        most_s: seconds of all parts together.
 
     Raises:
         StoppedError: Ctrl-C; what was measured is in the folder.
     """
-    started = time.monotonic()
     done: list[dict[str, Any]] = []
     report = {
         "machine": describe_machine(device), "versions": versions(), "scale": scale,
         "device": device, "parts": done,
     }  # fmt: skip
-    for name, longest_s in (PARTS if parts is None else parts).items():
-        left = most_s - (time.monotonic() - started)
-        progress(f"{name} (at most {min(longest_s, max(left, 0)):.0f} s)")
-        rates = next((each["details"].get("rates", {}) for each in done), {})
+    for name, most_s in (parts or PARTS).items():
+        progress(f"{name} (at most {most_s:.0f} s)")
+        output, log = folder / f"{name}.json", folder / f"{name}.log"
+        for path in (output, log):
+            path.unlink(missing_ok=True)
+        words = ["glit.bench.gpu.run", name, scale, device, str(output)]
         try:
-            done.append(_one(name, folder, device, scale, rates, left, longest_s))
+            ended = run_command(words, log, most_s=most_s)
         except KeyboardInterrupt as error:
             raise StoppedError(f"stopped; what was measured is in {folder}") from error
-        progress(f"{name}: {done[-1]['failure'] or 'done'} ({done[-1]['seconds']:.0f} s)")
+        how = {"seconds": ended.seconds, "failure": ended.failure}
+        done.append({"name": name, **recorded(output), **how})
+        progress(f"{name}: {ended.failure or 'done'} ({ended.seconds:.0f} s)")
         write_report(folder, "gpu", report, page(report))
     return report
 
 
-def _one(
-    name: str,
-    folder: Path,
-    device: str,
-    scale: str,
-    rates: dict[str, float],
-    left: float,
-    longest_s: float,
-) -> dict[str, Any]:
-    """What a part found, how long it took, and in one line how it failed if it did."""
-    output, log = folder / f"{name}.json", folder / f"{name}.log"
-    output.unlink(missing_ok=True)
-    seconds, failure = 0.0, "not begun: no time was left"
-    if left >= _LEAST_S:
-        log.unlink(missing_ok=True)
-        words = ["glit.bench.gpu.run", name, scale, device, str(output), json.dumps(rates)]
-        ended = run_command(words, log, most_s=min(longest_s, left))
-        seconds, failure = ended.seconds, ended.failure
-    return {"name": name, **recorded(output), "seconds": seconds, "failure": failure}
-
-
-def run_part(name: str, scale: str, device: Any, output: str, rates: str) -> None:
+def run_part(name: str, scale: str, device: Any, output: str) -> None:
     """Run a part in this process; its figures are in ``output``, also those before it fails.
 
     Args:
@@ -104,13 +72,10 @@ def run_part(name: str, scale: str, device: Any, output: str, rates: str) -> Non
         scale: ``full`` or ``tiny``.
         device: ``cuda`` or ``cpu``.
         output: JSON file.
-        rates: JSON of the matrix rates measured before.
     """
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="glit-gpu-") as folder, without_bars():
-        bench = Bench(
-            scale=SCALES[scale], device=device, scratch=Path(folder), rates=json.loads(rates)
-        )
+        bench = Bench(scale=SCALES[scale], device=device, scratch=Path(folder))
         rows = importlib.import_module(f"glit.bench.gpu.{name}").measure(bench)
         record(rows, Path(output))
 
@@ -139,12 +104,6 @@ def page(report: dict[str, Any]) -> Page:
     blocks: list[str | Table] = ["# glit on a GPU", "\n".join(lines), _warning(report)]
     blocks.append(Table(heads=HEADINGS, rows=rows, words=len(HEADINGS)))
     blocks.append("\n".join(_remarks(report)))
-    for part in report["parts"]:
-        for name, value in part["details"].items():
-            if name.startswith("kernels of "):
-                blocks.append(f"## The device's time: {name.removeprefix('kernels of ')}")
-                heads = ("operation", "calls", "ms", "share")
-                blocks.append(Table(heads=heads, rows=[_kernel_cells(each) for each in value]))
     return blocks
 
 
@@ -165,12 +124,6 @@ def _remarks(report: dict[str, Any]) -> Iterator[str]:
             yield f"- {part['name']}: {part['failure']} ({count} figures before; see its log)"
         for note in part["notes"]:
             yield f"- {part['name']}: {note}"
-
-
-def _kernel_cells(each: dict[str, Any]) -> tuple[str, str, str, str]:
-    name = each["kernel"]
-    short = name if len(name) <= 80 else name[:77] + "..."
-    return short, str(each["calls"]), figure(each["ms"]), f"{each['share']:.2f}"
 
 
 if __name__ == "__main__":

@@ -5,61 +5,94 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from transformers import CLIPConfig
 
-from glit.bench.gpu import models
 from glit.bench.gpu.bench import Bench, row
-from glit.bench.gpu.models import NUM_BATCHES, first_batch, prepared
-from glit.bench.harness import Row
-from glit.bench.random_clip import ClipShape
-from glit.bench.random_dataset import WORDS
+from glit.bench.harness import Row, in_own_process
+from glit.bench.random_clip import ClipShape, write_random_clip
+from glit.bench.scenes import build_scenes, paint
 from glit.runtime.cores import usable_cores
 from glit.training.batch import Batch
 from glit.training.config import TrainConfig
 from glit.training.optimizer import parameter_groups
-from glit.training.setup import Ingredients, mixed_precision
+from glit.training.setup import Ingredients, mixed_precision, prepare
 from glit.training.step import run_step
+
+_NUM_BATCHES = 3
+"""Of the dataset that is trained on."""
 
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Samples a second: from memory, from shards, compiled; the loader alone."""
     size = bench.scale.batch_size
-    clip = models.clip(bench, [" ".join(WORDS)] * 3)
-    made = prepared(bench, str(clip.path), batch_size=size)
+    sizes = bench.scale.sizes
+    with torch.device(bench.device):
+        made = prepared(
+            bench.scratch, sizes.clip, num=_NUM_BATCHES * size, size_px=bench.scale.sample_px,
+            rows=sizes.embedding_rows, batch_size=size,
+        )  # fmt: skip
     precision = mixed_precision("auto", bench.device)
     step = step_of(made, precision, bench.device)
-    batch = first_batch(made).to(torch.device(bench.device))
-    lengths = batch.texts.length_T.tolist()
-    operations = step_operations(bench.scale.sizes.clip, lengths, len(batch.pixels_V3SS))
-    kind = {"no": "float32", "bf16": "bfloat16", "fp16": "float16"}[precision]
-    limit = bench.limit(operations, kind)
-
-    def rate(what: str, seconds: float, bottleneck: str) -> Row:
-        most = size * limit if limit else None
-        what = f"training, batch {size}, {precision}, {what}"
-        return row(what, size / seconds, "samples/s", limit=most, bottleneck=bottleneck)
-
-    eager = bench.seconds(lambda: step(batch))
-    yield rate("eager, from memory", eager, "kernels' own speed")
-    alone = bench.seconds(lambda: deque(made.loader.epoch(0), maxlen=0), repeats=1) / NUM_BATCHES
-    what = f"loader alone, {usable_cores()} cores"
-    yield row(what, size / alone, "samples/s", bottleneck="decoding")
-    slower = "loader" if alone > eager else "the step"
-    yield rate("eager, from shards", _from_shards(bench, made, step), slower)
+    epoch = made.loader.epoch(0)
+    batch = next(epoch)[0].to(torch.device(bench.device))
+    epoch.close()
+    what = f"training, batch {size}, {precision}"
+    eager = bench.figure(
+        f"{what}, eager, from memory", lambda: step(batch), number=size, unit="samples/s",
+        precision={"no": "float32", "bf16": "bfloat16", "fp16": "float16"}[precision],
+        bottleneck="kernels' own speed",
+    )  # fmt: skip
+    yield eager
+    rate, limit = eager["measured"], eager["limit"]
+    alone = bench.seconds(lambda: deque(made.loader.epoch(0), maxlen=0), repeats=1) / _NUM_BATCHES
+    cores = f"loader alone, {usable_cores()} cores"
+    yield row(cores, size / alone, "samples/s", bottleneck="decoding")
+    slower = "loader" if size / alone < rate else "the step"
+    shards = size / _from_shards(bench, made, step)
+    yield row(f"{what}, eager, from shards", shards, "samples/s", limit=limit, bottleneck=slower)
     if bench.device == "cuda":
         free = 1 - torch.cuda.max_memory_allocated() / torch.cuda.mem_get_info()[1]
         yield row("memory of such a step that is free", free, "of 1", bottleneck="activations")
-    yield from bench.kernels("an eager training step", lambda: step(batch))
     compiled = made.model.encoder.clip
     backend = "inductor" if bench.device == "cuda" else "eager"
     compiled.vision_model.compile(backend=backend)
     compiled.text_model.encoder.compile(dynamic=True, backend=backend)
-    yield rate("compiled, from memory", bench.seconds(lambda: step(batch)), "kernels' own speed")
+    rate = size / bench.seconds(lambda: step(batch))
+    what, bottleneck = f"{what}, compiled, from memory", "kernels' own speed"
+    yield row(what, rate, "samples/s", limit=limit, bottleneck=bottleneck)
+
+
+def prepared(
+    folder: Path, shape: ClipShape, *, num: int, size_px: int, rows: int = 0, **changes: Any
+) -> Ingredients:
+    """Model, objective and loader of a CLIP with random weights on hard scenes.
+
+    Args:
+        folder: where clip and dataset are; they are made if they are not.
+        shape: of the CLIP.
+        num: scenes.
+        size_px: their side.
+        rows: token embeddings; 0 for those of the tokenizer.
+        changes: keys of ``[train]``.
+    """
+    clip, dataset = folder / "clip", folder / "dataset"
+    if not dataset.exists():
+        scenes = paint(folder / "scenes", num=num, seed=0, level="hard", size=size_px,
+                       image_format="jpeg")  # fmt: skip
+        captions = scenes / "captions.jsonl"
+        corpus = captions.read_text(encoding="utf-8").splitlines()
+        write_random_clip(clip, shape, seed=0, corpus=corpus, vocabulary=900, embedding_rows=rows)
+        settings = [f"split.tokenizer={clip}"]
+        # in a process of its own, whose memory is not that of a step
+        in_own_process(partial(build_scenes, captions=captions, settings=settings), scenes, dataset)
+    config = TrainConfig(model=str(clip), **changes)
+    return prepare(config, str(dataset), pin_memory=torch.cuda.is_available())
 
 
 def step_of(made: Ingredients, precision: Any, device: str) -> Callable[[Batch], Any]:
@@ -88,25 +121,10 @@ def still_optimizer(made: Ingredients, *, fused: bool = False) -> torch.optim.Ad
 
 def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], Any]) -> float:
     """Seconds a step over some epochs of the loader."""
-    device = torch.device(bench.device)
-    epochs = -(-bench.scale.num_steps // NUM_BATCHES)
+    device, epochs = torch.device(bench.device), bench.scale.num_epochs
     started = time.perf_counter()
     for epoch in range(epochs):
         for parts in made.loader.epoch(epoch):
             step(parts[0].to(device))
     bench.finish()
-    return (time.perf_counter() - started) / (epochs * NUM_BATCHES)
-
-
-def step_operations(shape: ClipShape, text_lengths: list[int], num_images: int) -> float:
-    """Multiply-adds times two of a forward and backward pass, padding not counted."""
-    config: Any = CLIPConfig(**shape)
-    seen, read = config.vision_config, config.text_config
-    patches = (seen.image_size // seen.patch_size) ** 2
-    vision = _tower(seen, [patches + 1]) + 2 * patches * 3 * seen.patch_size**2 * seen.hidden_size
-    return 3 * (num_images * vision + _tower(read, text_lengths))
-
-
-def _tower(config: Any, lengths: list[int]) -> float:
-    width, layers = config.hidden_size, config.num_hidden_layers
-    return sum(layers * (24 * width**2 * n + 4 * width * n**2) for n in lengths)
+    return (time.perf_counter() - started) / (epochs * _NUM_BATCHES)

@@ -39,24 +39,20 @@ def rectangles(width: int, height: int, boxes: Boxes) -> list[np.ndarray]:
     return [(x0 <= x) & (x < x1) & (y0 <= y) & (y < y1) for x0, y0, x1, y1 in boxes]
 
 
-class CountingDetector:
-    """Counts what a detector gives, and hands on fixed boxes instead if it is told how many."""
+class FixedDetector:
+    """Runs a detector, and hands on fixed boxes instead of what it finds."""
 
-    def __init__(self, detector: Detector, *, number: int | None, source: str) -> None:
+    def __init__(self, detector: Detector, *, number: int, source: str) -> None:
         self._detector = detector
         self._number = number
         self._source = source
-        self.num_proposed = 0
-        """What the real detector gave, so far."""
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        found = self._detector.detect(images)
-        self.num_proposed += sum(map(len, found))
-        if self._number is None:
-            return found
-        return [self._fixed(self._number, *image.shape[:2]) for image in images]
+        self._detector.detect(images)
+        return [self._fixed(*image.shape[:2]) for image in images]
 
-    def _fixed(self, number: int, height: int, width: int) -> list[Region]:
+    def _fixed(self, height: int, width: int) -> list[Region]:
+        boxes = fixed_boxes(width, height, self._number).tolist()
         return [
             Region(
                 box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
@@ -64,5 +60,5 @@ class CountingDetector:
                 label="",
                 source=self._source,
             )
-            for rank, (x0, y0, x1, y1) in enumerate(fixed_boxes(width, height, number).tolist())
+            for rank, (x0, y0, x1, y1) in enumerate(boxes)
         ]

@@ -11,12 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from glit.backends.device import pick_device
 from glit.backends.tokenizer import tokenizer_hash
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, Images, Job, PartClock, TimedSource, Way
-from glit.bench.lism_flism.fixed import CountingDetector
-from glit.bench.lism_flism.operations import SAM_DECODER, SAM_ENCODER, YOLOS, matrix_rate
+from glit.bench.lism_flism.columns import Images, Job, PartClock, TimedSource, Way
+from glit.bench.lism_flism.fixed import FixedDetector
 from glit.bench.scenes import XYXY
 from glit.data.records import Drop, Sample
 from glit.data.schema import dataset_schema
@@ -40,18 +38,14 @@ class InGlit(Way):
         config, matching = job.recipe.of(ProposeConfig), job.recipe.of(ScoreConfig)
         proposer, matcher = DetectRegions.backend(config), ScoreStage.backend(matching)
         config, matching = proposer.settled(config), matcher.settled(matching)
-        flism = job.column.method == "flism"
-        parts = (YOLOS,) if flism else (SAM_ENCODER, SAM_DECODER)
-        self._precisions = {CROP: matching.precision} | dict.fromkeys(parts, config.precision)
-        self._detector = CountingDetector(
-            proposer.make(config, job.proposer),
-            number=job.num_fixed,
-            source="yolos" if flism else "sam",
-        )
-        self._clock = PartClock(())
+        detector = proposer.make(config, job.proposer)
+        if job.num_fixed is not None:
+            source = "yolos" if job.column.method == "flism" else "sam"
+            detector = FixedDetector(detector, number=job.num_fixed, source=source)
+        self._clock = PartClock()
         made: Any = matcher.make(matching, job.matcher)
         made.embed_regions = self._timed(made.embed_regions)
-        self._propose = DetectRegions(config, self._detector)
+        self._propose = DetectRegions(config, detector)
         self._score = ScoreStage(matching, made)
         self._pair = PairStage(job.recipe.of(PairConfig).make_pairing(None))
         tokenizer = {
@@ -70,20 +64,10 @@ class InGlit(Way):
 
         return timed
 
-    def facts(self) -> Row:
-        """The rates of matrix products in the models' precisions, measured now."""
-        device = pick_device(self._job.device)
-        measured = {
-            name: matrix_rate(device, name, self._job.matrix_side)
-            for name in sorted(set(self._precisions.values()))
-        }
-        return {"rates": {part: measured[name] for part, name in self._precisions.items()}}
-
     def run(self, batch: Images) -> Row:
         """All images of a batch as one chunk."""
-        clock = self._clock = PartClock(("wait", "decode", "encode"))
+        clock = self._clock = PartClock()
         source = TimedSource(batch.store, clock)
-        self._detector.num_proposed = 0
         started = time.perf_counter()
         proposed = list(self._propose.process(batch.samples, source))
         at_match, wait = time.perf_counter(), clock.seconds["wait"]
@@ -106,8 +90,6 @@ class InGlit(Way):
                 "match": at_write - at_match - (wait_all - wait) - encode,
                 "write": ended - at_write,
             },
-            "decode_s": clock.seconds["decode"],
-            "num_proposed": self._detector.num_proposed,
             "num_regions": sum(len(sample.regions or ()) for sample in good),
             "num_dropped": len(batch.samples) - len(good),
             "choices": _choices(batch.samples, good),

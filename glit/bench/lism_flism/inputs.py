@@ -14,7 +14,7 @@ from glit.bench.scenes import truths
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
 from glit.pipeline.source import entries, find_source
-from glit.scenes import write_scenes
+from glit.scenes import draw_scene, write_caption, write_scenes
 from glit.shards.files import ImageFiles
 from glit.stages.ingest import Ingest, IngestConfig, ingest
 from glit.stages.split import SplitConfig
@@ -23,30 +23,9 @@ from glit.storage.store import Store
 SEED = 2_000_000
 """Of the scenes: test scenes, which the mini models have not seen."""
 
-CAPTION: tuple[str, ...] = (
-    "Photograph number {n} shows a busy place in broad daylight, seen from a little above the "
-    "heads of the people who pass through it.",
-    "In the foreground of picture {n} a person in a dark jacket carries a large bag over one "
-    "shoulder and looks towards something on the left.",
-    "Behind this person, view {n} has a row of parked vehicles, one of them white with a dent in "
-    "its door and a sticker on the rear window.",
-    "On the right of image {n} stands a tall wooden structure whose paint has come off in long "
-    "strips along its lower edge.",
-    "A small animal with short brown fur lies on the ground near the middle of frame {n}, its "
-    "head resting on its front legs.",
-    "Several round objects of different colours are spread over the table at the bottom of "
-    "scene {n}, next to a folded piece of cloth.",
-    "The upper part of photograph {n} is taken up by trees with thin branches and by a pale sky "
-    "without any clouds in it.",
-    "Soft light falls from the left side of picture {n} and leaves long shadows on the paving, "
-    "which is wet in a few places.",
-)
-"""Eight sentences of usual length, some 190 tokens, for photographs nobody has described. The
-number keeps sentences of different photographs apart, so that none is encoded once for all."""
-
 
 def photographs(images: str, *, num: int) -> Images:
-    """The first images of a folder, a glob or a list, in sorted order, with the fixed caption.
+    """The first images of a folder, a glob or a list, in sorted order, with captions of scenes.
 
     Raises:
         InputError: there is no such folder, or no image in it can be used.
@@ -58,15 +37,21 @@ def photographs(images: str, *, num: int) -> Images:
     good = [row for row in rows if not row.get("drop")]
     if not good:
         raise InputError(f"{images}: none of the {len(rows)} files found can be used as an image")
-    samples = [
-        _sample(row, " ".join(sentence.format(n=number) for sentence in CAPTION))
-        for number, row in enumerate(good, start=1)
-    ]
-    notes = ["Captions: one fixed long caption for every photograph, its number apart."]
+    samples = [_sample(row, _made_up(number)) for number, row in enumerate(good, start=1)]
+    notes = ["Captions: sentences of scenes, others for every photograph."]
     if len(good) < len(rows):
         notes.append(f"{len(rows) - len(good)} of {len(rows)} files could not be used.")
     what = f"{len(good)} photographs, {_extent(samples)}"
     return Images(store=store, samples=tuple(samples), what=what, notes=tuple(notes))
+
+
+def _made_up(number: int) -> str:
+    """A long caption for a photograph that nobody has described.
+
+    Its number keeps sentences of different photographs apart, so that none is encoded once for all.
+    """
+    told = write_caption(draw_scene(SEED, number, level="hard")).sentences
+    return " ".join(f"{each.text.rstrip('.')} in photograph number {number}." for each in told)
 
 
 def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> Images:

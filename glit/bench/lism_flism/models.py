@@ -12,7 +12,8 @@ import numpy as np
 from glit.backends.device import pick_device
 from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, save_sam
 from glit.backends.weights import Resolved, is_here, resolve
-from glit.bench.lism_flism.columns import Method
+from glit.bench.lism_flism.columns import Column, Job, Method
+from glit.bench.lism_flism.fixed import NUM_GRID
 from glit.bench.random_clip import TINY as TINY_CLIP
 from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.errors import WeightsError
@@ -45,8 +46,6 @@ class Sizes:
     """Regions handed on for every image, since random weights propose nothing sensible."""
     calibration_side: int = 8
     """Points along a side of the image on which SAM's threshold is calibrated."""
-    matrix_side: int = 4096
-    """Side of the matrix product whose rate gives the floor."""
 
 
 FULL = Sizes(
@@ -92,7 +91,6 @@ TINY = Sizes(
     embedding_rows=0,
     scene_px=96,
     calibration_side=2,
-    matrix_side=64,
 )
 """Small enough for a test."""
 
@@ -120,6 +118,22 @@ class Models:
     recipes: dict[Method, Recipe]
     proposers: dict[Method, Resolved]
     matcher: Resolved
+    num_fixed: int | None = None
+    """Regions of every image in the place of those of random weights."""
+
+    def job(self, column: Column, *, device: str, threads: int, scratch: Path) -> Job:
+        """What a column's process is told; FLISM adds its grid to fewer fixed regions."""
+        grid = NUM_GRID if column.method == "flism" else 0
+        return Job(
+            column=column,
+            recipe=self.recipes[column.method],
+            proposer=self.proposers[column.method],
+            matcher=self.matcher,
+            device=device,
+            threads=threads,
+            num_fixed=None if self.num_fixed is None else self.num_fixed - grid,
+            scratch=scratch,
+        )
 
 
 def find_models(weights: Weights, device: str) -> Models:
@@ -182,25 +196,23 @@ def make_random(
             "lism": made_by_glit(random_sam(sizes, folder / "sam", first, device)),
             "flism": made_by_glit(random_yolos(sizes, folder / "yolos")),
         },
-        matcher=made_by_glit(random_clip(sizes, folder / "clip", corpus)),
+        matcher=made_by_glit(
+            write_random_clip(
+                folder / "clip",
+                sizes.clip,
+                seed=0,
+                corpus=corpus,
+                vocabulary=_VOCABULARY,
+                embedding_rows=sizes.embedding_rows,
+            )
+        ),
+        num_fixed=sizes.num_fixed,
     )
 
 
 def made_by_glit(path: Path) -> Resolved:
     """A folder of random weights, as what a name resolves to."""
     return Resolved(name="random", path=path, revision="random", sha256="")
-
-
-def random_clip(sizes: Sizes, folder: Path, corpus: Sequence[str]) -> Path:
-    """Write CLIP with random weights, and a tokenizer learned from texts."""
-    return write_random_clip(
-        folder,
-        sizes.clip,
-        seed=0,
-        corpus=corpus,
-        vocabulary=_VOCABULARY,
-        embedding_rows=sizes.embedding_rows,
-    )
 
 
 def random_yolos(sizes: Sizes, folder: Path) -> Path:

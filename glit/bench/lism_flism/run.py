@@ -9,22 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from glit.backends.device import pick_device
 from glit.bench.harness import Row, Worker, write_report
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Column, Images, Job, open_way
-from glit.bench.lism_flism.fixed import NUM_GRID
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Images, open_way
 from glit.bench.lism_flism.inputs import photographs, scenes, with_sentences
 from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
-from glit.bench.lism_flism.report import (
-    better_rates,
-    column_figures,
-    page,
-    parameters,
-    project,
-    ratios,
-)
+from glit.bench.lism_flism.report import column_figures, page, ratios
 from glit.bench.machine import describe_machine, versions
 from glit.bench.scenes import judge
 from glit.errors import InputError, StoppedError
@@ -39,7 +30,6 @@ NUM_QUALITY = 64
 """Scenes on which the choices are compared with the truth."""
 
 _MINI_SCENE_PX = 128
-_NUM_WATCHED = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,38 +85,25 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
     progress("making models with random weights" if request.weights == "random" else "models")
     models = _models(request, images, device, scratch)
     batch = with_sentences(images, models.matcher, models.recipes["flism"].split)
-    jobs = [job_of(request, each, models, batch, device, scratch) for each in COLUMNS]
+    threads = request.threads or usable_cores()
     # one image where a pass takes minutes: full-size models on a CPU
     slow = request.weights != "mini" and device == "cpu"
-    warm_up = _first(batch, 1) if slow else batch
+    warm_up = dataclasses.replace(batch, samples=batch.samples[:1]) if slow else batch
     with contextlib.ExitStack() as started:
         columns = {}
-        for job in jobs:
-            worker = Worker(f"column {job.column.title!r}", open_way, job, preload=PRELOADED)
-            columns[job.column.key] = started.enter_context(contextlib.closing(worker))
+        for each in COLUMNS:
+            job = models.job(each, device=device, threads=threads, scratch=scratch / each.key)
+            worker = Worker(f"column {each.title!r}", open_way, job, preload=PRELOADED)
+            columns[each.key] = started.enter_context(contextlib.closing(worker))
         ask = partial(_ask, columns, progress)
         for each in COLUMNS:  # all are ready and the machine is quiet before anything is timed
             progress(f"{each.title}: loading models")
             columns[each.key].answer()
-        facts = ask("counting operations, measuring the matrix rate", "facts")
-        ask("warming up", "perform", warm_up)
-        rounds = []
-        for number in range(1, request.repeats + 1):
-            rounds.append(ask(f"repeat {number} of {request.repeats}", "perform", batch))
-            for each in filter(lambda column: column.in_glit, COLUMNS):
-                # the best rate stays: a floor taken while the machine was busy would be none
-                facts[each.key] = better_rates(facts[each.key], columns[each.key].call("facts"))
-        watched: dict[str, Row] = {}
-        if device == "cuda":
-            watched = ask("recording the device", "perform", _first(batch, _NUM_WATCHED), True)
+        ask("warming up", warm_up)
+        repeats = range(1, request.repeats + 1)
+        rounds = [ask(f"repeat {number} of {request.repeats}", batch) for number in repeats]
         quality = _quality(request, ask, models, scratch)
     passes = {each.key: [found[each.key] for found in rounds] for each in COLUMNS}
-    figures = {
-        c.key: column_figures(
-            c, passes[c.key], facts=facts, watched=watched.get(c.key), threads=jobs[0].threads
-        )
-        for c in COLUMNS
-    }
     return {
         "benchmark": "lism-flism",
         "settings": {
@@ -136,20 +113,16 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
             "repeats": request.repeats,
             "warm_up_images": len(warm_up.samples),
             "device": device,
-            "threads": jobs[0].threads,
-            "num_fixed": request.sizes.num_fixed if request.weights == "random" else None,
+            "threads": threads,
+            "num_fixed": models.num_fixed,
         },
         "machine": describe_machine(device),
         "versions": versions(),
-        "columns": figures,
+        "columns": {each.key: column_figures(each, passes[each.key]) for each in COLUMNS},
         "ratios": ratios(passes),
-        "parameters": {
-            c.method: parameters(**facts[c.key]["parameters"]) for c in COLUMNS if not c.in_glit
-        },
-        "projections": project({k: each["total_s"]["median"] for k, each in figures.items()}),
         "quality": quality,
         "num_quality": request.num_quality if quality else 0,
-        "notes": [*images.notes, *_notes(request, device)],
+        "notes": [*images.notes, *_notes(request)],
     }
 
 
@@ -157,19 +130,14 @@ def _ask(
     columns: Mapping[str, Worker],
     progress: Callable[[str], None],
     doing: str,
-    method: str,
-    *arguments: Any,
+    batch: Images,
 ) -> dict[str, Row]:
-    """What a method returns in each column, the columns in turn."""
+    """A pass of each column, the columns in turn."""
     found = {}
     for each in COLUMNS:
         progress(f"{each.title}: {doing}")
-        found[each.key] = columns[each.key].call(method, *arguments)
+        found[each.key] = columns[each.key].call("perform", batch)
     return found
-
-
-def _first(batch: Images, number: int) -> Images:
-    return dataclasses.replace(batch, samples=batch.samples[:number])
 
 
 def _images(request: Request, device: str, scratch: Path) -> Images:
@@ -199,25 +167,6 @@ def _models(request: Request, images: Images, device: str, scratch: Path) -> Mod
     return make_random(request.sizes, scratch / "models", images.captions(), pixels, device)
 
 
-def job_of(
-    request: Request, made: Column, models: Models, batch: Images, device: str, scratch: Path
-) -> Job:
-    """What a column's process is told."""
-    number = request.sizes.num_fixed - (NUM_GRID if made.method == "flism" else 0)
-    return Job(
-        column=made,
-        recipe=models.recipes[made.method],
-        proposer=models.proposers[made.method],
-        matcher=models.matcher,
-        batch=batch,
-        device=device,
-        threads=request.threads or usable_cores(),
-        num_fixed=number if request.weights == "random" else None,
-        matrix_side=request.sizes.matrix_side,
-        scratch=scratch / made.key,
-    )
-
-
 def _quality(
     request: Request, ask: Callable[..., dict[str, Row]], models: Models, scratch: Path
 ) -> dict[str, Row] | None:
@@ -228,13 +177,13 @@ def _quality(
         scratch / "truth", num=request.num_quality, side_px=_MINI_SCENE_PX, image_format="png"
     )
     batch = with_sentences(drawn, models.matcher, models.recipes["flism"].split)
-    answers = ask(f"quality on {request.num_quality} scenes", "perform", batch)
+    answers = ask(f"quality on {request.num_quality} scenes", batch)
     return {
         key: judge(batch.samples, answer["choices"], drawn.truth) for key, answer in answers.items()
     }
 
 
-def _notes(request: Request, device: str) -> list[str]:
+def _notes(request: Request) -> list[str]:
     notes = []
     if request.weights == "random":
         notes += [
@@ -248,18 +197,10 @@ def _notes(request: Request, device: str) -> list[str]:
         ]
     elif request.weights == "mini" and request.images is not None:
         notes.append("The mini models understand only glit's scenes: speed only.")
-    notes += [
+    return [
+        *notes,
         "One at a time: sentences are encoded in the same call as the crops and count there; in "
         "glit they count under match.",
-        "Decoding in glit is done by threads while the models work; only the wait for it is part "
-        "of the total.",
+        "Decoding in glit is done by threads while the models work; only the wait for it counts.",
         "Left out on both sides: captions, cutting them into sentences, and glit's ingest.",
     ]
-    if device == "cuda":
-        notes.append(
-            "Device busy: time with at least one kernel running, recorded in a pass of its own, "
-            "over the median total."
-        )
-    else:
-        notes.append("Device busy: CPU seconds of the process over wall seconds times cores.")
-    return notes

@@ -29,15 +29,8 @@ from glit.backends.device import pick_device
 from glit.backends.protocols import ProposerConfig
 from glit.backends.tokenizer import load_tokenizer
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import CROP, PARTS, Images, Job, PartClock, Way
+from glit.bench.lism_flism.columns import Images, Job, PartClock, Way
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
-from glit.bench.lism_flism.operations import (
-    YOLOS,
-    clip_crop,
-    count_parameters,
-    sam_image,
-    yolos_image,
-)
 from glit.bench.scenes import XYXY
 from glit.data.geometry import area_ratio_mask, grid_boxes
 from glit.data.records import Sample
@@ -61,10 +54,9 @@ class SamMasks:
         else:
             sam, thresholds = load_checkpoint(path), MaskThresholds()
         self._config: ProposerConfig = job.recipe.propose
-        self._num_points = thresholds.points_per_side**2
-        self.model: Any = sam.to(pick_device(job.device))
+        sam.to(pick_device(job.device))
         self._generator = SamAutomaticMaskGenerator(
-            self.model, points_per_batch=POINTS_PER_BATCH, **asdict(thresholds)
+            sam, points_per_batch=POINTS_PER_BATCH, **asdict(thresholds)
         )
 
     def propose(self, image: Image.Image) -> list[Any]:
@@ -98,10 +90,6 @@ class SamMasks:
                 y0, y1 = int(rows.min()), int(rows.max()) + 1
                 yield (x0, y0, x1, y1), Image.fromarray(blended[y0:y1, x0:x1])
 
-    def operations(self, sample: Sample) -> dict[str, float]:
-        """Of each part of the proposer; its input is a square of one size whatever the image."""
-        return sam_image(self.model, self._num_points)
-
 
 class YolosBoxes:
     """FLISM's candidates, as above: detected objects, four quadrants and a centre region."""
@@ -114,14 +102,14 @@ class YolosBoxes:
         self._device = pick_device(job.device)
         self._processor: Any = YolosImageProcessor.from_pretrained(path, local_files_only=True)
         loaded: Any = YolosForObjectDetection.from_pretrained(path, local_files_only=True)
-        self.model: Any = loaded.float().to(self._device).eval()
+        self._model: Any = loaded.float().to(self._device).eval()
 
     def propose(self, image: Image.Image) -> list[Any]:
         import torch
 
         inputs = self._processor(images=image, return_tensors="pt").to(self._device)
         with torch.no_grad():
-            outputs = self.model(**inputs)
+            outputs = self._model(**inputs)
         found = self._processor.post_process_object_detection(
             outputs,
             threshold=self._config.score_threshold,
@@ -149,11 +137,6 @@ class YolosBoxes:
         for x0, y0, x1, y1 in [*boxes[fits].tolist(), *grid]:
             yield (x0, y0, x1, y1), image.crop((x0, y0, x1, y1))
 
-    def operations(self, sample: Sample) -> dict[str, float]:
-        blank = Image.new("RGB", (sample.width, sample.height))
-        height, width = self._processor(images=blank, return_tensors="pt")["pixel_values"].shape[2:]
-        return {YOLOS: yolos_image(self.model.config, int(height), int(width))}
-
 
 class OneAtATime(Way):
     """One method over images, one after the other."""
@@ -176,25 +159,9 @@ class OneAtATime(Way):
         pictures: Any = CLIPImageProcessor.from_pretrained(path, local_files_only=True)
         self._processor: Any = CLIPProcessor(pictures, load_tokenizer(job.matcher.path))
 
-    def facts(self) -> Row:
-        """Parameters and operations of the models."""
-        samples = self._job.batch.samples
-        sizes = {(sample.width, sample.height): sample for sample in samples}
-        of_size = {size: self._proposer.operations(sample) for size, sample in sizes.items()}
-        each = [of_size[sample.width, sample.height] for sample in samples]
-        operations = {part: float(np.mean([one[part] for one in each])) for part in each[0]}
-        return {
-            "parameters": {
-                "proposer": count_parameters(self._proposer.model),
-                "clip": count_parameters(self._clip),
-            },
-            "operations": operations | {CROP: clip_crop(self._clip.config.vision_config)},
-        }
-
     def run(self, batch: Images) -> Row:
         """All images of a batch, one after the other."""
-        clock = PartClock(PARTS)
-        num_proposed = num_regions = 0
+        clock, num_regions = PartClock(), 0
         choices = []
         for sample in batch.samples:
             path = batch.store.full(sample.source_path)
@@ -202,7 +169,6 @@ class OneAtATime(Way):
                 image = ImageOps.exif_transpose(file).convert("RGB")
             with clock.part("propose"):
                 found = self._proposer.propose(image)
-            num_proposed += len(found)
             if self._job.num_fixed is not None:
                 found = self._proposer.fixed(image, self._job.num_fixed)
             texts = [sentence.text for sentence in sample.sentences or ()]
@@ -217,8 +183,6 @@ class OneAtATime(Way):
             choices.append(tuple(candidates[index][0] for index in best))
         return {
             "parts_s": clock.seconds,
-            "decode_s": clock.seconds["wait"],
-            "num_proposed": num_proposed,
             "num_regions": num_regions,
             "num_dropped": 0,
             "choices": tuple(choices),

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.bench.harness import run_command, write_json
+from glit.bench.harness import kept, run_command
 from glit.errors import RunError
 from glit.training.checkpoint import OBJECTIVE
 from glit.training.log import METRICS
 
 COST = "cost.json"
-"""Written when a run has ended; one without it is gone on with."""
-FAILED = "failed.json"
+"""Written when a run has ended or failed; one without it is gone on with."""
 _FAILED_RUN, _MISTAKE = 1, 2
 
 
@@ -38,10 +37,12 @@ def trained(run: Path, dataset: str | Path, words: Sequence[str]) -> dict[str, A
     Raises:
         RunError: the process was ended, or its settings cannot be.
     """
-    if (run / COST).is_file():
-        return json.loads((run / COST).read_text(encoding="utf-8"))
-    if (run / FAILED).is_file():
-        return None
+    found = kept(run / COST, lambda: _train(run, dataset, words))
+    return None if "failed" in found else found
+
+
+def _train(run: Path, dataset: str | Path, words: Sequence[str]) -> dict[str, Any]:
+    """The cost, or how it failed."""
     run.mkdir(parents=True, exist_ok=True)
     memory = run / "peak-mb.txt"
     command = ["glit.bench.machine", str(memory), "train", str(dataset), "-o", str(run)]
@@ -50,18 +51,15 @@ def trained(run: Path, dataset: str | Path, words: Sequence[str]) -> dict[str, A
     ended = run_command(command, run / "output.txt", on_interrupt=signal.SIGINT)
     last = ended.last_words
     if ended.code == _FAILED_RUN and "became" in last:
-        write_json(run / FAILED, {"said": last})
-        return None
+        return {"failed": last}
     if ended.code != 0:
         kind = "its settings cannot be" if ended.code == _MISTAKE else f"exit status {ended.code}"
         raise RunError(f"{run}: glit train ended ({kind}): {last}; see {run / 'output.txt'}")
-    cost = {
+    return {
         "seconds_a_step": _seconds_a_step(run),
         "peak_memory_mb": float(memory.read_text(encoding="utf-8")),
         "parameters_added": _parameters(run / "last"),
     }
-    write_json(run / COST, cost)
-    return cost
 
 
 def keep_model_alone(run: Path) -> None:

@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glit.bench.objectives.world import (
-    KINDS,
-    SceneCollection,
-    Scenes,
-    World,
-    questions,
-)
+from glit.bench.objectives.world import SceneCollection, Scenes, World
 from glit.errors import UserError
 from glit.evaluation.collection import Collection, Text, all_captions
 from glit.evaluation.config import EvaluateConfig
@@ -23,6 +17,7 @@ from glit.evaluation.scorers.protocol import Scorer, Vectors
 from glit.evaluation.tasks.joint_map import joint_map
 from glit.evaluation.tasks.localize import localize
 from glit.evaluation.tasks.retrieval import hit_ranks
+from glit.scenes.questions import KINDS, questions
 
 LOCALISE_AT = 5
 

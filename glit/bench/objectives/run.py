@@ -3,7 +3,6 @@
     OUT/data/train-1200/               the dataset, built once
     OUT/runs/1200/clip/0.0001-0/       a run: its learning rate and its seed
     OUT/objectives.md, objectives.json what has been measured so far, written anew after every run
-    OUT/curves.svg                     learning curves, where there are several sizes
 
 What has ended is not done again, and what was interrupted goes on from its last checkpoint.
 """
@@ -23,7 +22,7 @@ import numpy as np
 from glit.bench.harness import kept, write_report
 from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, validate
-from glit.bench.objectives.table import BASELINE, Row, curves, page, plot
+from glit.bench.objectives.table import BASELINE, Row, page
 from glit.bench.objectives.variants import Rates, Variant
 from glit.bench.objectives.world import Scenes, World
 from glit.bench.tables import Table, markdown
@@ -364,8 +363,5 @@ def _write(
         )
         blocks += page(title, rows, notes[size])
     values = {str(n): [{k: getattr(r, k) for k in keys} for r in rows] for n, rows in begun.items()}
-    if len(begun) > 1:
-        blocks += curves(begun)
-        plot(begun, request.output / "curves.svg")
     write_report(request.output, "objectives", values, blocks)
     return markdown(blocks)

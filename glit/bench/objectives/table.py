@@ -1,16 +1,13 @@
-"""Means over seeds, differences from ``clip`` with intervals, and learning curves."""
+"""Means over seeds, and differences from ``clip`` with intervals."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glit.bench.pictures import COLOURS, FAINT, picture
 from glit.bench.tables import Page, Table, percent
 
 BASELINE = "clip"
@@ -118,56 +115,3 @@ def page(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Page:
 def _shown(found: Difference) -> str:
     text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
     return f"**{text}**" if found.certain else text
-
-
-_MARKERS = "osD^"
-
-
-def both_ways(row: Row) -> list[float]:
-    """R@1, the mean of both ways, of every seed."""
-    return [(each["t2i"] + each["i2t"]) / 2 for each in row.figures]
-
-
-def curves(rows: Mapping[int, Sequence[Row]]) -> Page:
-    """A column for every number of scenes, per cent; empty where an objective was not run."""
-    sizes = sorted(rows)
-    of = {(row.name, size): percent(both_ways(row)) for size in sizes for row in rows[size]}
-    names = dict.fromkeys(name for name, _ in of)
-    lines = [[name, *(of.get((name, size), "") for size in sizes)] for name in names]
-    table = Table(heads=["", *(f"{size:,} scenes" for size in sizes)], rows=lines)
-    return ["## Learning curves: R@1, the mean of both ways", table]
-
-
-def plot(rows: Mapping[int, Sequence[Row]], svg: Path) -> None:
-    """A line for every objective, from its smallest number of scenes to its largest.
-
-    The same rows give the same bytes.
-    """
-    sizes = sorted(rows)
-    names = dict.fromkeys(row.name for size in sizes for row in rows[size] if row.lr is not None)
-    with picture(svg, figsize=(8.5, 5.2), layout="constrained") as (drawing, axis):
-        ends = {}
-        for number, name in enumerate(names):
-            points = {n: both_ways(r) for n in sizes for r in rows[n] if r.name == name}
-            means = [100 * statistics.mean(found) for found in points.values()]
-            lows = [m - 100 * min(found) for m, found in zip(means, points.values(), strict=True)]
-            highs = [100 * max(found) - m for m, found in zip(means, points.values(), strict=True)]
-            line = axis.errorbar(
-                list(points), means, yerr=(lows, highs), color=COLOURS[number % len(COLOURS)],
-                label=name, marker=_MARKERS[number // len(COLOURS) % len(_MARKERS)], markersize=5,
-                linewidth=2.6 if name == BASELINE else 1.4,
-            )  # fmt: skip
-            ends[line] = means[-1]
-        start = [100 * both_ways(r)[0] for size in sizes for r in rows[size] if r.lr is None]
-        if start:
-            line = axis.axhline(start[0], color=FAINT, linestyle="--", label="no fine-tuning")
-            ends[line] = start[0]
-        axis.set_xscale("log")
-        axis.set_ylim(bottom=0)
-        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axis.minorticks_off()
-        axis.set_xlabel("scenes learned from, logarithmic scale")
-        axis.set_ylabel("R@1, mean of both ways, per cent; lines: all seeds")
-        axis.grid(axis="y")
-        from_the_top = sorted(ends, key=lambda line: -ends[line])
-        drawing.legend(handles=from_the_top, loc="outside right center")

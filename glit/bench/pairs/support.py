@@ -10,29 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from glit.bench.harness import Row
-from glit.bench.scenes import LEVELS, build_scenes, paint, scenes_folder
+from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
 from glit.bench.tables import Page, Table, with_half_range
 from glit.dataset.row import Row as DatasetRow
-from glit.rules.evidence import LOGPROBS, SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
+from glit.rules.evidence import SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
 from glit.rules.logistic import Logistic, fit
 from glit.rules.metrics import auroc, calibration_error
 from glit.scenes.false_sentences import KINDS, write_false_captions
-from glit.scenes.layout import SPLITS, draw_scene
-from glit.scenes.told import objects_told, true_of
+from glit.scenes.layout import SPLITS
 
 SEEN = ("attribute", "object", "background")
 """Kinds of falsehood that the evidence can tell."""
-WITH_LOGPROBS = (*SUPPORT_EVIDENCE, *LOGPROBS)
-OWN = "hard, 64 px, mini captioner"
-OWN_SEED = 80
-_SMALL_PX = 64
-"""Side of scenes that the mini captioner was not trained on; it saw 128."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,72 +66,54 @@ def false_sentences(folder: Path, *, seed: int) -> list[Told]:
     return found
 
 
-def own_mistakes(folder: Path, *, num: int, seed: int, level: str) -> list[Told]:
-    """Object sentences of the mini captioner on pictures half as large as those it learned from.
-
-    A sentence is false when the scene has no object of that shape and colour at that place.
-    """
-    paint(folder, num=num, seed=seed, level=level, size=_SMALL_PX)
-    dataset = build_scenes(folder, folder / "dataset", captions=None)
-    found: list[Told] = []
-    for row in dataset.rows(images=False):
-        scene = draw_scene(seed, int(Path(row.source_path).stem), level=level)
-        for sentence, evidence in zip(row.sentences, _each(row), strict=True):
-            for told in objects_told(sentence.text):
-                right = true_of(told, scene)
-                found.append(Told(of="object", false="" if right else "own", evidence=evidence))
-    return found
-
-
 def _each(row: DatasetRow) -> Iterator[Mapping[str, float]]:
     evidence: Evidence = support_evidence(row.scores, row.sentences)
     for number in range(len(row.sentences)):
         yield {name: float(values[number]) for name, values in evidence.items()}
 
 
-def fit_support(told: Sequence[Told], names: Sequence[str] = SUPPORT_EVIDENCE) -> Logistic:
+def fit_support(told: Sequence[Told]) -> Logistic:
     """Support fitted on sentences; falsehoods that the evidence cannot tell are left out.
 
     Raises:
         RecipeError: all are true, or all false.
     """
-    used = [each for each in told if each.false in ("", "own", *SEEN)]
+    used = [each for each in told if each.false in ("", *SEEN)]
     true = np.array([not each.false for each in used])
-    return fit(names, _numbers(used, names), true, of="sentences")
+    return fit(SUPPORT_EVIDENCE, stacked(_evidence(used), SUPPORT_EVIDENCE), true, of="sentences")
 
 
-def figures(told: Sequence[Told], score: Callable[[Evidence], np.ndarray]) -> list[Row]:
-    """How well a score tells false sentences from true ones, a row for each kind of falsehood.
+def figures(told: Sequence[Told], support: Logistic) -> list[Row]:
+    """How well support tells false sentences from true ones, a row for each kind of falsehood.
 
     ``auroc`` is against true sentences of the same kind of sentence, ``auroc_all`` against all true
     sentences, remarks that no region can support included.
     """
-    names = sorted(told[0].evidence)
-    values = score(dict(zip(names, _numbers(told, names).T, strict=True)))
+    values = _supported(told, support)
     false = np.array([each.false for each in told])
     of = np.array([each.of for each in told])
     found = []
     for kind in dict.fromkeys(each.false for each in told if each.false):
-        base = KINDS[kind][0] if kind in KINDS else "object"
         true, own = false == "", values[false == kind]
-        same, every = auroc(values[true & (of == base)], own), auroc(values[true], own)
+        alike = true & (of == KINDS[kind][0])
+        same, every = auroc(values[alike], own), auroc(values[true], own)
         found.append({"kind": kind, "num_false": len(own), "auroc": same, "auroc_all": every})
     return found
 
 
 def support_error(told: Sequence[Told], support: Logistic) -> float:
     """Expected calibration error over the sentences whose truth the evidence can tell."""
-    used = [each for each in told if each.false in ("", "own", *SEEN)]
-    numbers = _numbers(used, support.evidence)
-    said = support(dict(zip(support.evidence, numbers.T, strict=True)))
-    return calibration_error(said, np.array([not each.false for each in used]))
+    used = [each for each in told if each.false in ("", *SEEN)]
+    return calibration_error(_supported(used, support), np.array([not e.false for e in used]))
 
 
-def _numbers(told: Sequence[Told], names: Sequence[str]) -> np.ndarray:
-    rows: list[dict[str, Any]] = [
-        {name: np.array([each.evidence[name]]) for name in names} for each in told
-    ]
-    return stacked(rows, names)
+def _supported(told: Sequence[Told], support: Logistic) -> np.ndarray:
+    numbers = stacked(_evidence(told), support.evidence)
+    return support(dict(zip(support.evidence, numbers.T, strict=True)))
+
+
+def _evidence(told: Sequence[Told]) -> list[Evidence]:
+    return [{name: np.array([value]) for name, value in e.evidence.items()} for e in told]
 
 
 def check_captions(
@@ -164,53 +139,25 @@ def check_captions(
         for seed in (test + number + 10 * repeat for repeat in range(num_seeds)):
             say(f"{level} scenes with false sentences, seed {seed}")
             told = false_sentences(scenes_folder(output, level, seed, num_scenes), seed=seed)
-            checked.append(_checked(level, seed, told, support))
-    checked += _own_mistakes(output, num_scenes, num_seeds, say)
+            error, found = support_error(told, support), figures(told, support)
+            checked.append(
+                {"level": level, "seed": seed, "calibration_error": error, "figures": found}
+            )
     return checked, support
-
-
-def _checked(level: str, seed: int, told: Sequence[Told], support: Logistic) -> Row:
-    return {
-        "level": level,
-        "seed": seed,
-        "evidence": ", ".join(support.evidence),
-        "calibration_error": support_error(told, support),
-        "figures": figures(told, support),
-    }
-
-
-def _own_mistakes(output: Path, num: int, num_seeds: int, say: Callable[[str], None]) -> list[Row]:
-    """What the mini captioner says wrongly, by region evidence, by its own doubt, by both."""
-
-    def told_of(seed: int):
-        say(f"{OWN}, seed {seed}")
-        return own_mistakes(output / "own" / f"{seed}-{num}", num=num, seed=seed, level="hard")
-
-    told = told_of(SPLITS["validation"][0] + OWN_SEED)
-    if len({bool(each.false) for each in told}) < 2:
-        return []  # too few scenes for a mistake
-    fitted = [fit_support(told, names) for names in (SUPPORT_EVIDENCE, LOGPROBS, WITH_LOGPROBS)]
-    checked = []
-    for repeat in range(num_seeds):
-        seed = SPLITS["test"][0] + OWN_SEED + 10 * repeat
-        told = told_of(seed)
-        checked += [_checked(OWN, seed, told, support) for support in fitted]
-    return checked
 
 
 def page_of_captions(checked: Sequence[Row]) -> Page:
     """AUROC of support, false sentences against true ones; mean and half the range."""
     rows = []
-    for level, evidence in dict.fromkeys((each["level"], each["evidence"]) for each in checked):
-        own = [e for e in checked if (e["level"], e["evidence"]) == (level, evidence)]
+    for level in dict.fromkeys(each["level"] for each in checked):
+        own = [each for each in checked if each["level"] == level]
         error = with_half_range([each["calibration_error"] for each in own])
         for kind in dict.fromkeys(f["kind"] for each in own for f in each["figures"]):
             found = [f for each in own for f in each["figures"] if f["kind"] == kind]
             cells = [with_half_range([f[key] for f in found]) for key in ("auroc", "auroc_all")]
-            rows.append([level, evidence, kind, *cells, error])
+            rows.append([level, kind, *cells, error])
     about = (
         "AUROC of a sentence's support, false sentences against true ones of the same kind, and "
         "against all true ones, remarks included."
     )
-    heads = ["level", "support looks at", "false", "same kind", "all", "ECE"]
-    return [about, Table(heads=heads, rows=rows, words=3)]
+    return [about, Table(heads=["level", "false", "same kind", "all", "ECE"], rows=rows, words=2)]

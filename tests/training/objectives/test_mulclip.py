@@ -294,7 +294,7 @@ def test_values_that_cannot_be(changes, message: str) -> None:
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory, tokenizer, tokenizer_identity):
-    from glit.bench.random_dataset import DatasetShape, write_random_dataset
+    from random_dataset import DatasetShape, write_random_dataset
 
     return write_random_dataset(
         tmp_path_factory.mktemp("mulclip") / "dataset",

@@ -1,4 +1,4 @@
-"""Datasets of made-up samples in glit's format, for benchmarks and tests of the trainer.
+"""Datasets of made-up samples in glit's format, for tests of the trainer.
 
 Pictures are blurred noise, sentences are drawn from a word list and pairs are arbitrary: the files
 have the shape and the cost of real ones, and nothing can be learned from them.
