@@ -29,7 +29,8 @@ class WriterConfig(ModelConfig):
     table: ClassVar[str]
     """The name of the recipe's table, for messages."""
     max_tokens: int = 400
-    """Longest answer in tokens; a longer caption is trimmed to its last whole sentence."""
+    """Longest answer in tokens. A caption that is cut is trimmed to its last whole sentence; any
+    other answer that is cut is asked for once more."""
     batch_size: int = speed_only(32)
     """Images per generate call (transformers) or requests in flight (endpoint); vLLM schedules its
     own batches."""
@@ -46,8 +47,8 @@ class WriterConfig(ModelConfig):
     retries: int = speed_only(5)
     """Retries of a failed endpoint request, with growing waits."""
     structured: bool = added(False)
-    """Whether ``vllm`` and ``endpoint`` must answer with JSON, ``{"caption": "..."}``, of which the
-    text is kept: for models that put remarks around their captions."""
+    """Make ``vllm`` and ``endpoint`` answer with JSON, ``{"caption": "..."}``, and keep its text:
+    for models that put remarks around their captions."""
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "batch_size"):
@@ -97,7 +98,7 @@ class Captioner(Protocol):
     """Generates captions from pixels."""
 
     def asking(self, prompt: str) -> Captioner:
-        """The same model, asked something else; the first one has to live as long."""
+        """Return a view of this model with another prompt; it is valid as long as this model."""
         ...
 
     def caption(
@@ -111,18 +112,17 @@ class ContinuousCaptioner(Protocol):
     """Answers images as they come, many at a time, each when it is done; safe for threads."""
 
     def asking(self, prompt: str, keys: Sequence[str] | None = None) -> Self:
-        """The same model, asked something else; the first one has to live as long.
+        """Return a view of this model with another prompt; it is valid as long as this model.
 
         Args:
             prompt: what it is asked.
-            keys: of the JSON object with a text each that it must answer with, () for plain text;
-                None as before.
+            keys: those of the JSON object that it must answer with, a text under each; () for plain
+                text, None to keep the current setting.
         """
         ...
 
     def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:
-        """Ask for a caption, or for an answer to the prompt alone; waits only while as many are at
-        work as it can take."""
+        """Submit an image, or the prompt alone; block only while the queue is full."""
         ...
 
 

@@ -33,7 +33,7 @@ def status_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is done, pending and dropped, per stage; with --json a dataset's statistics too."""
+    """Show what is done, pending and dropped, per stage. --json adds the dataset's statistics."""
     found = api.status(dataset)
     runs = api.timelines(dataset) if timeline else []
     if as_json:

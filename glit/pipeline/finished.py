@@ -19,7 +19,7 @@ from glit.storage.store import Store
 _FOLDERS = ("data", "work")
 _FILES = ("README.md", CROISSANT, "drops.parquet", "duplicates.parquet")
 _OF_A_BUILD = (STATE, "listing.parquet", ".lock", LOCK_FOLDER)
-"""What a build that has begun has in its work folder, one of them at least."""
+"""Files of a started build; at least one of them is in its work folder."""
 
 
 def read_listing(store: Store, *, wanted_by: str) -> list[Chunk]:
@@ -65,15 +65,16 @@ def is_made_of(manifest: dict[str, Any], work: Work, listed: list[Chunk]) -> boo
 
 
 def not_finished(work: Store, *, wanted_by: str) -> UserError:
-    """What is said where a finished dataset is wanted."""
+    """The error for a command that needs a finished dataset."""
     return UserError(
         f"{work.root}: the build is not finished; run glit build again first, then {wanted_by}"
     )
 
 
 def refuse_others_files(dataset: Store) -> None:
-    """See that a build puts nothing in the place of files that are not glit's; to be called before
-    the work folder is held, which is a sign of a build.
+    """Refuse a folder with files that glit did not write.
+
+    Call it before the work folder is locked: the lock is itself a sign of a build.
 
     Raises:
         UserError: the folder is neither a dataset nor a build, and holds such files.
@@ -143,7 +144,7 @@ def finished_already(
 
 
 def captions_anew(before: BuildState | None, plan: Plan) -> str:
-    """What a user is told before a model writes captions anew that are here already; else empty."""
+    """A warning that a model would write existing captions again; empty if it would not."""
     written = CaptionStage.backend(plan.recipe.caption).reads == "pixels"
     name = CaptionStage.name
     if before is None or not written or before.folders.get(name) in (None, plan.folder(name)):

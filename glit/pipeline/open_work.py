@@ -45,9 +45,9 @@ from glit.storage.outputs import output_folder
 from glit.storage.store import Store, absolute
 
 _MOST_NAMED = 3
-"""Paths of captions without an image that are told."""
+"""How many captions without an image a message names."""
 _REPAIRS = 10
-"""Tables found damaged in one run, after which the disk is not to be trusted."""
+"""After so many damaged tables in one run, glit stops: the disk is not to be trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenWork:
-    """A dataset whose work folder this process holds, who works there, and whom it tells."""
+    """A dataset, its locked work folder, and the executor and progress that work on it."""
 
     dataset: Store
     work: Work
@@ -91,7 +91,7 @@ class OpenWork:
     _repaired: list[str] = field(default_factory=list)
 
     def repair(self, error: DamagedTableError) -> None:
-        """Remove a table found damaged; whatever needs it makes it anew.
+        """Remove a damaged table; it is made again when a step needs it.
 
         Raises:
             DamagedTableError: there is no end of them.
@@ -188,7 +188,7 @@ def _work_folder(dataset: Store) -> Store:
 
 
 def _finished_work(store: Store, device: str) -> Work:
-    """The work that the folder's state tells of."""
+    """The work as the folder's state file describes it."""
     state = read_state(store)
     try:
         recipe = recipe_of_build(state.recipe)
@@ -313,8 +313,8 @@ def _state(
     chunks: list[Chunk],
     before: BuildState | None,
 ) -> BuildState:
-    """What ``glit status`` and ``glit retry`` need to know without being told again. The settings
-    of a retry are no part of the recipe."""
+    """The state that ``glit status`` and ``glit retry`` read later. Its recipe has no settings of a
+    retry."""
     kept = ("versions", "published", "retries")
     history: Any = {name: getattr(before, name) for name in kept if before is not None}
     return BuildState(

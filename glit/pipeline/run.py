@@ -118,7 +118,7 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
 
 
 def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:
-    """The chunks with the rows that repeat others, and these. All ingest tables must be there.
+    """The chunks without duplicates, and the list of these. All ingest tables must be there.
 
     Raises:
         DamagedTableError: of an ingest table.
@@ -158,7 +158,7 @@ def forget_duplicates(work: Work) -> None:
 
 
 def keep_duplicates_before(work: Work, chunks: list[Chunk]) -> None:
-    """Keep those of now for the retry that begins: it may find others."""
+    """Save the duplicates of now before a retry, which may find others."""
     work.store.write(_DUPLICATES_BEFORE, work.store.read(_duplicates(work, chunks)))
 
 

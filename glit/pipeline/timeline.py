@@ -124,8 +124,10 @@ class TimelineWriter:
             self._save()
 
     def recorder(self, task: Task, units: Sequence[Any]) -> Callable[[BusyInterval], None]:
-        """What a job reports its workers' times to; the first job with units begins the run. What
-        the jobs before it reported is saved."""
+        """Return the recorder of a job, and save what earlier jobs reported.
+
+        The first job with units begins the run.
+        """
         self._save()
         if units and self._line is None:
             self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()

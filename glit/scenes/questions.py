@@ -1,4 +1,4 @@
-"""What a model of images and texts is asked about scenes: twins, and two-way choices.
+"""Questions about scenes for image-text models: twins and two-way choices.
 
 Questions come from the scenes' truth, as in ARO (Yuksekgonul et al. 2023) and Winoground (Thrush et
 al. 2022): a true sentence and a false one, of every scene one each about an attribute, a position
@@ -27,7 +27,7 @@ _VALUES: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked about a picture."""
+    """A question about a picture."""
 
     scene: int
     """Number of the scene among those given."""
@@ -35,7 +35,7 @@ class Question:
     """attribute, position or relation."""
     true: str
     false: str
-    """The same but for one value."""
+    """The same sentence with one value changed."""
 
 
 def questions(scenes: Sequence[Scene]) -> list[Question]:
@@ -66,7 +66,7 @@ def _told(item: SceneObject) -> str:
 
 
 def _changed(item: SceneObject, scene: Scene, rng: random.Random) -> SceneObject:
-    """The object with another shape, colour, pattern or size, like none that is there."""
+    """The object with another shape, colour, pattern or size, unlike any object of the scene."""
     name = rng.choice(tuple(_VALUES))
     there = {getattr(other, name) for other in scene.objects}
     free = [value for value in _VALUES[name] if value not in there]

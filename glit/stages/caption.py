@@ -61,8 +61,8 @@ class CaptionConfig(CaptionerConfig):
     that of ``caption``, without a model, for images that have no short one; empty adds none."""
     checks: Literal[1, 2] = told_by_step(2)
     """The checks of captions that models write. ``2`` also finds local loops, repeated sentences,
-    refusals anywhere, and another language than ``split.language``; ``1`` is for datasets that were
-    built with the checks of before. Your own captions are not checked."""
+    refusals anywhere, and another language than ``split.language``; ``1`` keeps the first version
+    of the checks, for datasets that were built with it. Your own captions are not checked."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(

@@ -1,4 +1,4 @@
-"""The captions that a captioner is asked for one by one, until they are done."""
+"""Captions in flight: requests that a captioner answers one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRIED = ("empty_caption", "refusal", "looping", "wrong_language")
 
 
 class CaptionsAtWork:
-    """What a unit of samples has asked for, and what is known of them."""
+    """The requests and the known outcomes of a unit of samples."""
 
     def __init__(
         self, stage: StreamCaptions, samples: Sequence[Sample], images: ImageSource

@@ -47,7 +47,7 @@ class CondenseConfig(WriterConfig):
     max_words: int = 25
     """Longest short caption, in words; a longer answer is asked for once more."""
     instruction: str = ""
-    """What is said before the caption; empty asks for one sentence, in English."""
+    """The instruction before the caption; empty asks for one sentence, in English."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(

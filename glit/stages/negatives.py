@@ -138,8 +138,8 @@ class NegativesStage(Stage):
 
 
 class WrittenNegatives(NegativesStage):
-    """Asks a language model for false sentences of each sentence, and once more for the kinds of
-    which the answer cannot be used; after that there is none of the kind.
+    """Asks a language model for one false sentence of each kind. Asks once more for the kinds whose
+    answer cannot be used, then leaves them out.
 
     A sample is dropped as ``model_error`` if the model fails with an error twice, or if nothing
     that it answers about it is JSON, so that a model that cannot do the task is noticed.

@@ -15,14 +15,14 @@ _CLAIMS = (
     "droite deux derrière devant entre izquierda derecha dos detrás sinistra destra due dietro tra "
     "esquerda direita dois duas atrás achter tussen twee niet"
 )
-"""Stop words that say something of an image, of all languages."""
+"""Stop words with content, such as places and counts, of all languages."""
 _MORE_FREE = (
     "image photo photograph picture scene show shows showing depict depicts see seen visible view "
     "or but for into was were be been being these those who whose them"
 )
 _FREE = {code: words - frozenset(_CLAIMS.split()) for code, words in STOP_WORDS.items()}
 _FREE["en"] |= frozenset(_MORE_FREE.split())
-"""By language: the words that claim nothing of an image."""
+"""By language: words without content, which are not compared."""
 _STEMMED = {
     "ar": "arabic", "da": "danish", "de": "german", "en": "english", "es": "spanish",
     "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian", "nl": "dutch",

@@ -50,7 +50,7 @@ _AHEAD = 64
 _LONGEST_STEP_S = 10.0
 _LONGEST_REASON = 300
 _PREPARED_GB = 1
-"""Memory for prepared images that are asked about once more: of some hundred of the newest."""
+"""Size in GB of the cache of prepared images that are asked about again, some hundred."""
 _PREPARING = 2
 """Threads that prepare images; most of it is work outside of Python's lock."""
 _UNPREPARED = 16

@@ -34,7 +34,7 @@ class Way:
 
     precision: Precision
     rate: str
-    """Precision of the matrix product against which it is held; ``halves`` of those that take the
+    """Precision of the matrix product that is its limit; ``halves`` of those that take the
     place of float32 on some GPUs."""
 
 

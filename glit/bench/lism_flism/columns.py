@@ -1,4 +1,4 @@
-"""The four columns: what each is told, what its process does, and its clock.
+"""The four columns: the input of each, its process and its clock.
 
 A column has a process of its own, so that memory, threads and allocator are its own.
 """

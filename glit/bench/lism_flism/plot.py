@@ -17,7 +17,7 @@ _NAMES = ("wait", "propose", "crop + encode", "match", "write")
 _LABEL_FROM = 0.07
 _FAINT = "#777777"
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7")
-"""Told apart by everyone (Okabe and Ito)."""
+"""Colours that colour-blind readers can tell apart (Okabe and Ito)."""
 _STYLE: Any = {
     "svg.hashsalt": "glit", "svg.fonttype": "path", "font.family": "DejaVu Sans",
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,

@@ -16,7 +16,7 @@ from glit.training.checkpoint import OBJECTIVE
 from glit.training.log import METRICS
 
 COST = "cost.json"
-"""Written when a run has ended or failed; one without it is gone on with."""
+"""Written when a run has ended or failed; a run without it is resumed."""
 _FAILED_RUN, _MISTAKE = 1, 2
 
 

@@ -98,7 +98,7 @@ class Glit(Objective):
     """Sigmoid losses over whole images and over patches under regions; no crop is encoded."""
 
     lambda_dense: float = 0.5
-    """Weight of the dense term; 0 is ``siglip``."""
+    """Weight of the dense term; 0 is ``siglip``, with short captions where there are some."""
     lambda_short: float = 1.0
     """Weight of the sigmoid loss between whole images and their short captions (kind ``short``). A
     dataset with one caption an image has none, and no such loss."""
