@@ -26,7 +26,7 @@ from glit.storage.store import Store, absolute
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")
 _SECRET = re.compile(r"://[^/]*@|://.*\?|(password|secret|token|key)=", re.IGNORECASE)
-"""A user or a query in an address, or a setting that is named like a key."""
+"""Matches what may be a secret: a user or a query in an address, a setting named like a key."""
 
 
 def status(output: str) -> dict[str, Any]:

@@ -45,8 +45,8 @@ class NegativesConfig(WriterConfig):
     """``rules`` exchanges words and needs the extra ``phrases``; ``endpoint`` and ``vllm`` ask a
     language model."""
     per_sentence: int = 8
-    """Most false sentences of a sentence by ``rules``. Attribute, count, object, position and
-    relation take turns."""
+    """Largest number of false sentences that ``rules`` make of one sentence. The kinds attribute,
+    count, object, position and relation take turns."""
     kinds: tuple[str, ...] = added(("attribute", "negation", "addition"))
     """What a language model is asked for, one false sentence of each kind: ``attribute``,
     ``count``, ``object``, ``position``, ``relation``, ``negation``, ``addition``."""

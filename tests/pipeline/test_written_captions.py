@@ -139,19 +139,27 @@ class Pictures:
         return np.full((4, 4, 3), sample.width, np.uint8)
 
 
-def test_an_image_without_one_of_the_kinds_is_dropped():
-    answers = {"Long": {2: ""}, "Short": {3: "I'm sorry, I cannot."}}
-    stages = [
+def streams(engine, answers):
+    """A stage for each prompt of the answers."""
+    return [
         StreamCaptions(
-            CaptionConfig(backend="vllm"), Engine(prompt, answers), revision="", prompt=prompt,
+            CaptionConfig(backend="vllm"), engine(prompt, answers), revision="", prompt=prompt,
             splitter=make_splitter("sentencex", "en"), language="en",
         )
         for prompt in answers
     ]  # fmt: skip
-    samples = [
+
+
+def three_samples():
+    return [
         Sample(sample_id=f"{n:064x}", source_path=f"{n}", width=n, height=4, num_bytes=1)
         for n in (1, 2, 3)
     ]
+
+
+def test_an_image_without_one_of_the_kinds_is_dropped():
+    answers = {"Long": {2: ""}, "Short": {3: "I'm sorry, I cannot."}}
+    stages, samples = streams(Engine, answers), three_samples()
     first, second, third = WriteKinds(("long", "short"), stages).process(samples, Pictures())
     assert first.caption.text == "Long of it."
     assert first.extra["captions"] == [
@@ -179,17 +187,7 @@ def test_an_image_is_decoded_once_and_asked_about_for_all_kinds_before_the_next(
             return super().load(sample)
 
     answers = {"Long": {2: ""}, "Short": {}}
-    stages = [
-        StreamCaptions(
-            CaptionConfig(backend="vllm"), Noting(prompt, answers), revision="", prompt=prompt,
-            splitter=make_splitter("sentencex", "en"), language="en",
-        )
-        for prompt in answers
-    ]  # fmt: skip
-    samples = [
-        Sample(sample_id=f"{n:064x}", source_path=f"{n}", width=n, height=4, num_bytes=1)
-        for n in (1, 2, 3)
-    ]
+    stages, samples = streams(Noting, answers), three_samples()
     pictures = Counted()
     list(WriteKinds(("long", "short"), stages).process(samples, pictures))
     first = [(n, prompt) for n in (1, 2, 3) for prompt in answers]

@@ -65,7 +65,7 @@ def row(
 
 @contextlib.contextmanager
 def products_in(precision: str) -> Iterator[None]:
-    """Float32 products on a GPU in TF32 where ``precision`` is ``tf32``, else in float32."""
+    """Compute float32 products on a GPU in TF32 if ``precision`` is ``tf32``, else in float32."""
     before = torch.backends.cuda.matmul.fp32_precision
     torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     try:

@@ -30,7 +30,7 @@ _ON_CPU = ("float32", "bfloat16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How a proposer multiplies."""
+    """The arithmetic of a proposer's matrix products."""
 
     precision: Precision
     rate: str

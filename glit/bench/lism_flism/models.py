@@ -122,7 +122,7 @@ class Models:
     """Regions of every image in the place of those of random weights."""
 
     def job(self, column: Column, *, device: str, threads: int, scratch: Path) -> Job:
-        """What a column's process is told; FLISM adds its grid to fewer fixed regions."""
+        """The job of a column's process. FLISM adds its grid, so it gets fewer fixed regions."""
         grid = NUM_GRID if column.method == "flism" else 0
         return Job(
             column=column,
