@@ -17,7 +17,7 @@ from PIL import Image
 from random_dataset import WORDS
 from rich.console import Console
 
-from glit.bench.random_clip import TINY, write_random_clip
+from glit.clip.random_clip import TINY, write_random_clip
 from glit.executors.local import LocalExecutor
 from glit.pipeline.run import BuildRequest, build
 from glit.pipeline.state import sealed

@@ -23,9 +23,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from rich.console import Console
-from rich.table import Table
 
 from glit.dataset.reader import Dataset
+from glit.runtime.tables import Table
 
 Change = Callable[[Image.Image], Image.Image]
 GOOD = "good"
@@ -171,10 +171,8 @@ def main() -> None:
         make(told.images, told.out, captions=told.captions, seed=told.seed)
         return
     for rows in check(told.messy, told.dataset):
-        table = Table(*rows[0], box=None)
-        for row in rows:
-            table.add_row(*(str(value) for value in row.values()))
-        Console().print(table)
+        cells = [[str(value) for value in row.values()] for row in rows]
+        Table(heads=list(rows[0]), rows=cells).show(Console())
 
 
 if __name__ == "__main__":

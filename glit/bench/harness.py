@@ -16,22 +16,20 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from glit.bench.tables import Page, markdown
 from glit.errors import GlitError, RunError
+from glit.runtime.tables import Page, markdown
 
 Row = dict[str, Any]
-_PATIENCE_S = 5.0
 _TAIL = 400
 """Characters of a failed process's last words."""
 
@@ -154,8 +152,9 @@ def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
 class Worker:
     """An object in a process of its own, whose methods are called from here.
 
-    Processes are forked from a server that is started afresh, has imported the libraries and done
-    nothing else: each is as clean as a spawned one, without importing torch every time.
+    Processes are forked from a server that has imported the libraries and done nothing else: each
+    is as clean as a spawned one, without importing torch every time. Ctrl-C reaches this process
+    alone.
 
     Args:
         name: for messages.
@@ -170,20 +169,10 @@ class Worker:
         self.name = name
         context = get_context("forkserver")
         context.set_forkserver_preload(list(preload))
-        self._answers, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(make, argument, theirs), daemon=True)
-        with _deaf_to_interrupts():
-            self._process.start()
-        theirs.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
+        deaf = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+        self._pool = ProcessPoolExecutor(1, mp_context=context, **deaf)
+        self.pid: int = self._pool.submit(os.getpid).result()
+        self._made = self._pool.submit(_make, make, argument)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What a method of the object returns.
@@ -191,71 +180,47 @@ class Worker:
         Raises:
             GlitError: it failed, or the process died.
         """
-        with contextlib.suppress(BrokenPipeError):
-            self._answers.send((method, arguments))
-        return self.answer()
+        self.wait()
+        return self._result(self._pool.submit(_call, method, arguments))
 
-    def answer(self) -> Any:
-        """What the process says next; its first word is that the object is there.
+    def wait(self) -> None:
+        """Until the object is there.
 
         Raises:
             GlitError: as for :meth:`call`.
         """
+        self._result(self._made)
+
+    def _result(self, future: Future[Any]) -> Any:
         try:
-            kind, value = self._answers.recv()
-        except (EOFError, ConnectionResetError) as error:
-            self._process.join(_PATIENCE_S)
+            return future.result()
+        except BrokenProcessPool as error:
             raise RunError(
-                f"{self.name}: its process died (exit code {self._process.exitcode}); "
-                "if memory is short, take fewer images with --images or smaller --weights"
+                f"{self.name}: its process died; if memory is short, take fewer images with "
+                "--images or smaller --weights"
             ) from error
-        if kind == "failed":
-            message, exit_code = value
-            failure = GlitError(f"{self.name}: {message}")
-            failure.exit_code = exit_code
-            raise failure
-        return value
+        except Exception as error:
+            told = error if isinstance(error, GlitError) else f"{type(error).__name__}: {error}"
+            failure = GlitError(f"{self.name}: {told}")
+            failure.exit_code = getattr(error, "exit_code", 1)
+            raise failure from error
 
     def close(self) -> None:
-        """End the process, by force if it must be."""
-        self._answers.close()
-        self._process.terminate()
-        self._process.join(_PATIENCE_S)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        """End the process, whatever it does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._pool.shutdown()
 
 
-def _work(make: Callable[[Any], Any], argument: Any, connection: Connection) -> None:
-    """A worker's process: answers are ``"done"`` and a value, or ``"failed"``, a line, a code.
+_made: Any = None
+"""The object of a worker's process."""
 
-    The parent alone hears Ctrl-C; it ends this process, as does its own end.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+def _make(make: Callable[[Any], Any], argument: Any) -> None:
+    global _made
     warnings.simplefilter("ignore")  # several processes share one terminal
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        try:
-            made = make(argument)
-            connection.send(("done", None))
-            while True:
-                method, arguments = connection.recv()
-                connection.send(("done", getattr(made, method)(*arguments)))
-        except GlitError as error:
-            connection.send(("failed", (str(error), error.exit_code)))
-        except (EOFError, BrokenPipeError):
-            raise
-        except Exception as error:  # noqa: BLE001 - sent to the parent process, which raises it
-            connection.send(("failed", (f"{type(error).__name__}: {error}", 1)))
+    _made = make(argument)
 
 
-@contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """What is started inside never hears Ctrl-C, not even while Python is still starting."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _call(method: str, arguments: Sequence[Any]) -> Any:
+    return getattr(_made, method)(*arguments)

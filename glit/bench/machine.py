@@ -60,11 +60,6 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def resident_mb() -> float:
-    """Resident memory of this process now."""
-    return psutil.Process().memory_info().rss / 2**20
-
-
 def main(file: Path, words: list[str]) -> None:
     """Run glit's command line, whose exit code is this process's; its peak memory is its own."""
     atexit.register(lambda: file.write_text(f"{peak_mb():.1f}\n", encoding="utf-8"))

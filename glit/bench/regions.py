@@ -17,16 +17,14 @@ import numpy as np
 from glit.backends.base import ModelConfig
 from glit.backends.device import best_device
 from glit.backends.weights import resolve
-from glit.bench.tables import Page, Table, figure
 from glit.data.geometry import Boxes, iou
 from glit.data.records import Drop, Region, Sample
 from glit.dataset.reader import Dataset
-from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.recipes.extras import require
-from glit.stages import flow
-from glit.stages.plan import Plan, Recipe
-from glit.stages.propose import ProposeConfig, ProposeStage
+from glit.runtime.tables import Page, Table, figure
+from glit.stages.plan import Recipe
+from glit.stages.propose import DetectRegions, LayRegions, ProposeConfig, ProposeStage
 
 IOUS = (0.5, 0.75)
 
@@ -54,26 +52,6 @@ def measure(dataset: Dataset, recipe: Recipe, progress: Callable[[str], None]) -
         InputError: the proposer reads files beside the images, or no sentence has a box.
         UserError: the model is missing or of another kind.
     """
-    stage = _open(recipe)
-    found = []
-    for number, row in enumerate(dataset.rows(), start=1):
-        progress(f"{row.source_path} ({number} of {len(dataset)})")
-        start = time.perf_counter()
-        sample = Sample(
-            sample_id=row.sample_id, source_path=row.source_path, width=row.width,
-            height=row.height, num_bytes=len(row.encoded()),
-        )  # fmt: skip
-        pixels = row.pixels()
-        images: Any = SimpleNamespace(each=lambda _, pixels=pixels: iter([pixels]))
-        [outcome] = stage.process([sample], images)
-        regions = () if isinstance(outcome, Drop) else outcome.regions or ()
-        found.append(_compared(row, regions, time.perf_counter() - start))
-    if not any(each.best_iou for each in found):
-        raise InputError(f"{dataset.path}: no sentence has a box to find")
-    return found
-
-
-def _open(recipe: Recipe) -> ProposeStage:
     config = recipe.of(ProposeConfig)
     backend = ProposeStage.backend(config)
     if backend.reads == "file":
@@ -85,27 +63,32 @@ def _open(recipe: Recipe) -> ProposeStage:
     settled: ModelConfig = backend.settled(config, best_device())
     if backend.check is not None:
         backend.check(settled, model)
-    plan = Plan(
-        recipe=recipe,
-        flow=flow(recipe.tables),
-        configs={"propose": settled},
-        models={} if model is None else {ProposeStage.role: model},
-        prompt="",
-    )
-    return ProposeStage.open(plan)
-
-
-def _compared(row: Row, regions: Sequence[Region], seconds: float) -> Found:
-    wanted = sorted({p.region for p in row.pairs if not p.global_wins})
-    boxes = _boxes(row.regions[index] for index in wanted)
-    proposed = _boxes(regions)
-    best = iou(boxes, proposed).max(axis=1, initial=0.0)
-    return Found(
-        path=row.source_path,
-        best_iou=tuple(float(value) for value in best),
-        num_regions=len(regions),
-        seconds=seconds,
-    )
+    kind = DetectRegions if backend.reads == "pixels" else LayRegions
+    stage = kind(settled, backend.make(settled, model))
+    found = []
+    for number, row in enumerate(dataset.rows(), start=1):
+        progress(f"{row.source_path} ({number} of {len(dataset)})")
+        start = time.perf_counter()
+        sample = Sample(
+            sample_id=row.sample_id, source_path=row.source_path, width=row.width,
+            height=row.height, num_bytes=len(row.encoded()),
+        )  # fmt: skip
+        images: Any = SimpleNamespace(each=lambda _, row=row: iter([row.pixels()]))
+        [outcome] = stage.process([sample], images)
+        regions = () if isinstance(outcome, Drop) else outcome.regions or ()
+        wanted = sorted({pair.region for pair in row.pairs if not pair.global_wins})
+        best = iou(_boxes(row.regions[index] for index in wanted), _boxes(regions))
+        found.append(
+            Found(
+                path=row.source_path,
+                best_iou=tuple(best.max(axis=1, initial=0.0).tolist()),
+                num_regions=len(regions),
+                seconds=time.perf_counter() - start,
+            )
+        )
+    if not any(each.best_iou for each in found):
+        raise InputError(f"{dataset.path}: no sentence has a box to find")
+    return found
 
 
 def _boxes(regions: Iterable[Region]) -> Boxes:

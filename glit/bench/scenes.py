@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from glit.api import build
 from glit.data.geometry import iou
-from glit.data.records import Sentence
+from glit.data.records import Sample
 from glit.dataset.reader import Dataset
+from glit.dataset.row import Row
 from glit.scenes.write import write_scenes
 
 XYXY = tuple[float, float, float, float]
@@ -62,13 +63,6 @@ def build_scenes(
     )  # fmt: skip
 
 
-class HasSentences(Protocol):
-    """A sample, or a row of a dataset."""
-
-    @property
-    def sentences(self) -> tuple[Sentence, ...] | None: ...
-
-
 def truths(ground_truth: Path) -> dict[str, Truth]:
     """What the sentences of every scene tell of, by the scene's path."""
     rows = pq.read_table(ground_truth, columns=["path", "sentences"]).to_pylist()
@@ -83,7 +77,7 @@ def truths(ground_truth: Path) -> dict[str, Truth]:
 
 
 def judge(
-    samples: Sequence[HasSentences],
+    samples: Sequence[Sample | Row],
     choices: Sequence[Sequence[XYXY | None]],
     truth: Sequence[Truth],
 ) -> dict[str, Any]:

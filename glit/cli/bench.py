@@ -57,7 +57,7 @@ def lism_flism_command(
     """Compare GOAL's and FAST-GOAL's matching (LISM, FLISM), as published and in glit."""
     from glit.bench.lism_flism.report import page
     from glit.bench.lism_flism.run import Request, run, write
-    from glit.bench.tables import show
+    from glit.runtime.tables import show
 
     folder = local_folder(output)
     console = Console(stderr=as_json, highlight=False)
@@ -90,8 +90,8 @@ def pairs_command(
 ) -> None:
     """Measure how often each rule's pairs are correct, on scenes with known ground truth."""
     from glit.bench.pairs.run import Request, page, run
-    from glit.bench.tables import markdown
     from glit.recipes.extras import require
+    from glit.runtime.tables import markdown
 
     require("models", needed_for="glit bench pairs")
     folder = local_folder(output)
@@ -116,7 +116,7 @@ def regions_command(
     """Measure how many boxes of a dataset with known pairs (glit sample) a proposer finds."""
     from glit.api import open_dataset
     from glit.bench.regions import as_dict, measure, page
-    from glit.bench.tables import show
+    from glit.runtime.tables import show
     from glit.stages.recipe import load_recipe
 
     console = Console(stderr=as_json, highlight=False)
@@ -258,9 +258,9 @@ def gpu_command(
     """Measure how close glit comes to a GPU's limits, in at most nine minutes."""
     from glit.backends.device import pick_device
     from glit.bench.gpu.run import page, run
-    from glit.bench.tables import show
     from glit.errors import UserError
     from glit.recipes.extras import require
+    from glit.runtime.tables import show
 
     for extra in ("models", "sam", "train"):
         require(extra, needed_for="glit bench gpu")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.table import Table
 
 from glit.cli.options import JsonOption, QuietOption, SetOption, hold
 from glit.runtime.terminal import Console
@@ -145,8 +144,9 @@ def eval_command(
 
 def _show(results: list[Result], console: Console) -> None:
     from glit.evaluation.report import short_names, table
+    from glit.runtime.tables import Table
 
-    headings, rows = table(results)
+    found = table(results)
     console.print(results[0].title, soft_wrap=True)
     for result in results:
         if result.checkpoint:
@@ -159,12 +159,9 @@ def _show(results: list[Result], console: Console) -> None:
                 f"{some}{more}",
                 soft_wrap=True,
             )
-    shown = Table()
-    shown.add_column("")
-    for name in short_names([row[0] for row in rows]):  # measurements have many figures
-        shown.add_column(name, justify="right", overflow="fold")
-    for number, heading in enumerate(headings[1:], start=1):
-        shown.add_row(heading, *(row[number] for row in rows))
-    console.print(shown)
+    names = short_names([row[0] for row in found.rows])
+    figures = zip(found.heads[1:], *(row[1:] for row in found.rows), strict=True)
+    # measurements have many figures, so models stand side by side
+    Table(heads=["", *names], rows=[*figures]).show(console)
     if results[0].remark:
         console.print(results[0].remark, soft_wrap=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glit.runtime.tables import Page, Table, markdown
+
 CLIP_BENCHMARK_TASKS = {"retrieval": "zeroshot_retrieval", "classify": "zeroshot_classification"}
 """Names of our tasks there; the others keep their own."""
 
@@ -101,14 +103,14 @@ def heading(name: str) -> str:
     return name.replace("recall@", "R@").replace("map@", "mAP@").replace("_", " ")
 
 
-def table(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows, one row a model."""
+def table(results: Sequence[Result]) -> Table:
+    """One row a model."""
     names = list(dict.fromkeys(name for result in results for name in result.metrics))
     rows = [
         [result.model, *(shown(n, result.metrics[n]) if n in result.metrics else "" for n in names)]
         for result in results
     ]
-    return ["model", *map(heading, names)], rows
+    return Table(heads=["model", *map(heading, names)], rows=rows)
 
 
 def short_names(models: Sequence[str]) -> list[str]:
@@ -127,25 +129,16 @@ def short_names(models: Sequence[str]) -> list[str]:
     return list(models)
 
 
-def markdown(results: Sequence[Result]) -> str:
-    """A Markdown table; shares in per cent."""
-    headings, rows = table(results)
-    lines = [
-        results[0].title,
-        "",
-        "| " + " | ".join(headings) + " |",
-        "|" + " --- |" + " ---: |" * (len(headings) - 1),
-        *("| " + " | ".join(row) + " |" for row in rows),
-        *(["", results[0].remark] if results[0].remark else []),
-    ]
-    return "\n".join(lines) + "\n"
+def page(results: Sequence[Result]) -> Page:
+    """Title, table and remark."""
+    return [results[0].title, table(results), results[0].remark]
 
 
 def write_results(out: Path, results: Sequence[Result]) -> list[Path]:
     """``OUT/TASK.md`` for all models, ``TASK_MODEL.json`` for each, and neighbours; the paths."""
     out.mkdir(parents=True, exist_ok=True)
     written = [out / f"{results[0].task}.md"]
-    written[0].write_text(markdown(results), encoding="utf-8")
+    written[0].write_text(markdown(page(results)), encoding="utf-8")
     names = short_names([result.model for result in results])
     for number, (result, short) in enumerate(zip(results, names, strict=True)):
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", short).strip("-.") or "model"

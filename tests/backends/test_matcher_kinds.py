@@ -33,7 +33,7 @@ from glit.backends.matchers import MATCHERS
 from glit.backends.matchers.clip import open_matcher, own_scale, squeezes
 from glit.backends.matchers.crops import whole_pixel_boxes
 from glit.backends.weights import resolve
-from glit.bench.random_clip import TINY, write_random_clip
+from glit.clip.random_clip import TINY, write_random_clip
 from glit.errors import WeightsError
 from glit.stages.score import ScoreConfig
 

@@ -16,8 +16,8 @@ from glit.bench.gpu import run
 from glit.bench.gpu.bench import SCALES, Bench, row
 from glit.bench.gpu.run import PARTS, page, run_part
 from glit.bench.harness import Ended, note, record, recorded
-from glit.bench.tables import markdown, show
 from glit.executors.process import borrowed_process
+from glit.runtime.tables import markdown, show
 
 TINY = SCALES["tiny"]
 NUM_ROWS = {"models": 9, "training": 4}

@@ -27,9 +27,9 @@ from glit.bench.lism_flism.models import (
 from glit.bench.lism_flism.report import main_rows, page
 from glit.bench.lism_flism.run import write
 from glit.bench.scenes import judge
-from glit.bench.tables import markdown, show
 from glit.data.geometry import area_ratio_mask, grid_boxes, iou
 from glit.errors import InputError, WeightsError
+from glit.runtime.tables import markdown, show
 from glit.stages.split import SplitConfig
 
 KEYS = [column.key for column in COLUMNS]

@@ -18,9 +18,9 @@ from glit.bench.objectives.measure import Measured, measure
 from glit.bench.objectives.run import Request, climbed, run
 from glit.bench.objectives.table import BASELINE, COLUMNS, Row, difference, page
 from glit.bench.objectives.world import GALLERY_SEED, SceneCollection, Scenes
-from glit.bench.tables import markdown
 from glit.errors import InputError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
+from glit.runtime.tables import markdown
 from glit.scenes.captions import write_caption
 from glit.scenes.questions import KINDS, questions, twins, without_twins
 

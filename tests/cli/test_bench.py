@@ -8,7 +8,7 @@ import pytest
 
 import glit.bench.lism_flism.run as module
 from glit.bench.lism_flism.report import page
-from glit.bench.tables import markdown
+from glit.runtime.tables import markdown
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""OpenCLIP's checkpoints against what the package itself answered (tools/open_clip_reference.py)."""
+"""OpenCLIP's checkpoints against what the package itself answered (tests/files/open_clip_reference.py)."""
 
 from __future__ import annotations
 

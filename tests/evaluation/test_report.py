@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from evaluating import CONFIG
 
-from glit.evaluation.report import Result, markdown, write_results
+from glit.evaluation.report import Result, page, write_results
 from glit.evaluation.run import evaluate
+from glit.runtime.tables import markdown
 
 
 def test_models_side_by_side_and_on_disk(tiny_clip, make_dataset, tmp_path) -> None:
@@ -36,7 +37,7 @@ def test_markdown_of_a_result() -> None:
         metrics={"image_retrieval_recall@1": 0.5, "drop": 0.0289, "mean_cosine": 0.24341},
         settings={},
     )
-    lines = markdown([result]).splitlines()
+    lines = markdown(page([result])).splitlines()
     assert lines[0] == "robustness on docci test: 5000 images, 25010 captions"
     assert lines[-1] == "| m | 50.00 | 2.89 | 0.2434 |"
 
@@ -51,7 +52,7 @@ def test_a_recall_over_a_gallery_no_larger_than_k_is_remarked(tmp_path) -> None:
         num_captions=80, metrics=metrics, settings={},
     )  # fmt: skip
     assert result.remark.startswith("T2I R@50, wrong T2I R@40: so many answers are the whole")
-    assert result.as_dict()["remark"] == result.remark and result.remark in markdown([result])
+    assert result.as_dict()["remark"] == result.remark and result.remark in markdown(page([result]))
     larger = replace(result, num_images=80)
     assert larger.remark == "" and "remark" not in larger.as_dict()
 

@@ -10,8 +10,8 @@ import torch
 from random_dataset import WORDS
 from safetensors.torch import load_file, save_file
 
-from glit.bench.random_clip import TINY, write_random_clip
 from glit.clip.folder import TOKENIZER_FILES, load_clip
+from glit.clip.random_clip import TINY, write_random_clip
 from glit.clip.text_window import stretch_model
 from glit.errors import InputError, UserError, WeightsError
 from glit.training.config import TrainConfig

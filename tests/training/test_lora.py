@@ -150,7 +150,7 @@ def test_adapters_alone_learn_and_merging_changes_no_answer(tiny_clip, make_data
 
 
 def test_the_run_says_how_many_parameters_it_learns(tiny_clip, make_dataset, tmp_path) -> None:
-    """Towers of two blocks, 32 wide inside and 64 in the MLP: see glit.bench.random_clip.TINY."""
+    """Towers of two blocks, 32 wide inside and 64 in the MLP: see glit.clip.random_clip.TINY."""
     settings = config(tiny_clip, objective="clip", lock_image=True, unlocked_blocks=1, max_steps=1)
     train(settings, str(make_dataset(8)), tmp_path / "run")
     found = json.loads((tmp_path / "run" / "run.json").read_text())["parameters"]

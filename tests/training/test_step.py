@@ -1,13 +1,17 @@
-"""Gradient caching gives the plain gradients."""
+"""Gradient caching gives the plain gradients, and a step the loss of the published way."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from published_step import padded_batch, published_loss
 
-from glit.training.batch import Batch
+from glit.backends.tokenizer import TextTokenizer
+from glit.training.batch import Batch, collate
 from glit.training.config import TrainConfig
+from glit.training.planning import plan_sample
 from glit.training.setup import Ingredients, prepare
 from glit.training.step import run_step
 
@@ -102,3 +106,30 @@ def test_scaled_steps_add_up(tiny_clip, make_dataset) -> None:
     for name, parameter in made.model.named_parameters():
         mean = (first[name] + second[name]) / 2
         torch.testing.assert_close(parameter.grad, mean, rtol=1e-3, atol=1e-5)
+
+
+def test_a_step_has_the_loss_of_the_published_way(tiny_clip, make_dataset) -> None:
+    made = ingredients(tiny_clip, make_dataset(6), batch_size=6, objective="goal")
+    loader = made.loader
+    groups = map(loader.dataset.row_group, range(len(loader.dataset.places)))
+    sizes = {"side": loader.side, "fit": loader.config.image_fit}
+    samples = [
+        plan_sample(group, row, loader.objective, **sizes, draw=np.random.default_rng(0))
+        for group in groups
+        for row in range(len(group))
+    ]
+    batch, places = collate(
+        samples, loader.tokenize, made.objective.needs, side=loader.side, pad_id=loader.pad_id,
+        context=loader.config.context,
+    )  # fmt: skip
+    for sample, place in zip(samples, places, strict=True):
+        sample.write_pixels(place.whole, place.crops, fit=loader.config.image_fit)
+    encoder, tokenizer = made.model.encoder, TextTokenizer(made.start)
+    scales = {"mean": encoder.mean_3, "std": encoder.std_3}
+    theirs = published_loss(
+        encoder.clip, padded_batch(batch, samples, tokenizer, **scales), tokenizer
+    )
+    ours = run_step(
+        [batch], model=made.model, objective=made.objective, accelerator=Accelerator(cpu=True)
+    )
+    assert float(ours["loss"]) == pytest.approx(float(theirs.detach()), abs=1e-4)

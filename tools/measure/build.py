@@ -33,7 +33,7 @@ from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
-from tools.measure.parts import run_parts, seconds
+from tools.measure.clock import printed, seconds
 
 _CORNERS = ("x0", "y0", "x1", "y1")
 
@@ -42,8 +42,10 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.build", description=__doc__)
     parser.add_argument("--scenes", type=int, default=1000)
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench"))
+    arguments = parser.parse_args()
     prepare_own_process(for_model=True)
-    run_parts(parser, {"floor": floor})
+    printed(floor(arguments.scenes), arguments.output / "floor.json")
 
 
 class _Timed:
@@ -67,13 +69,13 @@ class _Timed:
         """Nothing to stop."""
 
 
-def floor(arguments: argparse.Namespace) -> Iterator[Row]:
+def floor(num: int) -> Iterator[Row]:
     """Build scenes with ``mini``, then run its models on the tensors of the same scenes."""
     on = [f"{table}.device=cpu" for table in ("caption", "propose", "score")]
     recipe, timed = load_recipe("mini", overrides=on), _Timed()
     silent = StageProgress(Console(quiet=True), quiet=True)
     with tempfile.TemporaryDirectory() as folder:
-        write_scenes(Path(folder) / "scenes", num=arguments.scenes, seed=2_500_000)
+        write_scenes(Path(folder) / "scenes", num=num, seed=2_500_000)
         images, output = f"{folder}/scenes/images", f"{folder}/dataset"
         build(BuildRequest(images=images, output=output, recipe=recipe), timed, silent)
         rows = pq.read_table(f"{output}/data").to_pylist()

@@ -16,9 +16,9 @@ import torch
 from rich.console import Console
 
 from glit.bench.scenes import RIGHT_IOU, XYXY, build_scenes, judge, truths
-from glit.bench.tables import Page, Table, show
 from glit.data.geometry import iou
 from glit.dataset.row import Row
+from glit.runtime.tables import Page, Table, show
 from glit.scenes import draw_scene, write_scenes
 from glit.scenes.told import objects_told, true_of
 from tools.mini.evaluate import (

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModel, CLIPConfig, CLIPModel, CLIPTokenizer
 
-from glit.bench.random_clip import write_clip_tokenizer
+from glit.clip.random_clip import write_clip_tokenizer
 from glit.scenes import draw_scene, write_caption
 from glit.scenes.captions import short_caption
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS

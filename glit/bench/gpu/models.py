@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
@@ -25,17 +24,6 @@ from glit.stages.propose import ProposeStage
 from glit.stages.score import ScoreConfig, ScoreStage
 
 _NUM_DRAWN = 8
-_ON_CPU = ("float32", "bfloat16")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """The arithmetic of a proposer's matrix products."""
-
-    precision: Precision
-    rate: str
-    """Precision of the matrix product that is its limit; ``halves`` of those that take the
-    place of float32 on some GPUs."""
 
 
 SHEETS = {
@@ -45,16 +33,16 @@ SHEETS = {
     "L40S": {"16 bits": 362, "tf32": 183, "float32": 91},
 }
 """NVIDIA's data sheets, SXM where there are several, without sparsity: TFLOP/s."""
-YOLOS_WAYS = {
-    "float32": Way(precision="float32", rate="float32"),
-    "bfloat16": Way(precision="bfloat16", rate="bfloat16"),
-}
-SAM_WAYS = {
-    "float32": Way(precision="float32", rate="halves"),
-    "float32, as torch multiplies": Way(precision="float32", rate="float32"),
-    "float32, products in tf32": Way(precision="float32", rate="tf32"),
-    "bfloat16": Way(precision="bfloat16", rate="bfloat16"),
-    "float16": Way(precision="float16", rate="float16"),
+Ways = Mapping[str, tuple[Precision, str]]
+"""A proposer's precision, and that of the matrix product that is its limit; ``halves`` of those
+that take the place of float32 on some GPUs."""
+YOLOS_WAYS: Ways = {"float32": ("float32", "float32"), "bfloat16": ("bfloat16", "bfloat16")}
+SAM_WAYS: Ways = {
+    "float32": ("float32", "halves"),
+    "float32, as torch multiplies": ("float32", "float32"),
+    "float32, products in tf32": ("float32", "tf32"),
+    "bfloat16": ("bfloat16", "bfloat16"),
+    "float16": ("float16", "float16"),
 }
 
 
@@ -92,16 +80,16 @@ def _proposer(
     models: Models,
     method: Method,
     name: str,
-    ways: dict[str, Way],
+    ways: Ways,
     images: list[Pixels],
 ) -> Iterator[Row]:
     """Images a second of a proposer in every precision."""
-    for words, way in ways.items():
-        if bench.device == "cpu" and words not in _ON_CPU:
+    for words, (precision, rate) in ways.items():
+        if bench.device == "cpu" and words not in YOLOS_WAYS:
             continue
-        config = dataclasses.replace(models.recipes[method].propose, precision=way.precision)
+        config = dataclasses.replace(models.recipes[method].propose, precision=precision)
         backend = ProposeStage.backend(config)
-        in_halves, rate = way.rate == "halves", way.rate
+        in_halves = rate == "halves"
         if in_halves:
             chosen = bench.device == "cuda" and is_chosen(torch.device("cuda"))
             rate = "float16" if chosen else "float32"

@@ -13,9 +13,9 @@ from typing import Any
 from glit.bench.gpu.bench import SCALES, Bench
 from glit.bench.harness import Row, record, recorded, run_command, write_report
 from glit.bench.machine import describe_machine, versions
-from glit.bench.tables import Page, Table, figure
 from glit.errors import StoppedError
 from glit.runtime.process_state import without_bars
+from glit.runtime.tables import Page, Table, figure
 
 PARTS: Mapping[str, float] = {"models": 300, "training": 240}
 """Modules of this folder with a function ``measure`` that yields rows, and after how many seconds
@@ -84,13 +84,7 @@ HEADINGS = ("what", "measured", "limit", "ratio", "first bottleneck")
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
-    """A line of the table.
-
-    >>> cells(
-    ...     {"what": "copy", "measured": 20.0, "unit": "GB/s", "limit": 40.0, "bottleneck": "bus"}
-    ... )
-    ('copy', '20.0 GB/s', '40.0', '0.50', 'bus')
-    """
+    """A line of the table."""
     measured, limit = row["measured"], row["limit"]
     shown, ratio = (figure(limit), f"{measured / limit:.2f}") if limit else ("–", "–")
     return row["what"], f"{figure(measured)} {row['unit']}", shown, ratio, row["bottleneck"]

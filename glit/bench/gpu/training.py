@@ -15,8 +15,8 @@ from accelerate.state import AcceleratorState
 
 from glit.bench.gpu.bench import Bench, row
 from glit.bench.harness import Row, in_own_process
-from glit.bench.random_clip import ClipShape, write_random_clip
 from glit.bench.scenes import build_scenes, paint
+from glit.clip.random_clip import ClipShape, write_random_clip
 from glit.runtime.cores import usable_cores
 from glit.training.batch import Batch
 from glit.training.config import TrainConfig
@@ -101,7 +101,9 @@ def step_of(made: Ingredients, precision: Any, device: str) -> Callable[[Batch],
     AcceleratorState._reset_state()  # or what ran before in this process decides the precision
     cuda = device == "cuda"
     accelerator = Accelerator(mixed_precision=precision, cpu=not cuda)
-    model, optimizer = accelerator.prepare(made.model, still_optimizer(made, fused=cuda))
+    groups = parameter_groups(made.model, made.objective, TrainConfig())
+    still = torch.optim.AdamW([{**group, "lr": 0.0} for group in groups], fused=cuda)
+    model, optimizer = accelerator.prepare(made.model, still)
     model.train()
 
     def step(batch: Batch) -> Any:
@@ -113,15 +115,9 @@ def step_of(made: Ingredients, precision: Any, device: str) -> Callable[[Batch],
     return step
 
 
-def still_optimizer(made: Ingredients, *, fused: bool = False) -> torch.optim.AdamW:
-    """A run's optimiser at learning rate zero."""
-    groups = parameter_groups(made.model, made.objective, TrainConfig())
-    return torch.optim.AdamW([{**group, "lr": 0.0} for group in groups], fused=fused)
-
-
 def _from_shards(bench: Bench, made: Ingredients, step: Callable[[Batch], Any]) -> float:
     """Seconds a step over some epochs of the loader."""
-    device, epochs = torch.device(bench.device), bench.scale.num_epochs
+    device, epochs = torch.device(bench.device), bench.scale.repeats
     started = time.perf_counter()
     for epoch in range(epochs):
         for parts in made.loader.epoch(epoch):

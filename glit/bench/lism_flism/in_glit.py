@@ -104,16 +104,13 @@ def _choices(
     samples: Sequence[Sample], done: Sequence[Sample]
 ) -> tuple[tuple[XYXY | None, ...], ...]:
     """The chosen boxes of all samples; a dropped one has none."""
-    chosen = {sample.sample_id: _chosen(sample) for sample in done}
+    boxes = {
+        (sample.sample_id, pair.sentence): (sample.regions or ())[pair.region].box.xyxy
+        for sample in done
+        for pair in sample.pairs or ()
+        if not pair.global_wins
+    }
     return tuple(
-        chosen.get(each.sample_id, (None,) * len(each.sentences or ())) for each in samples
+        tuple(boxes.get((each.sample_id, n)) for n in range(len(each.sentences or ())))
+        for each in samples
     )
-
-
-def _chosen(sample: Sample) -> tuple[XYXY | None, ...]:
-    assert sample.regions is not None and sample.pairs is not None
-    boxes: list[XYXY | None] = [None] * len(sample.sentences or ())
-    for pair in sample.pairs:
-        if not pair.global_wins:
-            boxes[pair.sentence] = sample.regions[pair.region].box.xyxy
-    return tuple(boxes)

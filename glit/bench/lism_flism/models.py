@@ -14,8 +14,8 @@ from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sa
 from glit.backends.weights import Resolved, is_here, resolve
 from glit.bench.lism_flism.columns import Column, Job, Method
 from glit.bench.lism_flism.fixed import NUM_GRID
-from glit.bench.random_clip import TINY as TINY_CLIP
-from glit.bench.random_clip import VIT_B_16, ClipShape, write_random_clip
+from glit.clip.random_clip import TINY as TINY_CLIP
+from glit.clip.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.stages.plan import Recipe

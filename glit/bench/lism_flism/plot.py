@@ -10,7 +10,7 @@ import numpy as np
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import PARTS
 from glit.bench.lism_flism.report import headline
-from glit.bench.tables import figure
+from glit.runtime.tables import figure
 
 _NAMES = ("wait", "propose", "crop + encode", "match", "write")
 """Of :data:`PARTS`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import COLUMNS, PARTS, Column, total_s
-from glit.bench.tables import Page, Table, figure, spread, with_range
+from glit.runtime.tables import Page, Table, figure, spread, with_range
 
 RATIOS: tuple[tuple[str, str, float | None], ...] = (
     ("flism-one", "lism-one", 12.7),

@@ -98,7 +98,7 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
         ask = partial(_ask, columns, progress)
         for each in COLUMNS:  # all are ready and the machine is quiet before anything is timed
             progress(f"{each.title}: loading models")
-            columns[each.key].answer()
+            columns[each.key].wait()
         ask("warming up", warm_up)
         repeats = range(1, request.repeats + 1)
         rounds = [ask(f"repeat {number} of {request.repeats}", batch) for number in repeats]

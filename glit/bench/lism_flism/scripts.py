@@ -215,21 +215,19 @@ class OneAtATime(Way):
         folder = self._job.scratch / sample.sample_id
         folder.mkdir(parents=True, exist_ok=True)
         image.save(folder / "original.jpg")
-        names = {
-            index: "original.jpg" if candidates[index][0] is None else f"region-{index}.png"
-            for index in set(best)
-        }
-        for index, name in names.items():
-            if candidates[index][0] is not None:
-                candidates[index][1].save(folder / name)
+        names: dict[int, str] = {}
+        for index in set(best):
+            box, crop = candidates[index]
+            names[index] = "original.jpg" if box is None else f"region-{index}.png"
+            if box is not None:
+                crop.save(folder / names[index])
+        sentences = sample.sentences or ()
         pairs = [
             {
-                "sentence": sentence.text,
+                "sentence": sentences[column].text,
                 "image": names[index],
                 "similarity": float(similarity[index, column]),
             }
-            for column, (sentence, index) in enumerate(
-                zip(sample.sentences or (), best, strict=True)
-            )
+            for column, index in enumerate(best)
         ]
         (folder / "pairs.json").write_text(json.dumps(pairs, indent=2), encoding="utf-8")

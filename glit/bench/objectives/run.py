@@ -25,18 +25,17 @@ from glit.bench.objectives.measure import Measured, measure, validate
 from glit.bench.objectives.table import BASELINE, Row, page
 from glit.bench.objectives.variants import Rates, Variant
 from glit.bench.objectives.world import Scenes, World
-from glit.bench.tables import Table, markdown
 from glit.errors import InputError, UserError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import open_embedder
 from glit.evaluation.scorers.finelip import FineLipScore
 from glit.runtime.process_state import without_bars
+from glit.runtime.tables import Table, markdown
 from glit.stages.recipe import load_table
 from glit.training.objectives import OBJECTIVES
 
-ALIASES = ("goal",)
-ALL = tuple(name for name in OBJECTIVES if name not in (*ALIASES, "hard-negatives", "f-cast"))
+ALL = tuple(name for name in OBJECTIVES if name not in ("goal", "hard-negatives", "f-cast"))
 """Compared unless named: all but a second name, one that is made for a second stage, and one that
 begins with random weights, which need many more steps than the others."""
 SETTINGS: Mapping[str, Sequence[str]] = {
@@ -51,15 +50,15 @@ SETTINGS: Mapping[str, Sequence[str]] = {
 }
 """What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels. For runs
 that start from the model of scenes."""
-SCORERS: Mapping[str, Mapping[str, Any]] = {"finelip": {"scorer": "finelip"}}
-"""Keys of ``[evaluate]`` for objectives that are measured by a score of their own."""
-FURTHER_SCORES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+SCORES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "finelip": {
+        "": {"scorer": "finelip"},
         "starred score": {"scorer": "finelip", "options": FineLipScore(global_weight=0.5)},
         "cosine": {},
     }
 }
-"""Other scores of the same runs, a row each."""
+"""Keys of ``[evaluate]`` for objectives that are not measured by the cosine alone, a row each; the
+first score chooses learning rates."""
 MODULE_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Grid of the learning rates of an objective's own parameters, times its default."""
 
@@ -165,7 +164,7 @@ def _objective(
     rates, notes = _searched(request, variant, folder, dataset, lambda text: say(f"{of}, {text}"))
     if rates is None:
         return [], notes
-    scorers = {"": SCORERS.get(variant.objective, {}), **FURTHER_SCORES.get(variant.objective, {})}
+    scorers = SCORES.get(variant.objective, {"": {}})
     measured: dict[str, list[Measured]] = {key: [] for key in scorers}
     costs: list[dict[str, Any]] = []
     for seed in range(request.num_seeds):
@@ -300,7 +299,7 @@ def _validated(request: Request, variant: Variant, folder: Path, collection: Col
     """Mean R@1 of both ways on the validation samples, 0 to 1; cached in the run's folder."""
 
     def score() -> dict[str, float]:
-        scorer = SCORERS.get(variant.objective, {})
+        scorer = SCORES.get(variant.objective, {"": {}})[""]
         opened = _embedder(request, variant, str(folder / "last"), scorer)
         return {"recall@1": validate(*opened, collection)}
 
@@ -353,15 +352,17 @@ def _write(
     request: Request, tables: Mapping[int, Sequence[Row]], notes: Mapping[int, Sequence[str]]
 ) -> str:
     blocks: list[str | Table] = []
-    begun = {size: rows for size, rows in tables.items() if rows}
+    values: dict[str, Any] = {}
     keys = [key for key in Row.__dataclass_fields__ if key != "found"]
-    for size, rows in begun.items():
+    for size, rows in tables.items():
+        if not rows:
+            continue
+        values[str(size)] = [{key: getattr(row, key) for key in keys} for row in rows]
         searched = len(rows[0].found[0][0])
         title = (
             f"{size} {request.world.items}, {request.epochs} epochs in batches of "
             f"{request.batch_size}, {request.num_seeds} seeds; {searched} searched"
         )
         blocks += page(title, rows, notes[size])
-    values = {str(n): [{k: getattr(r, k) for k in keys} for r in rows] for n, rows in begun.items()}
     write_report(request.output, "objectives", values, blocks)
     return markdown(blocks)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glit.bench.tables import Page, Table, percent
+from glit.runtime.tables import Page, Table, percent
 
 BASELINE = "clip"
 NUM_RESAMPLES = 2000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from glit.errors import UserError
 from glit.training.objectives import OBJECTIVES
 
-_SET_FOR_ALL = ("objective", "model", "batch_size", "together", "epochs", "lr", "seed", "trackers")
+_SET_FOR_ALL = ("objective", "model", "lr", "seed", "trackers")
 """Keys of ``[train]`` that the comparison itself sets for every run."""
 
 

@@ -13,10 +13,10 @@ from glit.bench.harness import Row, write_report
 from glit.bench.pairs.measure import Judged, calibrated, judged, measure
 from glit.bench.pairs.support import check_captions, page_of_captions
 from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
-from glit.bench.tables import Page, Table, with_half_range
 from glit.errors import InputError
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
+from glit.runtime.tables import Page, Table, with_half_range
 from glit.scenes.layout import SPLITS
 from glit.stages.ground import GroundConfig
 from glit.stages.pair import PairConfig, identity_of_scores
@@ -130,8 +130,8 @@ def _fitted(
 ) -> Calibration:
     together = [sample for found in samples for sample in found]
     made = calibrated(together, config.make_rule(), table=config.rule_table(), scores=scores)
-    where = {"where": "scenes of all levels"}
-    return dataclasses.replace(made, fitted_on={**made.fitted_on, **where})
+    fitted_on = {**made.fitted_on, "where": "scenes of all levels"}
+    return dataclasses.replace(made, fitted_on=fitted_on)
 
 
 def _scenes(

@@ -7,7 +7,7 @@ Support is fitted on validation seeds and measured on those of the test split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from glit.bench.harness import Row
 from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
-from glit.bench.tables import Page, Table, with_half_range
 from glit.dataset.row import Row as DatasetRow
 from glit.rules.evidence import SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
 from glit.rules.logistic import Logistic, fit
 from glit.rules.metrics import auroc, calibration_error
+from glit.runtime.tables import Page, Table, with_half_range
 from glit.scenes.false_sentences import KINDS, write_false_captions
 from glit.scenes.layout import SPLITS
 
@@ -36,7 +36,8 @@ class Told:
     """object, relation, background, light or remark."""
     false: str
     """The kind of falsehood; empty for a true sentence."""
-    evidence: Mapping[str, float]
+    evidence: Evidence
+    """A value of each name."""
 
 
 def false_sentences(folder: Path, *, seed: int) -> list[Told]:
@@ -66,10 +67,10 @@ def false_sentences(folder: Path, *, seed: int) -> list[Told]:
     return found
 
 
-def _each(row: DatasetRow) -> Iterator[Mapping[str, float]]:
-    evidence: Evidence = support_evidence(row.scores, row.sentences)
+def _each(row: DatasetRow) -> Iterator[Evidence]:
+    evidence = support_evidence(row.scores, row.sentences)
     for number in range(len(row.sentences)):
-        yield {name: float(values[number]) for name, values in evidence.items()}
+        yield {name: values[number : number + 1] for name, values in evidence.items()}
 
 
 def fit_support(told: Sequence[Told]) -> Logistic:
@@ -80,7 +81,8 @@ def fit_support(told: Sequence[Told]) -> Logistic:
     """
     used = [each for each in told if each.false in ("", *SEEN)]
     true = np.array([not each.false for each in used])
-    return fit(SUPPORT_EVIDENCE, stacked(_evidence(used), SUPPORT_EVIDENCE), true, of="sentences")
+    evidence = stacked([each.evidence for each in used], SUPPORT_EVIDENCE)
+    return fit(SUPPORT_EVIDENCE, evidence, true, of="sentences")
 
 
 def figures(told: Sequence[Told], support: Logistic) -> list[Row]:
@@ -108,12 +110,8 @@ def support_error(told: Sequence[Told], support: Logistic) -> float:
 
 
 def _supported(told: Sequence[Told], support: Logistic) -> np.ndarray:
-    numbers = stacked(_evidence(told), support.evidence)
+    numbers = stacked([each.evidence for each in told], support.evidence)
     return support(dict(zip(support.evidence, numbers.T, strict=True)))
-
-
-def _evidence(told: Sequence[Told]) -> list[Evidence]:
-    return [{name: np.array([value]) for name, value in e.evidence.items()} for e in told]
 
 
 def check_captions(

@@ -1,7 +1,7 @@
 """Tiny checkpoints by the package open_clip_torch, with what it answers, for the tests.
 
     pip install open_clip_torch
-    python -m tools.open_clip_reference
+    python tests/files/open_clip_reference.py
 
 Writes ``tests/files/open-clip/``: a configuration and weights as its ``push_to_hf_hub`` names them,
 for both activations the same weights, and ``answers.safetensors`` with inputs and embeddings.
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "files" / "open-clip"
+FOLDER = Path(__file__).resolve().parent / "open-clip"
 CONFIG: dict[str, Any] = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 32, "layers": 2, "width": 24, "patch_size": 8, "head_width": 12},

@@ -1,9 +1,9 @@
-"""A training step the published way, as the yardstick for ours. Written from the papers.
+"""The loss of a training step the published way, which ours must equal. Written from the papers.
 
 What GOAL's scripts do in a step, and this does too: both encoders run twice over globals and
 locals (once for the embeddings, once for the tokens), every text is padded to 248 tokens, the
 caption is tokenised again for every sample to find the sentence, and patches and tokens are pooled
-in Python loops. It is correct, so its loss must equal ours; it is here to be measured against.
+in Python loops.
 """
 
 from __future__ import annotations

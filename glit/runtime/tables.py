@@ -103,7 +103,9 @@ class Table:
         """Print it; a narrow terminal shows medians without their ranges."""
         table = RichTable()
         for number, head in enumerate(self.heads):
-            table.add_column(head, justify="left" if number < self.words else "right")
+            table.add_column(
+                head, justify="left" if number < self.words else "right", overflow="fold"
+            )
         for row in self.rows:
             cells = row
             if console.width < _WIDE:
