@@ -632,7 +632,7 @@ def overlap(
     """
     from glit.curate.references import Wanted, find_overlaps, open_list
     from glit.errors import UserError
-    from glit.pipeline.source import find_source
+    from glit.inputs.source import find_source
     from glit.runtime.progress import null_progress
     from glit.stages.exclude import LEAST_COSINE
     from glit.storage.outputs import local_file

@@ -1,6 +1,6 @@
 """The rows of a file that a user gave, as a table sorted by image path.
 
-:mod:`glit.pipeline.user_tables` writes such tables; a worker reads only the rows of the paths it is
+:mod:`glit.inputs.user_tables` writes such tables; a worker reads only the rows of the paths it is
 asked for.
 """
 

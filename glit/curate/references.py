@@ -23,14 +23,14 @@ from glit.dataset.row import Row
 from glit.errors import DatasetError, InputError
 from glit.evaluation.readers import READERS, read_annotations
 from glit.images import ImageError, decode
-from glit.pipeline.source import entries, find_source
+from glit.inputs.files import MOST_BYTES, ImageFiles
+from glit.inputs.source import entries, find_source
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
-from glit.shards import REFUSED
-from glit.shards.files import MOST_BYTES, ImageFiles
 from glit.stages.exclude import open_references
 from glit.stages.image_model import ImageModel
+from glit.storage.members import REFUSED
 from glit.storage.store import Entry, Store
 
 if TYPE_CHECKING:

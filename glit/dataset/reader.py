@@ -25,7 +25,7 @@ from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
 from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.errors import DatasetError, InputError, first_line
-from glit.shards.files import ImageFiles
+from glit.inputs.files import ImageFiles
 from glit.storage.store import Store, inside
 
 _RECENT = 4

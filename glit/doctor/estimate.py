@@ -13,12 +13,12 @@ from typing import Any
 from glit.doctor.inputs import Images
 from glit.doctor.pilot import CAPTIONS
 from glit.images import IMAGE_SUFFIXES
+from glit.inputs.files import ImageFiles
 from glit.pipeline.plan import sidecars
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import duration
-from glit.shards import stem
-from glit.shards.files import ImageFiles
 from glit.stages.plan import Recipe
+from glit.storage.members import stem
 
 PILOT_IMAGES = 8
 PILOT_S = 180

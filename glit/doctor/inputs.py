@@ -14,10 +14,10 @@ from pathlib import Path
 from glit.doctor.finding import Finding
 from glit.errors import GlitError
 from glit.images import ImageError, decode
-from glit.pipeline.source import Source, entries, find_source
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import Source, entries, find_source
 from glit.runtime.progress import size
 from glit.scenes.recognise import looks_like_scene
-from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.stages.plan import Recipe

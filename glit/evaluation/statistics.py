@@ -8,7 +8,7 @@ from glit.backends.tokenizer import TextTokenizer
 from glit.dataset.statistics import Statistics, Tally
 from glit.errors import InputError
 from glit.evaluation.readers import read_annotations
-from glit.pipeline.user_captions import TEXT_KEYS, captions_in
+from glit.inputs.user_captions import TEXT_KEYS, captions_in
 from glit.runtime.prefetch import batched
 from glit.text.sentences import make_splitter
 

@@ -14,6 +14,7 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
+from glit.inputs.source import Source
 from glit.pipeline.finished import (
     in_dataset,
     is_made_of,
@@ -26,7 +27,6 @@ from glit.pipeline.open_work import open_finished
 from glit.pipeline.preflight import check_early
 from glit.pipeline.run import complete, run_and_publish
 from glit.pipeline.scan import images_now
-from glit.pipeline.source import Source
 from glit.pipeline.state import read_state, update_state
 from glit.pipeline.work import Work
 from glit.runtime.progress import StageProgress

@@ -14,13 +14,16 @@ from typing import Any
 from glit.dataset.manifest import read_manifest
 from glit.errors import DamagedTableError, GlitError, InputError, RecipeError, UserError
 from glit.executors.protocols import Executor
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import Source, find_source, refuse_images_folder
+from glit.inputs.user_captions import kinds_of, prepare
+from glit.inputs.user_regions import prepare_regions
 from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
 from glit.pipeline.finished import captions_anew, finished_already, refuse_others_files
 from glit.pipeline.listing import Chunk, EarlierListing, write_listing
 from glit.pipeline.lock import Lock, lock_of
 from glit.pipeline.plan import brings_regions, make_plan, plan_retry
 from glit.pipeline.scan import images_now
-from glit.pipeline.source import Source, find_source, refuse_images_folder
 from glit.pipeline.state import (
     STATE,
     BuildState,
@@ -31,12 +34,9 @@ from glit.pipeline.state import (
     write_state,
 )
 from glit.pipeline.timeline import TimelineWriter
-from glit.pipeline.user_captions import kinds_of, prepare
-from glit.pipeline.user_regions import prepare_regions
 from glit.pipeline.work import Work
 from glit.recipes.config import is_enabled
 from glit.runtime.progress import StageProgress
-from glit.shards.files import ImageFiles
 from glit.stages import flow
 from glit.stages.ingest import Ingest, IngestConfig
 from glit.stages.plan import Plan, Recipe

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
+from glit.inputs.files import MOST_BYTES
 from glit.pipeline.listing import Chunk, open_listing, read_chunk
 from glit.pipeline.plan import sidecars
 from glit.pipeline.scan import NOT_THERE
 from glit.pipeline.work import Work
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
-from glit.shards.files import MOST_BYTES
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.storage.store import Entry

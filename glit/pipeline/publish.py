@@ -30,6 +30,7 @@ from glit.dataset.mini_models import caution
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import RunError
 from glit.executors.protocols import Job
+from glit.inputs.user_tables import brought_table
 from glit.pipeline.ledger import (
     Ledger,
     count_series,
@@ -52,7 +53,6 @@ from glit.pipeline.state import (
     versions_of,
 )
 from glit.pipeline.tables import disk_errors
-from glit.pipeline.user_tables import brought_table
 from glit.pipeline.work import BEFORE, Work
 from glit.stages.caption import CaptionStage
 from glit.stages.dedup import Duplicate

@@ -17,14 +17,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.inputs.source import Source, entries, skipped_note
+from glit.inputs.user_tables import brought_table
 from glit.pipeline.plan import sidecars
-from glit.pipeline.source import Source, entries, skipped_note
 from glit.pipeline.tables import disk_errors
-from glit.pipeline.user_tables import brought_table
 from glit.runtime.prefetch import batched
-from glit.shards import BAD_NAME, escaped, is_utf8, stem
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling
+from glit.storage.members import BAD_NAME, escaped, is_utf8, stem
 from glit.storage.store import Entry, Store
 
 BATCH = 65_536

@@ -29,11 +29,11 @@ from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
 from glit.recipes.config import Choice, added, require_value, told_by_step
-from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import answered, is_worth_retrying
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
+from glit.storage.members import is_utf8
 from glit.text.faults import caption_fault
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span

@@ -13,11 +13,11 @@ from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
 from glit.data.records import Drop, Sample
 from glit.data.schema import CAPTIONS
 from glit.recipes.config import Choice, require_value
-from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.language_model import Question, answers
 from glit.stages.plan import Plan, Recipe
+from glit.storage.members import is_utf8
 from glit.text.condensed import condensed_text, invented_words
 from glit.text.faults import caption_fault
 from glit.text.sentences import make_splitter

@@ -14,7 +14,7 @@ from glit.backends.user_tables import NO_ROW, UserTable
 from glit.data.records import Drop, Sample
 from glit.images import NO_LIMIT, ImageError, Pixels, decode
 from glit.runtime.prefetch import batched_by_weight, map_ahead
-from glit.shards import stem
+from glit.storage.members import stem
 from glit.storage.store import Store
 
 T = TypeVar("T")

@@ -13,14 +13,14 @@ import pyarrow as pa
 from glit.data.records import Drop, Sample
 from glit.data.rows import drop_row
 from glit.images import MAX_PIXELS, ImageError, decode, perceptual_hash
+from glit.inputs.files import MOST_BYTES
 from glit.recipes.config import require_value, speed_only
 from glit.runtime.prefetch import map_ahead
-from glit.shards import REFUSED
-from glit.shards.files import MOST_BYTES
 from glit.stages import dedup
 from glit.stages.base import TableStep
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
+from glit.storage.members import REFUSED
 from glit.storage.store import Entry, Store
 
 

@@ -22,11 +22,11 @@ from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfi
 from glit.data.records import Drop, Sample
 from glit.data.schema import NEGATIVE
 from glit.recipes.config import Choice, Precision, added, require_value
-from glit.shards import is_utf8
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.language_model import Question, answers
 from glit.stages.plan import Plan, Recipe
+from glit.storage.members import is_utf8
 from glit.text.negatives import negatives
 from glit.text.thoughts import texts_in_json
 from glit.text.written_negatives import CHANGES, question, usable

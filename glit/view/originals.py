@@ -14,8 +14,8 @@ from typing import Self
 
 from glit.errors import InputError
 from glit.images import ImageError
-from glit.pipeline.source import find_source
-from glit.shards.files import ImageFiles
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import find_source
 from glit.storage.store import Store, inside
 from glit.view.thumbnails import data_url, thumbnail
 

@@ -4,9 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from glit.errors import InputError
+from glit.inputs.source import entries, find_source
 from glit.pipeline.listing import read_chunk, read_chunks, write_listing
 from glit.pipeline.scan import gathered
-from glit.pipeline.source import entries, find_source
 from glit.storage.store import Entry, Store
 
 

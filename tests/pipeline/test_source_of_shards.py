@@ -16,8 +16,8 @@ from building import counts, png, run_build
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import InputError
-from glit.pipeline.source import entries, find_source
-from glit.shards.files import ImageFiles
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import entries, find_source
 from glit.storage.store import Store
 
 NUM = 4
@@ -120,7 +120,7 @@ def test_the_index_of_a_tar_is_written_once(shards, tmp_path, monkeypatch):
     def refuses(*_):
         raise AssertionError("the archive was read again")
 
-    monkeypatch.setattr("glit.shards.files.scan", refuses)
+    monkeypatch.setattr("glit.inputs.files.scan", refuses)
     assert list(entries(find_source(f"{shards}/*.tar"), work=Store(index))) == before
     assert ImageFiles(shards, index=index).read(before[0].path)
     kept = next((tmp_path / "work" / "shards").iterdir())

@@ -25,18 +25,18 @@ from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
 from glit.images import decode
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import entries, find_source
+from glit.inputs.user_captions import read_captions
 from glit.pipeline.lock import read_lock
-from glit.pipeline.source import entries, find_source
 from glit.pipeline.tables import read_table
-from glit.pipeline.user_captions import read_captions
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
-from glit.shards import stem
-from glit.shards.files import ImageFiles
 from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.recipe import load_recipe
 from glit.stages.split import SplitConfig, SplitStage
 from glit.storage.checksummed_parquet import write_sealed
+from glit.storage.members import stem
 from glit.storage.store import Entry, Store
 from glit.text.faults import caption_fault
 from glit.view.page_file import json_for_html

@@ -15,7 +15,7 @@ from glit.backends.protocols import ReadText
 from glit.backends.user_tables import NO_ROW, UserTable
 from glit.data.captions import LONG
 from glit.data.records import Drop
-from glit.shards import stem
+from glit.storage.members import stem
 
 SUFFIX = ".txt"
 NO_TEXT = "holds half a character (a lone surrogate), which no UTF-8 text can; write it again"

@@ -13,9 +13,9 @@ from glit.bench.lism_flism.columns import Images
 from glit.bench.scenes import truths
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
-from glit.pipeline.source import entries, find_source
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import entries, find_source
 from glit.scenes import draw_scene, write_caption, write_scenes
-from glit.shards.files import ImageFiles
 from glit.stages.ingest import Ingest, IngestConfig, ingest
 from glit.stages.split import SplitConfig
 from glit.storage.store import Store

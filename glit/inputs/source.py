@@ -17,9 +17,9 @@ from itertools import chain, islice
 
 from glit.errors import InputError
 from glit.images import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
+from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
-from glit.shards import SUFFIXES, is_shard, stem
-from glit.shards.files import ImageFiles
+from glit.storage.members import SUFFIXES, is_shard, stem
 from glit.storage.store import Entry, Store, tidy
 
 _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")

@@ -1,4 +1,4 @@
-"""Images inside WebDataset tars and Parquet files.
+"""Names of images inside WebDataset tars and Parquet files.
 
 Nothing is unpacked: a member of a tar is a range of its bytes, an image of a table lies in a row
 group. A member is called ``SHARD::MEMBER``, with ``SHARD`` relative to the ingest root.

@@ -15,9 +15,9 @@ from duckdb import DuckDBPyConnection
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.data.captions import KIND_RULE, LONG, is_kind
 from glit.errors import InputError
-from glit.pipeline.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
-from glit.shards import is_utf8
+from glit.inputs.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
 from glit.storage.duckdb_temp import spilling
+from glit.storage.members import is_utf8
 from glit.storage.store import Store
 
 TEXT_KEYS = ("caption", "text")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.shards import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, escaped, is_utf8, stem
+from glit.storage.members import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, escaped, is_utf8, stem
 
 _BLOCK = 512
 CAPTION_KEYS = ("caption", "text")
@@ -26,7 +26,7 @@ class Member:
     offset: int
     """Of its first byte."""
     size: int
-    """Bytes; negative for one that is refused (:data:`glit.shards.REFUSED`)."""
+    """Bytes; negative for one that is refused (:data:`glit.storage.members.REFUSED`)."""
 
 
 def scan(file: Any, size: int) -> Iterator[Member]:

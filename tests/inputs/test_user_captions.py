@@ -13,7 +13,7 @@ from rich.console import Console
 
 from glit.dataset.verify import verify
 from glit.errors import InputError
-from glit.pipeline.user_captions import read_captions
+from glit.inputs.user_captions import read_captions
 from glit.runtime.progress import StageProgress
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from glit.images import IMAGE_SUFFIXES
-from glit.shards import DAMAGED, join, split
-from glit.shards.table import TableShard, member
-from glit.shards.tar import SCHEMA, Member, TarShard, scan
+from glit.inputs.table import TableShard, member
+from glit.inputs.tar import SCHEMA, Member, TarShard, scan
 from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
+from glit.storage.members import DAMAGED, join, split
 from glit.storage.store import Entry, Store
 
 MOST_BYTES = 1 << 30

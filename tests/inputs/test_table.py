@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from glit.errors import InputError
-from glit.shards import table
-from glit.shards.table import TableShard, member
+from glit.inputs import table
+from glit.inputs.table import TableShard, member
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from glit.backends.region_files import BOXES, SHARES
 from glit.backends.user_tables import UserTable
 from glit.errors import InputError, closest
-from glit.pipeline.user_tables import PATH_KEYS, finder, pick, rows_of, sorted_table
-from glit.shards import is_utf8
+from glit.inputs.user_tables import PATH_KEYS, finder, pick, rows_of, sorted_table
+from glit.storage.members import is_utf8
 from glit.storage.store import Store
 
 _SCHEMA = pa.schema([("path", pa.string()), ("region", pa.string()), ("line", pa.int64())])

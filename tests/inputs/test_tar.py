@@ -8,8 +8,8 @@ import tarfile
 
 import pytest
 
-from glit.shards import DAMAGED, ESCAPES, NO_FILE, REFUSED
-from glit.shards.tar import TarShard, scan
+from glit.inputs.tar import TarShard, scan
+from glit.storage.members import DAMAGED, ESCAPES, NO_FILE, REFUSED
 
 
 def tar(members, *, form=tarfile.PAX_FORMAT, end=True) -> bytes:

@@ -1,0 +1,10 @@
+"""What a build is given: images in folders, lists, tars and tables; captions and regions of yours.
+
+source.py          the images that a folder, a glob, a list or an address holds
+files.py           reads an image or the file beside it, also inside a shard
+tar.py             WebDataset tars: a member is a range of bytes
+table.py           Parquet files: an image lies in a row group
+user_captions.py   a file of captions, of one kind or several
+user_regions.py    a file of regions
+user_tables.py     reads such files in any of their forms and sorts them by path
+"""
