@@ -33,6 +33,7 @@ from glit.evaluation.scorers.finelip import FineLipScore
 from glit.runtime.process_state import without_bars
 from glit.runtime.tables import Table, markdown
 from glit.stages.recipe import load_table
+from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
 
 ALL = tuple(name for name in OBJECTIVES if name not in ("goal", "hard-negatives", "f-cast"))
@@ -107,9 +108,8 @@ def run(request: Request, say: Say) -> str:
     for size in request.sizes:
         first = [name for name in request.objectives if name == BASELINE]
         names = [*first, *(n for n in request.objectives if n not in first)]
-        for name in names:
-            _check_variant(request, Variant(name))
-        datasets = {name: _dataset(request, name, size, say) for name in names}
+        checked = {name: _checked(request, Variant(name)) for name in names}
+        datasets = {name: _dataset(request, name, checked[name], size, say) for name in names}
         tables[size].append(_start(request, say))
         for name, dataset in datasets.items():
             rows, failed = _objective(request, Variant(name), size, dataset, say)
@@ -119,8 +119,9 @@ def run(request: Request, say: Say) -> str:
     return _write(request, tables, notes)
 
 
-def _check_variant(request: Request, variant: Variant) -> None:
-    """Refuse settings that ``glit train`` would refuse, before anything is trained.
+def _checked(request: Request, variant: Variant) -> Objective:
+    """The objective with its settings, refused before anything is trained where ``glit train``
+    would refuse it.
 
     Raises:
         UserError: an unknown key, or a value that it cannot have.
@@ -131,15 +132,15 @@ def _check_variant(request: Request, variant: Variant) -> None:
         *_own_settings(request.world, variant),
     ]
     try:
-        load_table("train", request.world.recipe, overrides=settings)
+        return load_table("train", request.world.recipe, overrides=settings).make_objective()
     except UserError as error:
         raise UserError(f"--objective {variant.name!r}: {error}") from error
 
 
-def _dataset(request: Request, name: str, size: int, say: Say) -> str | Path:
+def _dataset(request: Request, name: str, objective: Objective, size: int, say: Say) -> str | Path:
     """What an objective is trained on; made, or refused, before anything is trained."""
     say(f"{size} {request.world.items}: the dataset of {name}")
-    negatives = OBJECTIVES[Variant(name).objective]().needs.num_negatives > 0
+    negatives = objective.needs.num_negatives > 0
     try:
         return request.world.training_set(request.output / "data", size, negatives=negatives)
     except UserError as error:
