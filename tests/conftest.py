@@ -1,5 +1,7 @@
 """Shared fixtures: scenes, a built dataset, a tiny CLIP, bad files; everything is made once per run."""
 
+# ruff: noqa: E402 (what is imported before shapes are checked is not checked)
+
 from __future__ import annotations
 
 import os
@@ -11,6 +13,11 @@ from typing import Any, NamedTuple
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # or Ray's workers wait for all other tests
+
+import shapes
+
+shapes.check_from_here_on()
 
 import building
 import cpu_only
@@ -40,20 +47,42 @@ class Done(NamedTuple):
     errors: str
 
 
-LONGEST = (
+TOGETHER = (
     "smoke/test_docs.py",
+    "tools/test_demo.py",
     "executors/test_on_ray.py",
+    "executors/test_kills_on_ray.py",
+    "executors/test_ray_pool.py",
+    "executors/test_ray_on_s3.py",
+    "executors/test_cluster.py",
+    "training/test_launch.py",
+    "cli/test_build.py",
+    "tools/test_faults.py",
+)
+"""Files whose tests start processes of their own (Ray, torchrun, command lines): one tester has them
+all, one after the other. Beside each other they take ten times as long."""
+LONGEST = (
+    *TOGETHER,
     "pipeline/test_on_s3.py",
     "backends/test_captioners.py",
-    "training/test_launch.py",
-    "executors/test_cluster.py",
     "pipeline/test_add_and_go_on.py",
     "pipeline/test_run.py",
     "bench/test_pairs.py",
-    "executors/test_ray_on_s3.py",
 )
 """Files of tests that take half a minute and more, to be begun first: a process has a whole file,
 and one that is begun last keeps all others waiting."""
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """By files, and those of ``TOGETHER`` as if they were one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "together" if file.removeprefix("tests/") in TOGETHER else file
+
+    return Scheduler(config, log)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +111,16 @@ def make_manifest(
 
 def installed_packages(names: Iterable[str]) -> dict[str, str]:
     """Versions of those packages that are installed."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {name: _installed(name) for name in names}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+@cache
+def _installed(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def read_manifest(store: Store) -> dict[str, Any]:
