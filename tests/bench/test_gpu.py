@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +24,13 @@ TINY = SCALES["tiny"]
 NUM_ROWS = {"models": 9, "training": 4}
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_every_part_runs_in_small(part: str, tmp_path) -> None:
+def test_training_runs_in_small(tmp_path) -> None:
     with borrowed_process():
-        run_part(part, "tiny", "cpu", str(tmp_path / "part.json"))
-    rows = json.loads((tmp_path / "part.json").read_text())["rows"]
+        run_part("training", "tiny", "cpu", str(tmp_path / "part.json"))
+    check_rows(json.loads((tmp_path / "part.json").read_text())["rows"], "training")
+
+
+def check_rows(rows: list[dict[str, Any]], part: str) -> None:
     assert len(rows) == NUM_ROWS[part]
     assert all(np.isfinite(row["measured"]) and row["measured"] > 0 for row in rows)
     assert any(row["limit"] for row in rows)
@@ -72,7 +75,8 @@ def test_a_part_that_fails_says_why_and_the_others_go_on(with_failures) -> None:
     unknown, slow, models = report["parts"]
     assert "ModuleNotFoundError" in unknown["failure"] and "exit code 1" in unknown["failure"]
     assert slow["failure"].endswith(" s, its time")
-    assert models["failure"] == "" and len(models["rows"]) == NUM_ROWS["models"]
+    assert models["failure"] == ""
+    check_rows(models["rows"], "models")
     assert any(line.startswith("no_such_part: exit code 1") for line in said)
 
 
