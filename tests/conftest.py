@@ -117,6 +117,16 @@ def no_accelerators():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def configurations_are_not_told():
+    """transformers formats every configuration for a log that nobody reads: a tenth of a build."""
+    from transformers import PreTrainedConfig
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PreTrainedConfig, "__repr__", object.__repr__)
+        yield
+
+
 @pytest.fixture
 def fresh_verdicts(monkeypatch):
     """Fast paths are checked again, and what is found here is forgotten."""
