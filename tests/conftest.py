@@ -118,11 +118,13 @@ def no_accelerators():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def configurations_are_not_told():
-    """transformers formats every configuration for a log that nobody reads: a tenth of a build."""
+def what_costs_time_alone():
+    """Nothing is flushed to disks, since processes die here and not the machine; and transformers
+    does not format every configuration for a log that nobody reads."""
     from transformers import PreTrainedConfig
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
         patch.setattr(PreTrainedConfig, "__repr__", object.__repr__)
         yield
 
