@@ -162,6 +162,15 @@ def objectives_command(
         Literal["hard", "varied"],
         typer.Option("--level", help="Of the scenes; varied has short captions too."),
     ] = "varied",
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            help="On scenes: the model that all start from: a built-in one, a folder, a run of "
+            "glit train, or a hub id. Default: mini-clip, which hardly sees shapes; mini-matcher "
+            "does.",
+        ),
+    ] = None,
     together: Annotated[
         int,
         typer.Option(
@@ -214,13 +223,15 @@ def objectives_command(
         num_seeds=num_seeds,
         epochs=epochs,
         together=together,
-        world=Scenes(level=level, gallery=gallery, **parts),
+        world=Scenes(level=level, gallery=gallery, start=start or own.start, **parts),
     )
     if train is None and (test or validation or recipe or overrides):
         raise UserError(
             "--test, --validation, --recipe and --set go with --train, a dataset to train on"
         )
     if train is not None:
+        if start is not None:
+            raise UserError("--start: goes with scenes; with --train it is --set train.model=MODEL")
         if test is None or sizes:
             raise UserError("--train: add --test with another dataset, and leave out --size")
         if validation is None and len(request.lrs) > 1:

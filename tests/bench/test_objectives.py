@@ -18,6 +18,7 @@ from glit.bench.objectives.measure import Measured, measure
 from glit.bench.objectives.run import Request, climbed, run
 from glit.bench.objectives.table import BASELINE, COLUMNS, Row, difference, page
 from glit.bench.objectives.world import GALLERY_SEED, SceneCollection, Scenes
+from glit.dataset.reader import Dataset
 from glit.errors import InputError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
 from glit.runtime.tables import markdown
@@ -304,3 +305,21 @@ def test_objectives_are_compared_on_datasets_of_the_users(
     assert "| siglip | 0.001 |" in said and "twins" not in said and "localisation@5" in said
     code, _, said = run_glit(*words, "--lr", "1e-3", "--set", "evaluate.limit=3")
     assert code == 2 and "comparison with" in said
+
+
+@pytest.mark.slow
+def test_scenes_are_compared_from_another_start(tiny_clip, tmp_path, run_glit) -> None:
+    words = ["bench", "objectives", "-o", tmp_path / "out", "--size", 32, "--gallery", 8]
+    words += ["--level", "hard", "--lr", "1e-3", "--seeds", 1, "--epochs", 1]
+    words += ["--objective", "glit", "--start", tiny_clip]
+    code, said, err = run_glit(*words)
+    assert code == 0, err
+    assert "| glit | 0.001 |" in said and f"{tiny_clip} as it is" in err
+    trained_from = json.loads(next((tmp_path / "out").rglob("run.json")).read_text())
+    assert trained_from["train"]["model"] == str(tiny_clip)
+    spans = Dataset(tmp_path / "out/data/train-32").tokenizer
+    assert spans is not None and spans["name"] == str(tiny_clip)
+    code, _, said = run_glit(*words[:-2])
+    assert code == 2 and "holds a comparison with world" in said
+    code, _, said = run_glit(*words, "--train", tmp_path, "--test", tmp_path)
+    assert code == 2 and "--set train.model=MODEL" in said

@@ -24,7 +24,7 @@ from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, validate
 from glit.bench.objectives.table import BASELINE, Row, page
 from glit.bench.objectives.variants import Rates, Variant
-from glit.bench.objectives.world import Scenes, World
+from glit.bench.objectives.world import MINI_STARTS, Scenes, World
 from glit.errors import InputError, UserError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
@@ -50,7 +50,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     ),
 }
 """What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels. For runs
-that start from the model of scenes."""
+that start from a mini model."""
 SCORES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "finelip": {
         "": {"scorer": "finelip"},
@@ -279,7 +279,7 @@ def _words(request: Request, variant: Variant, rates: Rates, seed: int) -> list[
 
 def _own_settings(world: World, variant: Variant) -> list[str]:
     """Overrides of ``[train]`` for this variant alone; later ones count."""
-    of_scenes = SETTINGS.get(variant.objective, ()) if world.start == Scenes.start else ()
+    of_scenes = SETTINGS.get(variant.objective, ()) if world.start in MINI_STARTS else ()
     return [*of_scenes, *variant.settings]
 
 

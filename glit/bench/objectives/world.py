@@ -6,6 +6,7 @@ Scenes are painted as they are asked for; no file is needed.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -30,6 +31,9 @@ from glit.text.spans import Span
 from glit.training.run_file import dataset_hash
 
 Level = Literal["hard", "varied"]
+MINI_STARTS = ("mini-clip", "mini-matcher")
+"""The first is the default. It was trained on whole pictures and short captions alone, and hardly
+sees shapes and patterns in scenes; the second was trained on regions, and its patches show both."""
 SIZE_PX = 128
 TRAIN_SEED = SPLITS["train"][0] + 70_000
 VALIDATION_SEED = SPLITS["validation"][0] + 70
@@ -101,13 +105,13 @@ class Scenes:
     """First scenes of the gallery, for localisation and joint mAP."""
     validation: int = 300
     """Scenes without twins on which learning rates are chosen."""
+    start: str = MINI_STARTS[0]
+    """The model that every run starts from."""
 
     recipe = "mini"
     """Its table ``train`` gives the settings that are not overridden."""
     items = "scenes"
     """The word for samples in messages."""
-    start = "mini-clip"
-    """The model that every run starts from."""
     settings = ("train.warmup_steps=20", "train.num_workers=1")
     """Overrides for ``glit train``."""
 
@@ -123,6 +127,8 @@ class Scenes:
         scenes = folder / f"scenes-{size}"
         if not (dataset / "manifest.json").is_file():
             settings = ["negatives.enabled=true"] if negatives else []
+            if self.start != MINI_STARTS[0]:
+                settings.append(f"split.tokenizer={json.dumps(self.start)}")
             short = self.level == "varied"
             paint(
                 scenes, num=size, seed=TRAIN_SEED, level=self.level, size=SIZE_PX, short=short
@@ -159,7 +165,10 @@ class Scenes:
 
     def told(self) -> dict[str, Any]:
         """What the results depend on, as JSON values; runs of another are not mixed in."""
-        return asdict(self)
+        told = asdict(self)
+        if self.start == MINI_STARTS[0]:  # older folders do not tell it
+            del told["start"]
+        return told
 
 
 @dataclass(frozen=True, kw_only=True)
