@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,19 +52,14 @@ def measure(embedder: Embedder, config: EvaluateConfig, world: World) -> Measure
     if not any(first.pairs(index) for index in range(len(first.captions))):
         return Measured(figures=figures, found=found)
     joint = joint_map(embedder, first, config)
-    ways = [joint[f"{way}_map@{config.precision_at}"] for way in _JOINT]
+    ways = [joint[f"{way}_retrieval_map@{config.precision_at}"] for way in ("image", "text")]
     figures["joint"] = float(np.mean(ways))
     places = replace(config, localize_pairs="all", localize_at=(LOCALISE_AT,))
-    try:
+    with suppress(UserError):  # no patches in the shared space
         local = localize(embedder, first, places)
-    except UserError:  # no patches in the shared space
-        return Measured(figures=figures, found=found)
-    figures["localisation"] = local[f"localisation@{LOCALISE_AT}"]
-    figures["chance"] = local[f"chance@{LOCALISE_AT}"]
+        figures["localisation"] = local[f"localisation@{LOCALISE_AT}"]
+        figures["chance"] = local[f"chance@{LOCALISE_AT}"]
     return Measured(figures=figures, found=found)
-
-
-_JOINT = ("image_retrieval", "text_retrieval")
 
 
 def validate(embedder: Embedder, config: EvaluateConfig, collection: Collection) -> float:
@@ -109,9 +105,8 @@ def _questions(
     vectors = scorer.texts(embedder, [Text(text=text, sentences=()) for text in both])
     right: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for number, each in enumerate(asked):
-        some = scorer.score(
-            vectors[2 * number : 2 * number + 2], images[each.scene : each.scene + 1]
-        )
+        both_texts, image = slice(2 * number, 2 * number + 2), slice(each.scene, each.scene + 1)
+        some = scorer.score(vectors[both_texts], images[image])
         right[each.kind].append(_choice(float(some[0, 0]), float(some[1, 0])))
     return {kind: float(np.mean(values)) for kind, values in right.items()}
 

@@ -106,8 +106,7 @@ def run(request: Request, say: Say) -> str:
     tables: dict[int, list[Row]] = {size: [] for size in request.sizes}
     notes: dict[int, list[str]] = {size: [] for size in request.sizes}
     for size in request.sizes:
-        first = [name for name in request.objectives if name == BASELINE]
-        names = [*first, *(n for n in request.objectives if n not in first)]
+        names = sorted(request.objectives, key=lambda name: name != BASELINE)
         checked = {name: _checked(request, Variant(name)) for name in names}
         datasets = {name: _dataset(request, name, checked[name], size, say) for name in names}
         tables[size].append(_start(request, say))

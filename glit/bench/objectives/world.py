@@ -126,13 +126,12 @@ class Scenes:
         dataset = folder / f"train-{size}{'-negatives' if negatives else ''}"
         scenes = folder / f"scenes-{size}"
         if not (dataset / "manifest.json").is_file():
-            settings = ["negatives.enabled=true"] if negatives else []
-            if self.start != MINI_STARTS[0]:
-                settings.append(f"split.tokenizer={json.dumps(self.start)}")
-            short = self.level == "varied"
-            paint(
-                scenes, num=size, seed=TRAIN_SEED, level=self.level, size=SIZE_PX, short=short
-            )  # fmt: skip
+            settings = ["negatives.enabled=true"] * negatives
+            settings += [f"split.tokenizer={json.dumps(self.start)}"] * (
+                self.start != MINI_STARTS[0]
+            )
+            seed, short = TRAIN_SEED, self.level == "varied"
+            paint(scenes, num=size, seed=seed, level=self.level, size=SIZE_PX, short=short)
             captions = scenes / "captions.jsonl"
             build_scenes(scenes, dataset, captions=captions, recipe="glit-mini", settings=settings)
         return dataset
@@ -166,9 +165,7 @@ class Scenes:
     def told(self) -> dict[str, Any]:
         """What the results depend on, as JSON values; runs of another are not mixed in."""
         told = asdict(self)
-        if self.start == MINI_STARTS[0]:  # older folders do not tell it
-            del told["start"]
-        return told
+        return {key: told[key] for key in told if key != "start" or told[key] != MINI_STARTS[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
