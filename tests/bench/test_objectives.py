@@ -323,3 +323,5 @@ def test_scenes_are_compared_from_another_start(tiny_clip, tmp_path, run_glit) -
     assert code == 2 and "holds a comparison with world" in said
     code, _, said = run_glit(*words, "--train", tmp_path, "--test", tmp_path)
     assert code == 2 and "--set train.model=MODEL" in said
+    code, _, said = run_glit(*words, "--start", "")
+    assert code == 2 and "--start: is empty" in said

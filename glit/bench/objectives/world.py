@@ -32,8 +32,8 @@ from glit.training.run_file import dataset_hash
 
 Level = Literal["hard", "varied"]
 MINI_STARTS = ("mini-clip", "mini-matcher")
-"""The first is the default. It was trained on whole pictures and short captions alone, and hardly
-sees shapes and patterns in scenes; the second was trained on regions, and its patches show both."""
+"""Models of ours to start from; ``mini-clip``, trained on whole pictures and short captions, is the
+default and hardly sees shapes; ``mini-matcher``, trained on regions, does."""
 SIZE_PX = 128
 TRAIN_SEED = SPLITS["train"][0] + 70_000
 VALIDATION_SEED = SPLITS["validation"][0] + 70
