@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from glit.backends.protocols import RawCaption
 from glit.data.records import Drop, Sample
@@ -12,19 +12,25 @@ from glit.images import Pixels
 from glit.stages.base import Outcome, isolate
 from glit.stages.image_source import ImageSource
 
-if TYPE_CHECKING:
-    from glit.stages.caption import StreamCaptions
-
-
 _RETRIED = ("empty_caption", "refusal", "looping", "wrong_language")
+
+
+class AsksOneByOne(Protocol):
+    """A stage of which every sample is a request of its own."""
+
+    def submit(self, sample: Sample, image: Pixels, attempt: int) -> Future[RawCaption]:
+        """Ask for a sample's caption."""
+        ...
+
+    def checked(self, sample: Sample, answer: RawCaption | Drop, attempt: int) -> Outcome:
+        """The sample with its caption, or why the answer cannot be used."""
+        ...
 
 
 class CaptionsAtWork:
     """The requests and the known outcomes of a unit of samples."""
 
-    def __init__(
-        self, stage: StreamCaptions, samples: Sequence[Sample], images: ImageSource
-    ) -> None:
+    def __init__(self, stage: AsksOneByOne, samples: Sequence[Sample], images: ImageSource) -> None:
         self._stage, self._samples, self._images = stage, samples, images
         self._outcomes: dict[int, Outcome] = {}
         self._given = 0
@@ -66,7 +72,7 @@ class CaptionsAtWork:
 
 
 def answered(
-    stages: Sequence[StreamCaptions], samples: Sequence[Sample], images: ImageSource
+    stages: Sequence[AsksOneByOne], samples: Sequence[Sample], images: ImageSource
 ) -> Iterator[list[Outcome]]:
     """For every sample, in order, the outcome of each stage.
 

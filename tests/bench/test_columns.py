@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from glit.bench.harness import Worker
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job, open_way
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job
+from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.models import find_models
 from glit.bench.lism_flism.run import Request, run
 from glit.errors import GlitError, RunError, StoppedError
@@ -23,7 +24,7 @@ def job(tmp_path) -> Job:
 
 
 def started(job: Job) -> Worker:
-    return Worker(f"column {job.column.title!r}", open_way, job, preload=PRELOADED)
+    return Worker(f"column {job.column.title!r}", InGlit, job, preload=PRELOADED)
 
 
 @pytest.mark.slow

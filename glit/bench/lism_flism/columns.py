@@ -120,15 +120,6 @@ class Way(ABC):
         }
 
 
-def open_way(job: Job) -> Way:
-    """Load the models of a column, in the column's own process."""
-    if job.column.in_glit:
-        from glit.bench.lism_flism.in_glit import InGlit as kind
-    else:
-        from glit.bench.lism_flism.scripts import OneAtATime as kind
-    return kind(job)
-
-
 def total_s(row: Row) -> float:
     """Seconds of a pass."""
     return sum(row["parts_s"].values())

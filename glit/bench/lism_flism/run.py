@@ -12,10 +12,12 @@ from pathlib import Path
 
 from glit.backends.device import pick_device
 from glit.bench.harness import Row, Worker, write_report
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Images, open_way
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Images
+from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.inputs import photographs, scenes, with_sentences
 from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
 from glit.bench.lism_flism.report import column_figures, page, ratios
+from glit.bench.lism_flism.scripts import OneAtATime
 from glit.bench.machine import describe_machine, versions
 from glit.bench.scenes import judge
 from glit.errors import InputError, StoppedError
@@ -93,7 +95,8 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
         columns = {}
         for each in COLUMNS:
             job = models.job(each, device=device, threads=threads, scratch=scratch / each.key)
-            worker = Worker(f"column {each.title!r}", open_way, job, preload=PRELOADED)
+            way = InGlit if each.in_glit else OneAtATime
+            worker = Worker(f"column {each.title!r}", way, job, preload=PRELOADED)
             columns[each.key] = started.enter_context(contextlib.closing(worker))
         ask = partial(_ask, columns, progress)
         for each in COLUMNS:  # all are ready and the machine is quiet before anything is timed
