@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,13 @@ from glit.dataset.columns import NestedColumn, RowGroup
 
 COLUMNS = ("sentences", "regions", "pairs")
 """The columns they are made of."""
+
+
+class FalseText(NamedTuple):
+    """A false sentence, and what was changed in the true one: an attribute, a position, ..."""
+
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +44,7 @@ class LocalPair:
     mask: str = ""
     """The region's mask as COCO's compressed run lengths, at the image's size; empty where it has
     none, or the column was not read."""
-    negatives: tuple[str, ...] = ()
+    negatives: tuple[FalseText, ...] = ()
     """False sentences made of the sentence, where they were read."""
 
 
@@ -119,11 +127,11 @@ def _masks(group: RowGroup, row: int) -> dict[int, str]:
     return {regions[at]: counts[at] for at in column.span(row)}
 
 
-def _negatives(group: RowGroup, row: int) -> dict[int, list[str]]:
+def _negatives(group: RowGroup, row: int) -> dict[int, list[FalseText]]:
     """The false sentences of a row by the number of their sentence."""
     column, found = group.negatives, defaultdict(list)
     if column is not None:
-        texts, sentences = column.as_list("text"), column.as_list("sentence")
+        kinds, texts, sentences = (column.as_list(key) for key in ("kind", "text", "sentence"))
         for at in column.span(row):
-            found[sentences[at]].append(texts[at])
+            found[sentences[at]].append(FalseText(kinds[at], texts[at]))
     return found

@@ -217,7 +217,8 @@ def _texts(
     """All texts of a batch, in its order."""
     texts = [s.caption if needs.captions else "" for s in samples] if needs.whole else []
     texts += [pair.sentence for pair in pairs if needs.sentences]
-    texts += [text for pair in pairs for text in pair.negatives] if needs.num_negatives else []
+    if needs.num_negatives:
+        texts += [each.text for pair in pairs for each in pair.negatives]
     return texts + [text for sample in samples for text in sample.texts]
 
 

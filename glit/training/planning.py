@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -146,9 +147,18 @@ def plan_sample(
 
 
 def _with_negatives(pair: LocalPair, most: int, draw: np.random.Generator) -> LocalPair:
-    """The pair with some of its false sentences, drawn anew for every epoch."""
-    order = draw.permutation(len(pair.negatives))[:most]
-    return replace(pair, negatives=tuple(pair.negatives[index] for index in order))
+    """The pair with some of its false sentences, drawn anew for every epoch.
+
+    Kinds take turns: a sentence has many wrong colours, but its relation can be turned round in
+    one way only, and that one would seldom be drawn.
+    """
+    mixed = [pair.negatives[index] for index in draw.permutation(len(pair.negatives))]
+    turns, met = [], Counter[str]()
+    for each in mixed:
+        turns.append(met[each.kind])
+        met[each.kind] += 1
+    order = np.argsort(turns, kind="stable")[:most]
+    return replace(pair, negatives=tuple(mixed[index] for index in order))
 
 
 def _texts(

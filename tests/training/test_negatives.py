@@ -62,12 +62,36 @@ def test_false_sentences_are_drawn_of_those_of_the_pair_s_sentence(dataset) -> N
         for pair in sample.pairs:
             number = texts.index(pair.sentence)
             assert len(set(pair.negatives)) == len(pair.negatives) == min(number, 2)
-            assert all(text.startswith(f"No {number} dog") for text in pair.negatives)
+            assert all(false.text.startswith(f"No {number} dog") for false in pair.negatives)
     drawn = [[pair.negatives for pair in sample.pairs] for sample in samples]
     assert [[p.negatives for p in s.pairs] for s in planned(dataset, 0)[1]] == drawn
     assert any(
         [[p.negatives for p in s.pairs] for s in planned(dataset, k)[1]] != drawn for k in (1, 2, 3)
     )
+
+
+def test_kinds_take_turns_so_that_a_rare_one_is_always_among_them(make_dataset) -> None:
+    def of_each_sentence(_: int, row: dict) -> None:
+        kinds = [*["attribute"] * 7, "relation"]
+        row["negatives"] = [
+            {"sentence": n, "kind": kind, "text": f"{n} {number}"}
+            for n in range(len(row["sentences"]))
+            for number, kind in enumerate(kinds)
+        ]
+
+    columns = NegativesStage.dataset_columns
+    path = str(make_dataset(4, change=of_each_sentence, further=columns))
+    drawn = [
+        pair.negatives
+        for seed in range(12)
+        for sample in planned(path, seed)[1]
+        for pair in sample.pairs
+    ]
+    assert {tuple(sorted(false.kind for false in each)) for each in drawn} == {
+        ("attribute", "relation")
+    }
+    assert {false.text.split()[1] for each in drawn for false in each} == set("01234567")
+    assert {each[0].kind for each in drawn} == {"attribute", "relation"}
 
 
 def test_a_batch_holds_them_in_their_slots(dataset, tokenizer) -> None:
@@ -79,7 +103,7 @@ def test_a_batch_holds_them_in_their_slots(dataset, tokenizer) -> None:
     batch, _ = collate(samples, encode, Wanting().needs, side=32, context=248, pad_id=0)
     number = [[len(pair.negatives) for pair in sample.pairs] for sample in samples]
     assert batch.valid_negative_BKJ.sum(dim=-1).tolist() == number
-    texts = [text for sample in samples for pair in sample.pairs for text in pair.negatives]
+    texts = [n.text for sample in samples for pair in sample.pairs for n in pair.negatives]
     assert len(batch.texts.length_T) == 4 + 12 + len(texts) + 4 and len(texts) == len(batch.slot_F)
     flat = batch.texts.input_ids_RW.flatten()
     for at, text in enumerate(texts, start=4 + 12):
