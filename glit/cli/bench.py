@@ -212,6 +212,8 @@ def objectives_command(
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
+    if start == "":
+        raise UserError("--start: is empty; name a model, or leave it out for mini-clip")
     console = Console(stderr=True, highlight=False)
     folder = local_folder(output)
     own = Scenes()
@@ -223,12 +225,8 @@ def objectives_command(
         num_seeds=num_seeds,
         epochs=epochs,
         together=together,
-        world=Scenes(
-            level=level, gallery=gallery, start=own.start if start is None else start, **parts
-        ),
+        world=Scenes(level=level, gallery=gallery, start=start or own.start, **parts),
     )
-    if start == "":
-        raise UserError("--start: is empty; name a model, or leave it out for mini-clip")
     if train is None and (test or validation or recipe or overrides):
         raise UserError(
             "--test, --validation, --recipe and --set go with --train, a dataset to train on"

@@ -18,10 +18,12 @@ COLUMNS = ("sentences", "regions", "pairs")
 """The columns they are made of."""
 
 
-class FalseText(NamedTuple):
-    """A false sentence, and what was changed in the true one: an attribute, a position, ..."""
+class Negative(NamedTuple):
+    """A hard negative: a sentence made false, as in the column ``negatives``."""
 
     kind: str
+    """What was changed: ``attribute``, ``count``, ``object``, ``position`` or ``relation``; a
+    language model also writes ``negation`` and ``addition``."""
     text: str
 
 
@@ -44,7 +46,7 @@ class LocalPair:
     mask: str = ""
     """The region's mask as COCO's compressed run lengths, at the image's size; empty where it has
     none, or the column was not read."""
-    negatives: tuple[FalseText, ...] = ()
+    negatives: tuple[Negative, ...] = ()
     """False sentences made of the sentence, where they were read."""
 
 
@@ -127,11 +129,11 @@ def _masks(group: RowGroup, row: int) -> dict[int, str]:
     return {regions[at]: counts[at] for at in column.span(row)}
 
 
-def _negatives(group: RowGroup, row: int) -> dict[int, list[FalseText]]:
+def _negatives(group: RowGroup, row: int) -> dict[int, list[Negative]]:
     """The false sentences of a row by the number of their sentence."""
     column, found = group.negatives, defaultdict(list)
     if column is not None:
         kinds, texts, sentences = (column.as_list(key) for key in ("kind", "text", "sentence"))
         for at in column.span(row):
-            found[sentences[at]].append(FalseText(kinds[at], texts[at]))
+            found[sentences[at]].append(Negative(kinds[at], texts[at]))
     return found

@@ -15,22 +15,22 @@ from glit.stages.image_source import ImageSource
 _RETRIED = ("empty_caption", "refusal", "looping", "wrong_language")
 
 
-class AsksOneByOne(Protocol):
-    """A stage of which every sample is a request of its own."""
+class RequestStage(Protocol):
+    """A caption stage that sends one request to its captioner for every sample."""
 
     def submit(self, sample: Sample, image: Pixels, attempt: int) -> Future[RawCaption]:
-        """Ask for a sample's caption."""
+        """Send the request for a sample's caption; attempt 0 is the first, 1 the retry."""
         ...
 
     def checked(self, sample: Sample, answer: RawCaption | Drop, attempt: int) -> Outcome:
-        """The sample with its caption, or why the answer cannot be used."""
+        """The sample with its caption, or a drop with the reason why the answer is unusable."""
         ...
 
 
 class CaptionsAtWork:
     """The requests and the known outcomes of a unit of samples."""
 
-    def __init__(self, stage: AsksOneByOne, samples: Sequence[Sample], images: ImageSource) -> None:
+    def __init__(self, stage: RequestStage, samples: Sequence[Sample], images: ImageSource) -> None:
         self._stage, self._samples, self._images = stage, samples, images
         self._outcomes: dict[int, Outcome] = {}
         self._given = 0
@@ -72,7 +72,7 @@ class CaptionsAtWork:
 
 
 def answered(
-    stages: Sequence[AsksOneByOne], samples: Sequence[Sample], images: ImageSource
+    stages: Sequence[RequestStage], samples: Sequence[Sample], images: ImageSource
 ) -> Iterator[list[Outcome]]:
     """For every sample, in order, the outcome of each stage.
 

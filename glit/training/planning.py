@@ -147,16 +147,16 @@ def plan_sample(
 
 
 def _with_negatives(pair: LocalPair, most: int, draw: np.random.Generator) -> LocalPair:
-    """The pair with some of its false sentences, drawn anew for every epoch.
+    """Keep at most ``most`` hard negatives of a pair, drawn at random, kinds in turn.
 
-    Kinds take turns: a sentence has many wrong colours, but its relation can be turned round in
-    one way only, and that one would seldom be drawn.
+    A sentence has many wrong colours, but its relation can be turned round in one way only, which
+    would seldom be drawn if all were drawn alike.
     """
     mixed = [pair.negatives[index] for index in draw.permutation(len(pair.negatives))]
-    turns, met = [], Counter[str]()
-    for each in mixed:
-        turns.append(met[each.kind])
-        met[each.kind] += 1
+    turns, seen = [], Counter[str]()
+    for negative in mixed:
+        turns.append(seen[negative.kind])
+        seen[negative.kind] += 1
     order = np.argsort(turns, kind="stable")[:most]
     return replace(pair, negatives=tuple(mixed[index] for index in order))
 

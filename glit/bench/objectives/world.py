@@ -32,8 +32,8 @@ from glit.training.run_file import dataset_hash
 
 Level = Literal["hard", "varied"]
 MINI_STARTS = ("mini-clip", "mini-matcher")
-"""Models of ours to start from; ``mini-clip``, trained on whole pictures and short captions, is the
-default and hardly sees shapes; ``mini-matcher``, trained on regions, does."""
+"""Bundled models to start from. ``mini-clip``, the default, was trained on whole images and short
+captions and hardly distinguishes shapes; ``mini-matcher`` was trained on regions and does."""
 SIZE_PX = 128
 TRAIN_SEED = SPLITS["train"][0] + 70_000
 VALIDATION_SEED = SPLITS["validation"][0] + 70
@@ -126,10 +126,9 @@ class Scenes:
         dataset = folder / f"train-{size}{'-negatives' if negatives else ''}"
         scenes = folder / f"scenes-{size}"
         if not (dataset / "manifest.json").is_file():
-            settings = ["negatives.enabled=true"] * negatives
-            settings += [f"split.tokenizer={json.dumps(self.start)}"] * (
-                self.start != MINI_STARTS[0]
-            )
+            settings = ["negatives.enabled=true"] if negatives else []
+            if self.start != MINI_STARTS[0]:
+                settings.append(f"split.tokenizer={json.dumps(self.start)}")
             seed, short = TRAIN_SEED, self.level == "varied"
             paint(scenes, num=size, seed=seed, level=self.level, size=SIZE_PX, short=short)
             captions = scenes / "captions.jsonl"
@@ -165,7 +164,9 @@ class Scenes:
     def told(self) -> dict[str, Any]:
         """What the results depend on, as JSON values; runs of another are not mixed in."""
         told = asdict(self)
-        return {key: told[key] for key in told if key != "start" or told[key] != MINI_STARTS[0]}
+        if self.start == MINI_STARTS[0]:  # older folders do not tell it
+            del told["start"]
+        return told
 
 
 @dataclass(frozen=True, kw_only=True)
