@@ -206,12 +206,13 @@ def objectives_command(
 
     Takes hours; resumable.
     """
-    from glit.bench.objectives.run import ALL, Request, run
-    from glit.bench.objectives.world import Datasets, Scenes
     from glit.errors import UserError
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
+    from glit.bench.objectives.run import ALL, Request, run
+    from glit.bench.objectives.world import Datasets, Scenes
+
     if start == "":
         raise UserError("--start: is empty; name a model, or leave it out for mini-clip")
     console = Console(stderr=True, highlight=False)
@@ -269,14 +270,15 @@ def gpu_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure how close glit comes to a GPU's limits, in at most nine minutes."""
-    from glit.backends.device import pick_device
-    from glit.bench.gpu.run import page, run
     from glit.errors import UserError
     from glit.recipes.extras import require
-    from glit.runtime.tables import show
 
     for extra in ("models", "sam", "train"):
         require(extra, needed_for="glit bench gpu")
+    from glit.backends.device import pick_device
+    from glit.bench.gpu.run import page, run
+    from glit.runtime.tables import show
+
     folder = local_folder(output).resolve()
     hold(context, folder)
     where = pick_device(device).type
