@@ -37,7 +37,6 @@ _PLACE = re.compile(
 )
 _RELATION = re.compile(rf"\b(?:{'|'.join(OPPOSITES)})\b", re.IGNORECASE)
 _SIDE = re.compile(rf"\b(?:{'|'.join(OTHER_SIDE)})\b", re.IGNORECASE)
-_SIDES = ("at the top", "at the bottom", "on the left", "on the right")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +73,9 @@ def negatives(
     position | Two dogs lie on the right.
     """
     said = [_content(each) for each in caption]
+    places = [found[0].lower() for each in caption for found in _PLACE.finditer(each)]
     by_kind: dict[str, list[FalseSentence]] = {kind: [] for kind in KINDS}
-    for each in _made(sentence):
+    for each in _made(sentence, places):
         if not any(each.claim <= words for words in said):
             by_kind[each.kind].append(each)
     turns = zip_longest(
@@ -111,11 +111,14 @@ def replaced(text: str, start: int, end: int, new: str) -> str:
     return before + new + text[end:]
 
 
-def _made(sentence: str) -> Iterator[FalseSentence]:
-    """Every false sentence that a change of one place gives."""
+def _made(sentence: str, places: Sequence[str]) -> Iterator[FalseSentence]:
+    """Every false sentence that one change gives; ``places`` are those of the whole caption."""
     yield from _of_words(sentence)
     changes = [
-        *(("position", found, _contrary_places(found)) for found in _PLACE.finditer(sentence)),
+        *(
+            ("position", found, _contrary_places(found[0].lower(), places))
+            for found in _PLACE.finditer(sentence)
+        ),
         *(
             ("relation", found, [OPPOSITES[found[0].lower()]])
             for found in _RELATION.finditer(sentence)
@@ -173,19 +176,32 @@ def _fits(kind: str, sentence: str, start: int, end: int, inside: tuple[int, int
     return kind == "attribute" and _SAYS.search(sentence[:start]) is not None
 
 
-def _contrary_places(found: re.Match[str]) -> list[str]:
-    """The same phrase with other sides, and the centre against a single side."""
-    phrase = found[0].lower()
-    sides = list(_SIDE.finditer(phrase))
-    if not sides:
-        return list(_SIDES)
-    if re.search(_CENTRE, phrase):  # "in the middle of the top"
-        place = sides[0]
-        others = [side for side in ("top", "bottom", "left", "right") if side != place[0]]
-        return [phrase[: place.start()] + side + phrase[place.end() :] for side in others]
-    flipped = [_flipped(phrase, {side.start()}) for side in sides]
-    both = {side.start() for side in sides}
-    return [*flipped, _flipped(phrase, both) if len(sides) == 2 else "in the centre"]
+def _contrary_places(phrase: str, told: Sequence[str]) -> list[str]:
+    """The phrase with its sides turned round, and contrary places that the caption tells.
+
+    Both are as often false as they are true: a place that is mostly false (the centre, if it were
+    offered against every side) would be known as false without looking at the image.
+    """
+    sides = [found.start() for found in _SIDE.finditer(phrase)]
+    turned = [{side} for side in sides] + ([set(sides)] if len(sides) == 2 else [])
+    return list(
+        dict.fromkeys(
+            [
+                *(_flipped(phrase, at) for at in turned),
+                *(place for place in told if _contradict(_sides(place), _sides(phrase))),
+            ]
+        )
+    )
+
+
+def _contradict(one: set[str], other: set[str]) -> bool:
+    """Whether nothing can be at both: opposite sides, or sides and the centre, which has none."""
+    return bool({OTHER_SIDE[side] for side in one} & other) or (not one) != (not other)
+
+
+def _sides(place: str) -> set[str]:
+    found = (found[0] for found in _SIDE.finditer(place))
+    return {{"upper": "top", "lower": "bottom"}.get(side, side) for side in found}
 
 
 def _flipped(phrase: str, at: set[int]) -> str:
