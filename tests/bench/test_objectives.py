@@ -114,6 +114,27 @@ def test_who_knows_the_captions_finds_everything_but_what_they_do_not_say() -> N
     assert found.figures["joint"] > 0.5
 
 
+class Answering(Knowing):
+    """Embeds a picture as the true sentences of its questions, or of everybody's."""
+
+    def __init__(self, *, blind: bool) -> None:
+        self._blind = blind
+
+    def images(self, collection, pictures) -> torch.Tensor:
+        asked = questions(collection.scenes)
+        told = [[q.true for q in asked if self._blind or q.scene == i] for i, _ in pictures]
+        return torch.stack([F.normalize(self.texts(true).sum(0), dim=0) for true in told])
+
+
+def test_answers_with_another_picture_tell_who_looks() -> None:
+    looks, guesses = (
+        measure(Answering(blind=blind), EvaluateConfig(), SMALL).figures for blind in (False, True)
+    )
+    for kind in KINDS:
+        assert looks[kind] == 1 and 0.2 < looks[f"{kind}_blind"] < 0.8
+        assert guesses[kind] == guesses[f"{kind}_blind"] > 0.75
+
+
 def row(name: str, hits: list[list[bool]], **more) -> Row:
     found = [np.array([each, each]) for each in hits]
     figures = [{"t2i": float(each.mean()), "i2t": 0.5} for each in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from glit.evaluation.scorers.protocol import Scorer, Vectors
 from glit.evaluation.tasks.joint_map import joint_map
 from glit.evaluation.tasks.localize import localize
 from glit.evaluation.tasks.retrieval import hit_ranks
-from glit.scenes.questions import KINDS, questions
+from glit.scenes.questions import questions
 
 LOCALISE_AT = 5
 
@@ -100,15 +101,18 @@ def _twins(scorer: Scorer, embedder: Embedder, collection: SceneCollection) -> f
 def _questions(
     scorer: Scorer, embedder: Embedder, images: Vectors, scenes: Sequence
 ) -> dict[str, float]:
+    """Shares of right answers by kind, and with another scene's picture: ``KIND_blind``, above one
+    half where the words alone tell."""
     asked = questions(scenes)
     both = [text for each in asked for text in (each.true, each.false)]
     vectors = scorer.texts(embedder, [Text(text=text, sentences=()) for text in both])
-    right: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    right: dict[str, list[float]] = defaultdict(list)
     for number, each in enumerate(asked):
-        both_texts, image = slice(2 * number, 2 * number + 2), slice(each.scene, each.scene + 1)
-        some = scorer.score(vectors[both_texts], images[image])
-        right[each.kind].append(_choice(float(some[0, 0]), float(some[1, 0])))
-    return {kind: float(np.mean(values)) for kind, values in right.items()}
+        other = (each.scene + len(scenes) // 2) % len(scenes)
+        for name, scene in ((each.kind, each.scene), (f"{each.kind}_blind", other)):
+            some = scorer.score(vectors[2 * number :][:2], images[scene : scene + 1])
+            right[name].append(_choice(float(some[0, 0]), float(some[1, 0])))
+    return {name: float(np.mean(values)) for name, values in right.items()}
 
 
 def _choice(right: float, wrong: float) -> float:

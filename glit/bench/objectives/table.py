@@ -20,6 +20,8 @@ COLUMNS = {
     "attribute": "attribute",
     "position": "position",
     "relation": "relation",
+    "attribute_blind": "attribute, blind",
+    "position_blind": "position, blind",
     "localisation": "localisation@5",
     "joint": "joint mAP@10",
 }

@@ -7,6 +7,10 @@ Winoground does (Thrush et al., CVPR 2022, Eq. 1 to 3):
 text score   both images have the higher cosine with their own text
 image score  both texts have the higher cosine with their own image (MMVP's accuracy of pairs)
 group score  both
+
+``blind_accuracy`` is the accuracy with the picture of another question. A model for which it is
+above chance knows which texts are likely, without looking: false texts of some benchmarks can be
+told by their words alone (Hsieh et al., SugarCrepe, NeurIPS 2023).
 """
 
 from __future__ import annotations
@@ -37,35 +41,43 @@ def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -
         raise InputError(f"{collection.name}: choose measures the benchmarks of --format")
     shares: dict[str, list[float]] = defaultdict(list)
     by_chance: dict[str, list[float]] = defaultdict(list)
-    for question, cosine_PT in cosines(embedder, collection, config):
-        for name, (share, chance) in scores(cosine_PT).items():
+    picture_VD, text_TD, asked = embed_questions(embedder, collection, config)
+    for question, pictures, texts in asked:
+        earned = scores(picture_VD[pictures] @ text_TD[texts].T)
+        by_name = {name: share for name, (share, _) in earned.items()}
+        if len(pictures) == 1 < len(picture_VD):
+            other = (pictures[0] + len(picture_VD) // 2) % len(picture_VD)
+            blind = scores(picture_VD[[other]] @ text_TD[texts].T)
+            by_name["blind_accuracy"] = blind["accuracy"][0]
+        for name, share in by_name.items():
             shares[name].append(share)
-            by_chance[name].append(chance)
             if question.kind:
                 shares[f"{question.kind}_{name}"].append(share)
+        for name, (_, chance) in earned.items():
+            by_chance[name].append(chance)
     found = {name: float(np.mean(values)) for name, values in shares.items()}
     found |= {f"chance_{name}": float(np.mean(values)) for name, values in by_chance.items()}
     return found | {"questions": float(len(collection.questions))}
 
 
-def cosines(
+def embed_questions(
     embedder: Embedder, collection: Questions, config: EvaluateConfig
-) -> list[tuple[Question, Float[Tensor, "p t"]]]:
-    """Every question with the cosines of its images or boxes and its texts."""
+) -> tuple[Float[Tensor, "v d"], Float[Tensor, "t d"], list[tuple[Question, list[int], list[int]]]]:
+    """Different pictures and texts, and every question with the rows of its own."""
     pictures = collection.pictures()
-    place = {picture: number for number, picture in enumerate(pictures)}
+    place = {picture: row for row, picture in enumerate(pictures)}
     picture_VD = embed_pictures(embedder, collection, pictures, config)
     texts = list(dict.fromkeys(text for each in collection.questions for text in each.texts))
-    number = {text: i for i, text in enumerate(texts)}
-    text_TD = embedder.texts(texts)
-    return [
+    number = {text: row for row, text in enumerate(texts)}
+    asked = [
         (
             question,
-            picture_VD[[place[collection.picture(part)] for part in question.parts]]
-            @ text_TD[[number[text] for text in question.texts]].T,
+            [place[collection.picture(part)] for part in question.parts],
+            [number[text] for text in question.texts],
         )
         for question in collection.questions
     ]
+    return picture_VD, embedder.texts(texts), asked
 
 
 def scores(cosine_PT: Float[Tensor, "p t"]) -> dict[str, tuple[float, float]]:

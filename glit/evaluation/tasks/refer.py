@@ -10,7 +10,7 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.questions import Questions
-from glit.evaluation.tasks.choose import cosines
+from glit.evaluation.tasks.choose import embed_questions
 
 
 def refer(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
@@ -23,9 +23,12 @@ def refer(embedder: Embedder, collection: Collection, config: EvaluateConfig) ->
     """
     if not isinstance(collection, Questions):
         raise InputError(f"{collection.name}: refer measures --format refcoco")
-    asked = cosines(embedder, collection, config)
-    hits = [int(cosine_PT[:, 0].argmax()) in question.right for question, cosine_PT in asked]
-    chance = [len(question.right) / len(question.parts) for question, _ in asked]
+    picture_VD, text_TD, asked = embed_questions(embedder, collection, config)
+    hits = [
+        int((picture_VD[boxes] @ text_TD[texts].T)[:, 0].argmax()) in question.right
+        for question, boxes, texts in asked
+    ]
+    chance = [len(question.right) / len(question.parts) for question, _, _ in asked]
     return {
         "accuracy": float(np.mean(hits)),
         "chance": float(np.mean(chance)),

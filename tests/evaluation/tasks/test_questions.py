@@ -52,7 +52,7 @@ def question(parts, texts, *right: int, kind: str = "") -> Question:
 
 def test_shares_of_right_texts_by_hand(tmp_path) -> None:
     """Two questions of three texts (right, and a draw), one of two; the box is a picture of its
-    own."""
+    own. With the other picture, y beats z and y2, and only that is right."""
     path, box = noise(tmp_path / "a.png"), (0.0, 0.0, 9.0, 9.0)
     asked = Questions(
         "set",
@@ -62,7 +62,7 @@ def test_shares_of_right_texts_by_hand(tmp_path) -> None:
             question([(path, box)], ["z", "x"], 0, kind="hard"),
         ],
     )
-    texts = {"x": [0.9, 0.0], "y": [0.5, 0.0], "y2": [0.5, 1.0], "z": [0.1, 1.0]}
+    texts = {"x": [0.9, 0.0], "y": [0.5, 2.0], "y2": [0.5, 1.0], "z": [0.1, 1.0]}
     embedder = Known(texts, {(0, None): [1.0, 0.0], (0, box): [0.0, 1.0]})
     found = choose(embedder, asked, CONFIG)
     assert found == pytest.approx(
@@ -70,6 +70,9 @@ def test_shares_of_right_texts_by_hand(tmp_path) -> None:
             "accuracy": 2 / 3,
             "easy_accuracy": 1 / 2,
             "hard_accuracy": 1.0,
+            "blind_accuracy": 1 / 3,
+            "easy_blind_accuracy": 1 / 2,
+            "hard_blind_accuracy": 0.0,
             "chance_accuracy": (1 / 3 + 1 / 3 + 1 / 2) / 3,
             "questions": 3,
         }
