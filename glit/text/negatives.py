@@ -177,31 +177,16 @@ def _fits(kind: str, sentence: str, start: int, end: int, inside: tuple[int, int
 
 
 def _contrary_places(phrase: str, told: Sequence[str]) -> list[str]:
-    """The phrase with its sides turned round, and contrary places that the caption tells.
+    """The phrase with its sides turned round; the centre is exchanged with places that the caption
+    tells.
 
-    Both are as often false as they are true: a place that is mostly false (the centre, if it were
-    offered against every side) would be known as false without looking at the image.
+    Both are about as often false as true. The centre, if it were offered against every side, would
+    mostly be false, and known for that without looking at the image.
     """
     sides = [found.start() for found in _SIDE.finditer(phrase)]
     turned = [{side} for side in sides] + ([set(sides)] if len(sides) == 2 else [])
-    return list(
-        dict.fromkeys(
-            [
-                *(_flipped(phrase, at) for at in turned),
-                *(place for place in told if _contradict(_sides(place), _sides(phrase))),
-            ]
-        )
-    )
-
-
-def _contradict(one: set[str], other: set[str]) -> bool:
-    """Whether nothing can be at both: opposite sides, or sides and the centre, which has none."""
-    return bool({OTHER_SIDE[side] for side in one} & other) or (not one) != (not other)
-
-
-def _sides(place: str) -> set[str]:
-    found = (found[0] for found in _SIDE.finditer(place))
-    return {{"upper": "top", "lower": "bottom"}.get(side, side) for side in found}
+    exchanged = [place for place in told if bool(_SIDE.search(place)) != bool(sides)]
+    return [*(_flipped(phrase, at) for at in turned), *dict.fromkeys(exchanged)]
 
 
 def _flipped(phrase: str, at: set[int]) -> str:

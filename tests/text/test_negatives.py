@@ -62,7 +62,7 @@ def test_what_is_made(kind: str, sentence: str, wanted: set[str]) -> None:
     assert texts(kind, sentence) == wanted
 
 
-def test_places_of_other_things_are_exchanged_where_they_contradict() -> None:
+def test_the_centre_is_exchanged_with_places_of_other_things() -> None:
     dog, cat, bed = (
         "At the upper left is a dog.",
         "A cat is in the centre.",
