@@ -676,7 +676,7 @@ def diff(a: PathLike, b: PathLike) -> dict[str, Any]:
 
 def calibrate(
     dataset: PathLike,
-    verdicts: Path,
+    verdicts: PathLike,
     *,
     recipe: str | None = None,
     settings: Sequence[str] = (),
@@ -697,7 +697,7 @@ def calibrate(
     from glit.label.calibrate import calibrate as fit
     from glit.label.verdicts import read_verdicts
 
-    opened = open_dataset(dataset)
+    opened, verdicts = open_dataset(dataset), Path(verdicts)
     if not verdicts.is_file():
         raise InputError(f"--verdicts {verdicts}: no such file; glit pairs label writes it")
     bare = ["pair.calibration=", "pair.min_probability=0", "pair.min_support=0"]
@@ -763,8 +763,8 @@ def evaluate(
     """Measure models on the same images; return one result per model.
 
     Args:
-        task: ``retrieval``, ``joint-map``, ``localize``, ``robustness``, ``caption-quality`` or
-            ``classify``.
+        task: a command of ``glit eval``, as ``retrieval``; all are in
+            ``glit.evaluation.tasks.TASKS``.
         models: built-in names, folders, runs of ``glit train``, hub ids.
         dataset: a glit dataset; with ``kind``, annotations as published; for ``classify`` a folder
             of classes.
@@ -774,9 +774,8 @@ def evaluate(
         images: the image folder of the annotations.
         split: part of the annotations, or several: ``test+qual_test``.
         checkpoint: which one of a run.
-        false_sentences: for ``robustness``: JSON lines, the ground truth of scenes, or a dataset
-            with the column ``negatives``, instead of
-            drawn sentences.
+        false_sentences: for ``robustness``, instead of drawn sentences: JSON lines, the ground
+            truth of scenes, or a dataset with the column ``negatives``.
         neighbours: for ``retrieval``: number of right and of wrong queries to keep.
         progress: shows which model is loaded, then counts texts and images.
 
