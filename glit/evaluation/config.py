@@ -28,10 +28,10 @@ class EvaluateConfig(EncodeConfig):
     """Evaluation of models. The defaults follow the papers."""
 
     scorer: str = "cosine"
-    """How ``retrieval`` and ``robustness`` compare an image with a text: ``cosine`` of both
-    embeddings; ``sentence-average`` averages the embeddings of single sentences (Table XV's
-    baseline); ``sentence-patches`` compares every sentence with its best patch; ``finelip`` is the
-    training score of that objective."""
+    """How ``retrieval``, ``robustness`` and ``choose`` compare an image with a text: ``cosine`` of
+    both embeddings; ``sentence-average`` averages the embeddings of single sentences (Table XV's
+    baseline); ``sentence-patches`` compares every sentence with its best place in the image, for
+    models whose patches were trained; ``finelip`` is the training score of that objective."""
 
     options: Any = None
     """The scorer itself, with its keys; None takes their defaults."""

@@ -101,8 +101,7 @@ def _twins(scorer: Scorer, embedder: Embedder, collection: SceneCollection) -> f
 def _questions(
     scorer: Scorer, embedder: Embedder, images: Vectors, scenes: Sequence
 ) -> dict[str, float]:
-    """Shares of right answers by kind, and with another scene's picture: ``KIND_blind``, above one
-    half where the words alone tell."""
+    """Right answers by kind, and as ``KIND_blind`` with another scene's picture."""
     asked = questions(scenes)
     both = [text for each in asked for text in (each.true, each.false)]
     vectors = scorer.texts(embedder, [Text(text=text, sentences=()) for text in both])

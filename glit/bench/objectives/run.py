@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,10 +55,15 @@ SCORES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "": {"scorer": "finelip"},
         "starred score": {"scorer": "finelip", "options": FineLipScore(global_weight=0.5)},
         "cosine": {},
-    }
+    },
+    **{
+        name: {"": {}, "by patches": {"scorer": "sentence-patches"}}
+        for name, objective in OBJECTIVES.items()
+        if objective().needs.pooled_patches
+    },
 }
 """Keys of ``[evaluate]`` for objectives that are not measured by the cosine alone, a row each; the
-first score chooses learning rates."""
+first score chooses learning rates. Those that train patches are measured by them too."""
 MODULE_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Grid of the learning rates of an objective's own parameters, times its default."""
 
@@ -147,10 +151,9 @@ def _dataset(request: Request, name: str, objective: Objective, size: int, say: 
 
 
 def _start(request: Request, say: Say) -> Row:
-    start = request.world.start
-    say(f"{start} as it is")
+    say(f"{request.world.start} as it is")
     folder = request.output / "runs" / "start"
-    measured = _measured(request, Variant(BASELINE), start, folder)
+    measured = _measured(request, Variant(BASELINE), request.world.start, folder)
     return Row(name="none", lr=None, figures=[measured.figures], found=[measured.found])
 
 
@@ -285,12 +288,11 @@ def _own_settings(world: World, variant: Variant) -> list[str]:
 def _embedder(
     request: Request, variant: Variant, model: str, scorer: Mapping[str, Any]
 ) -> tuple[Any, EvaluateConfig]:
-    config = request.world.evaluation()
+    config = replace(request.world.evaluation(), **scorer)
     own = _own_settings(request.world, variant)
     if any(each.startswith("train.context=") for each in own):
         context = load_table("train", request.world.recipe, overrides=own).context
         config = replace(config, context=context)
-    config = replace(config, **scorer)
     with without_bars():
         return open_embedder(model, config), config
 
@@ -312,13 +314,13 @@ def _measured(
     model: str,
     folder: Path,
     key: str = "",
-    scorer: Mapping[str, Any] = MappingProxyType({}),
+    scorer: Mapping[str, Any] | None = None,
 ) -> Measured:
     """All figures of a model by a score; kept in its folder, the figures last."""
     suffix = f"-{key.replace(' ', '-')}" if key else ""
 
     def figures() -> dict[str, float]:
-        measured = measure(*_embedder(request, variant, model, scorer), request.world)
+        measured = measure(*_embedder(request, variant, model, scorer or {}), request.world)
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / f"found{suffix}.npy", measured.found)
         return measured.figures

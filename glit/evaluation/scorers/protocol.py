@@ -27,7 +27,7 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.valid_NV)
 
-    def __getitem__(self, some: slice) -> Vectors:
+    def __getitem__(self, some: slice | list[int]) -> Vectors:
         return Vectors(vector_NVD=self.vector_NVD[some], valid_NV=self.valid_NV[some])
 
 

@@ -1,11 +1,12 @@
 """``choose``: the right one of several texts for an image or a box.
 
-A question is answered right if the cosine of the right text is above that of every wrong one; a
-draw is a wrong answer. Sets of two images and two texts (Winoground, MMVP) are counted as
-Winoground does (Thrush et al., CVPR 2022, Eq. 1 to 3):
+A question is answered right if the score of the right text is above that of every wrong one; a draw
+is a wrong answer. Scores are cosines unless ``evaluate.scorer`` says otherwise. Sets of two images
+and two texts (Winoground, MMVP) are counted as Winoground does (Thrush et al., CVPR 2022, Eq. 1 to
+3):
 
-text score   both images have the higher cosine with their own text
-image score  both texts have the higher cosine with their own image (MMVP's accuracy of pairs)
+text score   both images have the higher score with their own text
+image score  both texts have the higher score with their own image (MMVP's accuracy of pairs)
 group score  both
 
 ``blind_accuracy`` is the accuracy with the picture of another question. A model for which it is
@@ -16,19 +17,23 @@ told by their words alone (Hsieh et al., SugarCrepe, NeurIPS 2023).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.errors import InputError
+from glit.errors import InputError, RecipeError
 from glit.evaluation.boxes import embed_pictures
-from glit.evaluation.collection import Collection
+from glit.evaluation.collection import Collection, Text
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.questions import Question, Questions
+from glit.evaluation.scorers.cosine import Cosine, single
+from glit.evaluation.scorers.protocol import Scorer, Vectors
 
 
 def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
@@ -41,13 +46,13 @@ def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -
         raise InputError(f"{collection.name}: choose measures the benchmarks of --format")
     shares: dict[str, list[float]] = defaultdict(list)
     by_chance: dict[str, list[float]] = defaultdict(list)
-    picture_VD, text_TD, asked = embed_questions(embedder, collection, config)
-    for question, pictures, texts in asked:
-        earned = scores(picture_VD[pictures] @ text_TD[texts].T)
+    asked = embed_questions(embedder, collection, config)
+    count = len(asked.pictures)
+    for question, pictures, texts in asked.questions:
+        earned = scores(asked.score(pictures, texts))
         by_name = {name: share for name, (share, _) in earned.items()}
-        if len(pictures) == 1 < len(picture_VD):
-            other = (pictures[0] + len(picture_VD) // 2) % len(picture_VD)
-            blind = scores(picture_VD[[other]] @ text_TD[texts].T)
+        if len(pictures) == 1 < count:
+            blind = scores(asked.score([(pictures[0] + count // 2) % count], texts))
             by_name["blind_accuracy"] = blind["accuracy"][0]
         for name, share in by_name.items():
             shares[name].append(share)
@@ -60,16 +65,41 @@ def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -
     return found | {"questions": float(len(collection.questions))}
 
 
-def embed_questions(
-    embedder: Embedder, collection: Questions, config: EvaluateConfig
-) -> tuple[Float[Tensor, "v d"], Float[Tensor, "t d"], list[tuple[Question, list[int], list[int]]]]:
-    """Different pictures and texts, and every question with the rows of its own."""
-    pictures = collection.pictures()
-    place = {picture: row for row, picture in enumerate(pictures)}
-    picture_VD = embed_pictures(embedder, collection, pictures, config)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Embedded questions: every different picture and text once."""
+
+    pictures: Vectors
+    texts: Vectors
+    questions: Sequence[tuple[Question, list[int], list[int]]]
+    """Each with the numbers of its pictures and texts."""
+    scorer: Scorer
+
+    def score(self, pictures: list[int], texts: list[int]) -> Float[Tensor, "p t"]:
+        """Of some pictures with some texts, by their numbers."""
+        return self.scorer.score(self.texts[texts], self.pictures[pictures]).T
+
+
+def embed_questions(embedder: Embedder, collection: Questions, config: EvaluateConfig) -> Asked:
+    """Pictures and texts as ``evaluate.scorer`` compares them; boxes by the cosine alone.
+
+    Raises:
+        RecipeError: another scorer, and questions about boxes.
+    """
+    scorer, pictures = config.make_scorer(), collection.pictures()
     texts = list(dict.fromkeys(text for each in collection.questions for text in each.texts))
+    if isinstance(scorer, Cosine):
+        embedded = single(embed_pictures(embedder, collection, pictures, config))
+    elif any(box is not None for _, box in pictures):
+        raise RecipeError(
+            f"evaluate.scorer = {config.scorer!r}: compares whole images, and {collection.name} "
+            "asks about boxes; wanted 'cosine'"
+        )
+    else:
+        embedded = scorer.images(embedder, collection)
+    place = {picture: number for number, picture in enumerate(pictures)}
     number = {text: row for row, text in enumerate(texts)}
-    asked = [
+    questions = [
         (
             question,
             [place[collection.picture(part)] for part in question.parts],
@@ -77,7 +107,8 @@ def embed_questions(
         )
         for question in collection.questions
     ]
-    return picture_VD, embedder.texts(texts), asked
+    told = scorer.texts(embedder, [Text(text=text, sentences=()) for text in texts])
+    return Asked(pictures=embedded, texts=told, questions=questions, scorer=scorer)
 
 
 def scores(cosine_PT: Float[Tensor, "p t"]) -> dict[str, tuple[float, float]]:

@@ -23,14 +23,14 @@ def refer(embedder: Embedder, collection: Collection, config: EvaluateConfig) ->
     """
     if not isinstance(collection, Questions):
         raise InputError(f"{collection.name}: refer measures --format refcoco")
-    picture_VD, text_TD, asked = embed_questions(embedder, collection, config)
+    asked = embed_questions(embedder, collection, config)
     hits = [
-        int((picture_VD[boxes] @ text_TD[texts].T)[:, 0].argmax()) in question.right
-        for question, boxes, texts in asked
+        int(asked.score(boxes, texts)[:, 0].argmax()) in question.right
+        for question, boxes, texts in asked.questions
     ]
-    chance = [len(question.right) / len(question.parts) for question, _, _ in asked]
+    chance = [len(question.right) / len(question.parts) for question, _, _ in asked.questions]
     return {
         "accuracy": float(np.mean(hits)),
         "chance": float(np.mean(chance)),
-        "expressions": float(len(asked)),
+        "expressions": float(len(hits)),
     }

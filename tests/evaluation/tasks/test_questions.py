@@ -22,13 +22,15 @@ from annotations import (
 )
 from evaluating import CONFIG, config
 
-from glit.errors import InputError
+from glit.errors import InputError, RecipeError
 from glit.evaluation.boxes import embed_pictures
+from glit.evaluation.collection import Text
 from glit.evaluation.encode import load_embedder
 from glit.evaluation.questions import ImageFiles, Question, Questions
 from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import READERS, read_questions
 from glit.evaluation.run import evaluate
+from glit.evaluation.scorers.sentence_patches import SentencePatches
 from glit.evaluation.tasks.choose import choose
 from glit.evaluation.tasks.refer import refer
 
@@ -77,6 +79,25 @@ def test_shares_of_right_texts_by_hand(tmp_path) -> None:
             "questions": 3,
         }
     )
+
+
+@torch.no_grad()
+def test_texts_are_compared_by_the_scorer_that_is_set(tiny_clip, tmp_path) -> None:
+    paths = [noise(tmp_path / f"{i}.png", i) for i in range(3)]
+    words = ["an old chair", "a red cup", "two dogs", "the sea", "a hat"]
+    asked = Questions("set", [question([(p, None)], words, 0, kind=p.name) for p in paths])
+    settings = config(scorer="sentence-patches")
+    embedder = load_embedder(str(tiny_clip), settings)
+    scorer = SentencePatches()
+    texts = scorer.texts(embedder, [Text(text=word, sentences=()) for word in words])
+    right = scorer.score(texts, scorer.images(embedder, asked)).argmax(dim=0) == 0
+    found = choose(embedder, asked, settings)
+    assert [found[f"{path.name}_accuracy"] for path in paths] == right.float().tolist()
+    other = right.float().roll(-1).tolist()  # half of three pictures on
+    assert [found[f"{path.name}_blind_accuracy"] for path in paths] == other
+    boxes = Questions("boxes", [question([(paths[0], (0.0, 0.0, 9.0, 9.0))], words, 0)])
+    with pytest.raises(RecipeError, match="compares whole images, and boxes asks about boxes"):
+        choose(embedder, boxes, settings)
 
 
 def test_sets_of_two_images_and_two_texts_by_hand(tmp_path) -> None:
