@@ -7,7 +7,7 @@ the query's vectors and the places of an image as the document's. A place is the
 of a square of ``window`` x ``window``, as the objectives that train patches take the mean of those
 under a region.
 
-All places of the gallery are in memory: 2 GB for 5,000 images of ViT-B/16 (196 x 512 float32).
+All places of the gallery are in memory: 1.5 GB for 5,000 images of ViT-B/16 (144 x 512 float32).
 """
 
 from __future__ import annotations
