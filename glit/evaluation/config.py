@@ -30,7 +30,7 @@ class EvaluateConfig(EncodeConfig):
     scorer: str = "cosine"
     """How ``retrieval``, ``robustness`` and ``choose`` compare an image with a text: ``cosine`` of
     both embeddings; ``sentence-average`` averages the embeddings of single sentences (Table XV's
-    baseline); ``sentence-patches`` compares every sentence with its best place in the image, for
+    baseline); ``sentence-patches`` compares every sentence with the patches that fit it best, for
     models whose patches were trained; ``finelip`` is the training score of that objective."""
 
     options: Any = None

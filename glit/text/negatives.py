@@ -112,7 +112,12 @@ def replaced(text: str, start: int, end: int, new: str) -> str:
 
 
 def _made(sentence: str, places: Sequence[str]) -> Iterator[FalseSentence]:
-    """Every false sentence that one change gives; ``places`` are those of the whole caption."""
+    """All false sentences that differ from the true one in one word or phrase.
+
+    Args:
+        sentence: the true one.
+        places: phrases for places in the sentence's caption, lower case.
+    """
     yield from _of_words(sentence)
     changes = [
         *(
@@ -177,11 +182,16 @@ def _fits(kind: str, sentence: str, start: int, end: int, inside: tuple[int, int
 
 
 def _contrary_places(phrase: str, told: Sequence[str]) -> list[str]:
-    """The phrase with its sides turned round; the centre is exchanged with places that the caption
-    tells.
+    """False places for a true one: the opposite sides ("left" for "right").
 
-    Both are about as often false as true. The centre, if it were offered against every side, would
-    mostly be false, and known for that without looking at the image.
+    The centre has no opposite. It is exchanged with the other places in the caption: they replace
+    it, and it replaces them. So every place is false about as often as it is true. If the centre
+    replaced every side, a model could learn that the centre is mostly false, without looking at the
+    image.
+
+    Args:
+        phrase: the true place, lower case.
+        told: all places in the caption.
     """
     sides = [found.start() for found in _SIDE.finditer(phrase)]
     turned = [{side} for side in sides] + ([set(sides)] if len(sides) == 2 else [])

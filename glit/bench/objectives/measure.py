@@ -101,7 +101,7 @@ def _twins(scorer: Scorer, embedder: Embedder, collection: SceneCollection) -> f
 def _questions(
     scorer: Scorer, embedder: Embedder, images: Vectors, scenes: Sequence
 ) -> dict[str, float]:
-    """Right answers by kind, and as ``KIND_blind`` with another scene's picture."""
+    """Shares of right answers by kind; ``KIND_blind`` are those with another scene's picture."""
     asked = questions(scenes)
     both = [text for each in asked for text in (each.true, each.false)]
     vectors = scorer.texts(embedder, [Text(text=text, sentences=()) for text in both])

@@ -1,19 +1,20 @@
-"""``sentence-patches``: every sentence against its best place, beside the whole caption and image.
+"""``sentence-patches``: cosines of sentences with patches, and of the whole caption and image.
 
 score(t, i) = (1 - w) mean_s max_p s . p + w t . i,   w = global_weight
 
-The first term is the MaxSim of ColBERT (Khattab and Zaharia 2020, section 3.3), with sentences as
-the query's vectors and the places of an image as the document's. A place is the mean of the patches
-of a square of ``window`` x ``window``, as the objectives that train patches take the mean of those
-under a region.
+The first term is the MaxSim of ColBERT (Khattab and Zaharia 2020, section 3.3). Its query vectors
+are the embeddings of a caption's sentences. Its document vectors are means of ``window`` x
+``window`` neighbouring patch embeddings, since ``glit``, ``fast-goal`` and ``fg-clip`` train means
+of the patches under a region.
 
-All places of the gallery are in memory: 1.5 GB for 5,000 images of ViT-B/16 (144 x 512 float32).
+All windows of the gallery are in memory: 1.5 GB for 5,000 images of ViT-B/16 (144 x 512 float32).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from jaxtyping import Float
@@ -26,18 +27,20 @@ from glit.evaluation.scorers.protocol import Vectors
 from glit.recipes.config import require_value
 
 _AT_ONCE = 1 << 24
-"""Cosines of sentences and places held at a time."""
+"""Cosines of sentences and windows held at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentencePatches:
-    """Late interaction of sentences and places; the first vector is the whole caption or image."""
+    """Late interaction of sentences and windows of patches. The first vector of a text or image is
+    its global embedding."""
 
     global_weight: float = 0.25
-    """Share of the cosine of the whole image and the whole caption, 0 to 1; the rest is that of
-    sentences and their best places."""
+    """Weight of the cosine of the whole caption and the whole image, 0 to 1; the cosines of
+    sentences and patches have the rest."""
     window: int = 3
-    """A place is the mean of so many patches each way."""
+    """Side, in patches, of the squares whose patch embeddings are averaged; 1 compares with single
+    patches. At most the side of the model's grid."""
 
     def __post_init__(self) -> None:
         found = f"evaluate.global_weight = {self.global_weight}"
@@ -48,16 +51,17 @@ class SentencePatches:
         found = []
         for tokens, whole_ND in embedder.encoded_images(collection, embedder.wholes(collection)):
             with torch.inference_mode():
-                place_NPD = self._places(embedder.encoder.project_patches(tokens))
-            found.append(torch.cat([whole_ND[:, None], place_NPD], dim=1).cpu())
+                window_NWD = self._windows(embedder.encoder.project_patches(tokens))
+            found.append(torch.cat([whole_ND[:, None], window_NWD], dim=1).cpu())
         vector_NVD = torch.cat(found)
         embedder.check(vector_NVD.flatten(1), [f"image {name}" for name in collection.names])
         return Vectors(
             vector_NVD=vector_NVD, valid_NV=torch.ones(vector_NVD.shape[:2], dtype=torch.bool)
         )
 
-    def _places(self, patch_NPD: Float[Tensor, "n p d"]) -> Float[Tensor, "n q d"]:
-        """Means over windows, L2-normalised; the whole image where it is smaller."""
+    def _windows(self, patch_NPD: Float[Tensor, "n p d"]) -> Float[Tensor, "n w d"]:
+        """Mean patch embedding of every window, L2-normalised; of one, where the grid is smaller
+        than a window."""
         side = round(patch_NPD.shape[1] ** 0.5)
         grid_NDHW = patch_NPD.transpose(1, 2).unflatten(2, (side, side))
         mean_NDHW = F.avg_pool2d(grid_NDHW, min(self.window, side), stride=1)
@@ -65,7 +69,9 @@ class SentencePatches:
 
     def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
         pieces = [(text.text, *text.pieces) for text in texts]
-        embedding_SD = embedder.texts([piece for some in pieces for piece in some])
+        distinct = {piece: row for row, piece in enumerate(dict.fromkeys(chain(*pieces)))}
+        rows = [distinct[piece] for piece in chain(*pieces)]
+        embedding_SD = embedder.texts(list(distinct))[rows]
         longest = max(map(len, pieces))
         vectors = torch.zeros(len(texts), longest, embedding_SD.shape[1])
         valid = torch.zeros(len(texts), longest, dtype=torch.bool)
@@ -78,12 +84,12 @@ class SentencePatches:
         whole_TI = texts.vector_NVD[:, 0] @ images.vector_NVD[:, 0].T
         valid_TS = texts.valid_NV[:, 1:]
         sentence_MD, owner_M = texts.vector_NVD[:, 1:][valid_TS], valid_TS.nonzero()[:, 0]
-        place_NPD = images.vector_NVD[:, 1:]
-        num_places = place_NPD.shape[1]
-        at_once = max(1, _AT_ONCE // (num_places * max(1, len(sentence_MD))))
+        window_IWD = images.vector_NVD[:, 1:]
+        num_windows = window_IWD.shape[1]
+        at_once = max(1, _AT_ONCE // (num_windows * max(1, len(sentence_MD))))
         blocks = [
-            (sentence_MD @ some.flatten(0, 1).T).unflatten(1, (len(some), num_places)).amax(dim=2)
-            for some in place_NPD.split(at_once)
+            (sentence_MD @ some.flatten(0, 1).T).unflatten(1, (len(some), num_windows)).amax(dim=2)
+            for some in window_IWD.split(at_once)
         ]
         best_MI = torch.cat(blocks, dim=1)
         total_TI = torch.zeros_like(whole_TI).index_add(0, owner_M, best_MI)

@@ -46,13 +46,13 @@ def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -
         raise InputError(f"{collection.name}: choose measures the benchmarks of --format")
     shares: dict[str, list[float]] = defaultdict(list)
     by_chance: dict[str, list[float]] = defaultdict(list)
-    asked = embed_questions(embedder, collection, config)
-    count = len(asked.pictures)
-    for question, pictures, texts in asked.questions:
-        earned = scores(asked.score(pictures, texts))
+    embedded = embed_questions(embedder, collection, config)
+    count = len(embedded.pictures)
+    for question, pictures, texts in embedded.questions:
+        earned = scores(embedded.score(pictures, texts))
         by_name = {name: share for name, (share, _) in earned.items()}
         if len(pictures) == 1 < count:
-            blind = scores(asked.score([(pictures[0] + count // 2) % count], texts))
+            blind = scores(embedded.score([(pictures[0] + count // 2) % count], texts))
             by_name["blind_accuracy"] = blind["accuracy"][0]
         for name, share in by_name.items():
             shares[name].append(share)
@@ -66,49 +66,57 @@ def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Embedded questions: every different picture and text once."""
+class EmbeddedQuestions:
+    """Questions with the embeddings of their pictures and texts."""
 
     pictures: Vectors
+    """Of all questions, each once: images and boxes."""
     texts: Vectors
+    """Of all questions, each once."""
     questions: Sequence[tuple[Question, list[int], list[int]]]
-    """Each with the numbers of its pictures and texts."""
+    """Each question with the indices of its pictures and of its texts."""
     scorer: Scorer
 
     def score(self, pictures: list[int], texts: list[int]) -> Float[Tensor, "p t"]:
-        """Of some pictures with some texts, by their numbers."""
+        """Scores of the pictures and texts with these indices."""
         return self.scorer.score(self.texts[texts], self.pictures[pictures]).T
 
 
-def embed_questions(embedder: Embedder, collection: Questions, config: EvaluateConfig) -> Asked:
-    """Pictures and texts as ``evaluate.scorer`` compares them; boxes by the cosine alone.
+def embed_questions(
+    embedder: Embedder, collection: Questions, config: EvaluateConfig
+) -> EmbeddedQuestions:
+    """Embed every picture and text once, for the scorer ``evaluate.scorer``.
 
     Raises:
-        RecipeError: another scorer, and questions about boxes.
+        InputError: an image cannot be decoded.
+        RecipeError: a scorer other than ``cosine``, and questions about boxes.
+        RunError: an embedding is not finite.
     """
     scorer, pictures = config.make_scorer(), collection.pictures()
     texts = list(dict.fromkeys(text for each in collection.questions for text in each.texts))
     if isinstance(scorer, Cosine):
-        embedded = single(embed_pictures(embedder, collection, pictures, config))
+        embedded_pictures = single(embed_pictures(embedder, collection, pictures, config))
     elif any(box is not None for _, box in pictures):
         raise RecipeError(
             f"evaluate.scorer = {config.scorer!r}: compares whole images, and {collection.name} "
             "asks about boxes; wanted 'cosine'"
         )
     else:
-        embedded = scorer.images(embedder, collection)
-    place = {picture: number for number, picture in enumerate(pictures)}
-    number = {text: row for row, text in enumerate(texts)}
+        embedded_pictures = scorer.images(embedder, collection)
+    picture_index = {picture: index for index, picture in enumerate(pictures)}
+    text_index = {text: index for index, text in enumerate(texts)}
     questions = [
         (
             question,
-            [place[collection.picture(part)] for part in question.parts],
-            [number[text] for text in question.texts],
+            [picture_index[collection.picture(part)] for part in question.parts],
+            [text_index[text] for text in question.texts],
         )
         for question in collection.questions
     ]
-    told = scorer.texts(embedder, [Text(text=text, sentences=()) for text in texts])
-    return Asked(pictures=embedded, texts=told, questions=questions, scorer=scorer)
+    embedded_texts = scorer.texts(embedder, [Text(text=text, sentences=()) for text in texts])
+    return EmbeddedQuestions(
+        pictures=embedded_pictures, texts=embedded_texts, questions=questions, scorer=scorer
+    )
 
 
 def scores(cosine_PT: Float[Tensor, "p t"]) -> dict[str, tuple[float, float]]:

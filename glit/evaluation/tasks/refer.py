@@ -23,12 +23,12 @@ def refer(embedder: Embedder, collection: Collection, config: EvaluateConfig) ->
     """
     if not isinstance(collection, Questions):
         raise InputError(f"{collection.name}: refer measures --format refcoco")
-    asked = embed_questions(embedder, collection, config)
+    embedded = embed_questions(embedder, collection, config)
     hits = [
-        int(asked.score(boxes, texts)[:, 0].argmax()) in question.right
-        for question, boxes, texts in asked.questions
+        int(embedded.score(boxes, texts)[:, 0].argmax()) in question.right
+        for question, boxes, texts in embedded.questions
     ]
-    chance = [len(question.right) / len(question.parts) for question, _, _ in asked.questions]
+    chance = [len(question.right) / len(question.parts) for question, _, _ in embedded.questions]
     return {
         "accuracy": float(np.mean(hits)),
         "chance": float(np.mean(chance)),
