@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 
 import typer
 
@@ -62,6 +65,9 @@ app.command("scenes")(scenes.scenes_command)
 app.command("sample")(sample.sample_command)
 
 
+_OWN_CODE = Path(__file__).parents[1]
+
+
 @app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     if version:
@@ -70,13 +76,29 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Run the command line; errors become one line and an exit code."""
+    """Run the command line; errors become one line and an exit code, glit's warnings one line."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    warnings.formatwarning = _formatted
     try:
         _run()
     except GlitError as error:
         errors.print(f"glit: {error}", markup=False)
         sys.exit(error.exit_code)
+
+
+def _formatted(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+    *,
+    plain: Callable[..., str] = warnings.formatwarning,
+) -> str:
+    """glit's own warnings without the place in its source; those of libraries as Python has it."""
+    if Path(filename).is_relative_to(_OWN_CODE):
+        return f"glit: warning: {message}\n"
+    return plain(message, category, filename, lineno, line)
 
 
 def _run() -> None:

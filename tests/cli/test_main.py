@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -91,3 +93,25 @@ def test_the_help_names_every_command_with_a_line(run_glit):
 def test_a_command_that_does_not_exist(run_glit):
     done = run_glit("biuld")
     assert done.code == 2 and "No such command 'biuld'" in done.errors
+
+
+def test_a_key_without_effect_is_one_plain_line_before_the_result(tmp_path):
+    words = ["eval", "retrieval", "mini-clip", str(tmp_path), "--set", "evaluate.window=2"]
+    done = subprocess.run([sys.executable, "-m", "glit", *words], capture_output=True, text=True)
+    assert done.stderr.splitlines() == [
+        "glit: warning: [evaluate] window: ignored, scorer = 'cosine' does not use it",
+        f"glit: {tmp_path}: no dataset here (no manifest.json)",
+    ]
+
+
+def test_warnings_of_libraries_keep_their_place(tmp_path):
+    (tmp_path / "loud.py").write_text("import warnings\nwarnings.warn('of a library')\n")
+    script = (
+        "import sys; from glit.cli.main import main; sys.argv = ['glit', '--version']\n"
+        "try: main()\n"
+        "finally: import loud\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert f"{tmp_path}/loud.py:2: UserWarning: of a library" in done.stderr

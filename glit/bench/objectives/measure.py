@@ -29,13 +29,13 @@ class Measured:
     """Shares between 0 and 1, and which scenes of the gallery were found."""
 
     figures: dict[str, float]
-    """By name; localisation is missing where a model has no patches in the shared space."""
+    """By name."""
     found: np.ndarray
     """bool [2, scenes]: the image of each caption first, then the caption of each image."""
 
 
 def measure(embedder: Embedder, config: EvaluateConfig, world: World) -> Measured:
-    """Everything about one model; questions, twins and short captions are those of scenes."""
+    """What a scorer finds; questions, twins and short captions are those of scenes."""
     gallery, scorer = world.searched(), config.make_scorer()
     images = scorer.images(embedder, gallery)
     found = _found(scorer, embedder, images, gallery, config)
@@ -49,18 +49,26 @@ def measure(embedder: Embedder, config: EvaluateConfig, world: World) -> Measure
             "twins": _twins(scorer, embedder, world.of_twins()),
             **_questions(scorer, embedder, images, scenes),
         }
+    return Measured(figures=figures, found=found)
+
+
+def of_regions(embedder: Embedder, config: EvaluateConfig, world: World) -> dict[str, float]:
+    """Joint mAP, and localisation with its chance; no scorer changes them.
+
+    Empty without pairs; localisation is missing where patches are not in the shared space.
+    """
     first = world.located()
     if not any(first.pairs(index) for index in range(len(first.captions))):
-        return Measured(figures=figures, found=found)
+        return {}
     joint = joint_map(embedder, first, config)
     ways = [joint[f"{way}_retrieval_map@{config.precision_at}"] for way in ("image", "text")]
-    figures["joint"] = float(np.mean(ways))
+    figures = {"joint": float(np.mean(ways))}
     places = replace(config, localize_pairs="all", localize_at=(LOCALISE_AT,))
     with suppress(UserError):  # no patches in the shared space
         local = localize(embedder, first, places)
         figures["localisation"] = local[f"localisation@{LOCALISE_AT}"]
         figures["chance"] = local[f"chance@{LOCALISE_AT}"]
-    return Measured(figures=figures, found=found)
+    return figures
 
 
 def validate(embedder: Embedder, config: EvaluateConfig, collection: Collection) -> float:

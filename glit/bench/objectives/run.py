@@ -20,7 +20,7 @@ import numpy as np
 
 from glit.bench.harness import kept, write_report
 from glit.bench.objectives.job import keep_model_alone, remove_models, trained
-from glit.bench.objectives.measure import Measured, measure, validate
+from glit.bench.objectives.measure import Measured, measure, of_regions, validate
 from glit.bench.objectives.table import BASELINE, Row, page
 from glit.bench.objectives.variants import Rates, Variant
 from glit.bench.objectives.world import MINI_STARTS, Scenes, World
@@ -320,10 +320,12 @@ def _measured(
     suffix = f"-{key.replace(' ', '-')}" if key else ""
 
     def figures() -> dict[str, float]:
-        measured = measure(*_embedder(request, variant, model, scorer or {}), request.world)
+        opened = _embedder(request, variant, model, scorer or {})
         folder.mkdir(parents=True, exist_ok=True)
+        regions = kept(folder / "regions.json", lambda: of_regions(*opened, request.world))
+        measured = measure(*opened, request.world)
         np.save(folder / f"found{suffix}.npy", measured.found)
-        return measured.figures
+        return measured.figures | regions
 
     return Measured(
         figures=kept(folder / f"figures{suffix}.json", figures),

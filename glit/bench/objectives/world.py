@@ -163,10 +163,7 @@ class Scenes:
 
     def told(self) -> dict[str, Any]:
         """What the results depend on, as JSON values; runs of another are not mixed in."""
-        told = asdict(self)
-        if self.start == MINI_STARTS[0]:  # older folders do not tell it
-            del told["start"]
-        return told
+        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
