@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -138,7 +137,7 @@ def objectives_command(
         typer.Option(
             "--objective",
             help="An objective, with settings of its own: 'long-clip lambda_short=0'; repeatable. "
-            "Default: all.",
+            "The others are compared with the first. Default: all.",
         ),
     ] = None,
     sizes: Annotated[
@@ -148,13 +147,22 @@ def objectives_command(
     lrs: Annotated[
         list[float] | None,
         typer.Option(
-            "--lr", help="A learning rate of the grid; repeatable. Default: 3e-5 to 1e-2."
+            "--lr",
+            help="A learning rate of the grid; repeatable. Default: 3e-5 to 1e-2; with --train "
+            "and --validation, 0.03 to 10 times the recipe's, else the recipe's.",
         ),
     ] = None,
     num_seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Runs at the best learning rate.")
     ] = 3,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the scenes.")] = 3,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            "--epochs",
+            min=1,
+            help="Passes over the training set. Default: 3; with --train, the recipe's.",
+        ),
+    ] = None,
     gallery: Annotated[
         int, typer.Option("--gallery", min=8, help="Test scenes in the gallery.")
     ] = 2000,
@@ -210,7 +218,7 @@ def objectives_command(
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
-    from glit.bench.objectives.run import ALL, Request, run
+    from glit.bench.objectives.run import WITHOUT_NEGATIVES, Request, run
     from glit.bench.objectives.world import Datasets, Scenes
 
     if start == "":
@@ -219,15 +227,9 @@ def objectives_command(
     folder = local_folder(output)
     own = Scenes()
     parts = {name: min(getattr(own, name), gallery) for name in ("twins", "local", "validation")}
-    request = Request(
-        output=folder,
-        objectives=objectives or ALL,
-        lrs=lrs or Request(output=folder).lrs,
-        num_seeds=num_seeds,
-        epochs=epochs,
-        together=together,
-        world=Scenes(level=level, gallery=gallery, start=start or own.start, **parts),
-    )
+    world = Scenes(level=level, gallery=gallery, start=start or own.start, **parts)
+    named = {"objectives": objectives, "sizes": sizes, "lrs": lrs, "epochs": epochs}
+    given: dict[str, Any] = {key: value for key, value in named.items() if value}
     if train is None and (test or validation or recipe or overrides):
         raise UserError(
             "--test, --validation, --recipe and --set go with --train, a dataset to train on"
@@ -237,7 +239,7 @@ def objectives_command(
             raise UserError("--start: goes with scenes; with --train it is --set train.model=MODEL")
         if test is None or sizes:
             raise UserError("--train: add --test with another dataset, and leave out --size")
-        if validation is None and len(request.lrs) > 1:
+        if validation is None and len(lrs or ()) > 1:
             raise UserError(
                 "--train: add --validation, a third dataset on which the learning rate is chosen, "
                 "or one --lr"
@@ -249,9 +251,11 @@ def objectives_command(
             recipe=recipe or "mini",
             overrides=tuple(overrides or ()),
         )
-        request = replace(request, world=world, **world.sizes())
-    elif sizes:
-        request = replace(request, sizes=sizes)
+        given = world.defaults() | given
+        if not objectives and not world.has_negatives:
+            given["objectives"] = WITHOUT_NEGATIVES
+            console.print(f"{train} has no false sentences, so fg-clip is left out")
+    request = Request(output=folder, num_seeds=num_seeds, together=together, world=world, **given)
     hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)

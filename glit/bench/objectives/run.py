@@ -21,7 +21,7 @@ import numpy as np
 from glit.bench.harness import kept, write_report
 from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, of_regions, validate
-from glit.bench.objectives.table import BASELINE, Row, page
+from glit.bench.objectives.table import Row, page
 from glit.bench.objectives.variants import Rates, Variant
 from glit.bench.objectives.world import MINI_STARTS, Scenes, World
 from glit.errors import InputError, UserError
@@ -38,6 +38,8 @@ from glit.training.objectives import OBJECTIVES
 ALL = tuple(name for name in OBJECTIVES if name not in ("goal", "hard-negatives", "f-cast"))
 """Compared unless named: all but a second name, one that is made for a second stage, and one that
 begins with random weights, which need many more steps than the others."""
+WITHOUT_NEGATIVES = tuple(name for name in ALL if OBJECTIVES[name]().needs.num_negatives == 0)
+"""The same on a dataset without false sentences."""
 SETTINGS: Mapping[str, Sequence[str]] = {
     "long-clip": ("train.num_components=8",),
     "f-cast": (
@@ -76,6 +78,7 @@ class Request:
 
     output: Path
     objectives: Sequence[str] = ALL
+    """The others are compared with the first."""
     sizes: Sequence[int] = (1200,)
     """Training scenes, a table for each."""
     lrs: Sequence[float] = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
@@ -110,9 +113,11 @@ def run(request: Request, say: Say) -> str:
     tables: dict[int, list[Row]] = {size: [] for size in request.sizes}
     notes: dict[int, list[str]] = {size: [] for size in request.sizes}
     for size in request.sizes:
-        names = sorted(request.objectives, key=lambda name: name != BASELINE)
-        checked = {name: _checked(request, Variant(name)) for name in names}
-        datasets = {name: _dataset(request, name, checked[name], size, say) for name in names}
+        checked = {name: _checked(request, Variant(name)) for name in request.objectives}
+        datasets = {
+            name: _dataset(request, name, objective, size, say)
+            for name, objective in checked.items()
+        }
         tables[size].append(_start(request, say))
         for name, dataset in datasets.items():
             rows, failed = _objective(request, Variant(name), size, dataset, say)
@@ -153,7 +158,7 @@ def _dataset(request: Request, name: str, objective: Objective, size: int, say: 
 def _start(request: Request, say: Say) -> Row:
     say(f"{request.world.start} as it is")
     folder = request.output / "runs" / "start"
-    measured = _measured(request, Variant(BASELINE), request.world.start, folder)
+    measured = _measured(request, Variant("clip"), request.world.start, folder)
     return Row(name="none", lr=None, figures=[measured.figures], found=[measured.found])
 
 

@@ -1,4 +1,4 @@
-"""Means over seeds, and differences from ``clip`` with intervals."""
+"""Means over seeds, and differences from the first objective with intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float
 
 from glit.runtime.tables import Page, Table, percent
 
-BASELINE = "clip"
 NUM_RESAMPLES = 2000
 COLUMNS = {
     "t2i": "T2I R@1",
@@ -96,12 +95,15 @@ def resampled_means(
 
 
 def page(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Page:
-    """The table, per cent and points; a difference in bold is one whose interval leaves out 0."""
+    """The table, per cent and points; a difference in bold is one whose interval leaves out 0.
+
+    The baseline is the first row that was trained.
+    """
     measured = [key for key in COLUMNS if any(key in f for row in rows for f in row.figures)]
-    heads = ["", "lr", *(COLUMNS[key] for key in measured), f"less {BASELINE}"]
-    heads += ["s a step", "MB", "added"]
+    baseline = next((row for row in rows if row.lr is not None), None)
+    heads = ["", "lr", *(COLUMNS[key] for key in measured)]
+    heads += [f"difference from {baseline.name}" if baseline else "", "s a step", "MB", "added"]
     lines = []
-    baseline = next((row for row in rows if row.name == BASELINE), None)
     for row in rows:
         own = "" if row.module_lr is None else f" / {row.module_lr:g}"
         cells = [row.name, "" if row.lr is None else f"{row.lr:g}{own}"]

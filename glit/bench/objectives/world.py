@@ -35,6 +35,8 @@ MINI_STARTS = ("mini-clip", "mini-matcher")
 """Bundled models to start from. ``mini-clip``, the default, was trained on whole images and short
 captions and hardly distinguishes shapes; ``mini-matcher`` was trained on regions and does."""
 SIZE_PX = 128
+LR_FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Learning rates tried on datasets with one for validation, times the recipe's."""
 TRAIN_SEED = SPLITS["train"][0] + 70_000
 VALIDATION_SEED = SPLITS["validation"][0] + 70
 GALLERY_SEED = SPLITS["test"][0] + 70
@@ -171,7 +173,7 @@ class Datasets:
     """Finished datasets of glit, in the place of scenes.
 
     Raises:
-        UserError: a setting is of another table than ``train`` and ``evaluate``.
+        UserError: a setting is of another table than ``train`` and ``evaluate``, or is the seed.
     """
 
     train: str
@@ -187,6 +189,8 @@ class Datasets:
         for each in self.overrides:
             if not each.startswith(("train.", "evaluate.")):
                 raise UserError(f"--set {each}: wanted a key of train or evaluate")
+            if each.startswith("train.seed"):
+                raise UserError(f"--set {each}: every objective has seeds 0, 1, 2, ...: --seeds")
 
     @property
     def start(self) -> str:
@@ -196,10 +200,21 @@ class Datasets:
     def settings(self) -> tuple[str, ...]:
         return tuple(each for each in self.overrides if each.startswith("train."))
 
-    def sizes(self) -> dict[str, Any]:
-        """Number of training samples and batch size, as fields of a ``Request``."""
+    def defaults(self) -> dict[str, Any]:
+        """Fields of a ``Request``: number of samples, and what the recipe and the overrides say."""
         config = load_table("train", self.recipe, overrides=self.settings)
-        return {"sizes": (len(Dataset(self.train)),), "batch_size": config.batch_size}
+        factors = LR_FACTORS if self.validation else (1.0,)
+        return {
+            "sizes": (len(Dataset(self.train)),),
+            "batch_size": config.batch_size,
+            "epochs": config.epochs,
+            "lrs": [float(f"{config.lr * factor:.2g}") for factor in factors],
+        }
+
+    @property
+    def has_negatives(self) -> bool:
+        """Whether the training set has false sentences."""
+        return "negatives" in Dataset(self.train).schema.names
 
     def training_set(self, folder: Path, size: int, *, negatives: bool) -> str:
         """The path or address that the user gave.
@@ -207,7 +222,7 @@ class Datasets:
         Raises:
             UserError: false sentences are needed, and it has none.
         """
-        if negatives and "negatives" not in Dataset(self.train).schema.names:
+        if negatives and not self.has_negatives:
             raise UserError(
                 f"{self.train} has no false sentences; build it with --set negatives.enabled=true, "
                 "or name other objectives"
