@@ -87,7 +87,7 @@ class NegativesStage(Stage):
     """Makes false sentences; the same sentence of the same image always gets the same ones."""
 
     name = "negatives"
-    version = 2
+    version = 3
     reads = ("sentences",)
     makes = ("negatives",)
     title, shows, role = "False sentences", "backend", "rewriter"

@@ -29,7 +29,7 @@ _ATTRIBUTES = (
 _NUMBERS = ("two; three; four; five; six; seven; eight; nine; ten",)
 _OBJECTS = (
     "circle; square; triangle; star; cross; ring; crescent; heart; hourglass; arch; diamond",
-    "dog; cat; horse; cow; sheep; bird; elephant; bear; rabbit; fish",
+    "dog; cat; horse; cow; bird; elephant; bear; rabbit",
     "man; woman; boy; girl",
     "car; bus; truck; bicycle,bike; motorcycle; train; boat; plane,airplane",
     "chair; table; sofa,couch; bed; lamp; shelf; desk",
@@ -42,6 +42,7 @@ _OBJECTS = (
     "daylight; moonlight",
     "floor; wall; ceiling",
 )
+_IRREGULAR = {"man": "men", "woman": "women", "knife": "knives", "shelf": "shelves"}
 _CLASSES = {"attribute": _ATTRIBUTES, "count": _NUMBERS, "object": _OBJECTS}
 
 OPPOSITES: Mapping[str, str] = {
@@ -85,6 +86,18 @@ def others(kind: str, word: str) -> list[str]:
     """
     return [each[0] for each in GROUPS[kind].get(word, [()])[1:]]
 
+
+def plural(word: str) -> str:
+    """The plural of a thing of this lexicon, which holds none that is its own plural.
+
+    >>> plural("knife"), plural("bus")
+    ('knives', 'buses')
+    """
+    return _IRREGULAR.get(word) or word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+SINGULARS: Mapping[str, str] = {plural(word): word for word in GROUPS["object"]}
+"""Known things by their plural."""
 
 _CLASS = {word: classes[0][0] for group in GROUPS.values() for word, classes in group.items()} | {
     "middle": "centre",

@@ -18,7 +18,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from glit.text.lexicon import GROUPS, OPPOSITES, OTHER_SIDE, canonical, others
+from glit.text.lexicon import (
+    GROUPS,
+    OPPOSITES,
+    OTHER_SIDE,
+    SINGULARS,
+    canonical,
+    others,
+    plural,
+)
 from glit.text.phrases import noun_spans
 
 KINDS = ("attribute", "count", "object", "position", "relation")
@@ -35,6 +43,7 @@ _PLACE = re.compile(
     rf"\b(?! of\b|[ -](?:{_ENDS})\b)",
     re.IGNORECASE,
 )
+_DENIED = re.compile(r"\b(?:no|not|none|nor|nothing|neither|never|without)\b|n't\b", re.IGNORECASE)
 _RELATION = re.compile(rf"\b(?:{'|'.join(OPPOSITES)})\b", re.IGNORECASE)
 _SIDE = re.compile(rf"\b(?:{'|'.join(OTHER_SIDE)})\b", re.IGNORECASE)
 
@@ -57,6 +66,8 @@ def negatives(
 ) -> list[FalseSentence]:
     """Make up to ``most`` false sentences of a sentence, of as many kinds as there are.
 
+    A sentence that denies something has none: of "There is no dog", "There is no cat" may be true.
+
     Args:
         sentence: said to be true of the image.
         caption: all sentences of the image.
@@ -75,7 +86,7 @@ def negatives(
     said = [_content(each) for each in caption]
     places = [found[0].lower() for each in caption for found in _PLACE.finditer(each)]
     by_kind: dict[str, list[FalseSentence]] = {kind: [] for kind in KINDS}
-    for each in _made(sentence, places):
+    for each in _made(sentence, places) if not _DENIED.search(sentence) else ():
         if not any(each.claim <= words for words in said):
             by_kind[each.kind].append(each)
     turns = zip_longest(
@@ -105,9 +116,8 @@ def replaced(text: str, start: int, end: int, new: str) -> str:
     """
     if text[start:end][:1].isupper():
         new = new[:1].upper() + new[1:]
-    before = re.sub(
-        r"\b(A|a)n? $", lambda found: f"{found[1]}{'n' * (new[0] in 'aeiou')} ", text[:start]
-    )
+    vowel = new.startswith((*"aeiou", "hour"))
+    before = re.sub(r"\b(A|a)n? $", lambda found: f"{found[1]}{'n' * vowel} ", text[:start])
     return before + new + text[end:]
 
 
@@ -158,17 +168,9 @@ def _others(word: str) -> Iterator[tuple[str, str]]:
     for kind in GROUPS:
         for new in others(kind, word):
             yield kind, new
-    if one := _singular(word):
-        for new in others("object", one):
-            yield "object", new + ("es" if new.endswith(("s", "x", "ch", "sh")) else "s")
-
-
-def _singular(word: str) -> str:
-    """The known thing of which a word is the plural; empty where it is none."""
-    known = GROUPS["object"]
-    return next(
-        (w for w in (word[:-1], word[:-2]) if w in known and word in (w + "s", w + "es")), ""
-    )
+    if word in SINGULARS:
+        for new in others("object", SINGULARS[word]):
+            yield "object", plural(new)
 
 
 def _fits(kind: str, sentence: str, start: int, end: int, inside: tuple[int, int] | None) -> bool:
@@ -221,7 +223,7 @@ def _content(sentence: str) -> frozenset[str]:
 def _words(text: str) -> frozenset[str]:
     """Words, each as the first of its class; those without meaning of their own left out."""
     found = (canonical(word) for word in _WORD.findall(text.casefold()))
-    return frozenset(_singular(word) or word for word in found) - {
+    return frozenset(SINGULARS.get(word, word) for word in found) - {
         "a",
         "an",
         "the",

@@ -36,6 +36,13 @@ def texts(kind: str, sentence: str, *further: str) -> set[str]:
             "Three houses are there.", "Three bridges are there.", "Three towers are there.",
             "Three castles are there.",
         }),
+        ("object", "Two men are there.", {
+            "Two women are there.", "Two boys are there.", "Two girls are there.",
+        }),
+        ("object", "Two forks are there.", {
+            f"Two {things} are there."
+            for things in ("cups", "bottles", "plates", "bowls", "spoons", "knives")
+        }),
         ("position", "A dog sits at the bottom right of the picture.", {
             "A dog sits at the top right of the picture.",
             "A dog sits at the bottom left of the picture.",
@@ -60,6 +67,20 @@ def texts(kind: str, sentence: str, *further: str) -> set[str]:
 )  # fmt: skip
 def test_what_is_made(kind: str, sentence: str, wanted: set[str]) -> None:
     assert texts(kind, sentence) == wanted
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "There are no dogs on the left.",
+        "The wall is not white.",
+        "The dog isn't black.",
+        "Neither a dog nor a cat is there.",
+        "A table stands there without a red chair.",
+    ],
+)
+def test_a_sentence_that_denies_something_has_no_false_ones(sentence: str) -> None:
+    assert made(sentence) == []
 
 
 def test_the_centre_is_exchanged_with_places_of_other_things() -> None:
@@ -138,6 +159,7 @@ def test_kinds_take_turns_and_the_draw_decides() -> None:
     [
         ("An old dog.", (3, 6), "new", "A new dog."),
         ("It is a red hat.", (8, 11), "orange", "It is an orange hat."),
+        ("It is a ring.", (8, 12), "hourglass", "It is an hourglass."),
         ("Two dogs.", (0, 3), "six", "Six dogs."),
         ("Utah red.", (5, 8), "blue", "Utah blue."),
     ],
