@@ -53,6 +53,7 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         weight_NK=torch.ones(num, slots, dtype=dtype),
         local_key_NK2=torch.arange(2.0 * num * slots).view(num, slots, 2),
         caption_key_N2=torch.arange(2.0 * num).view(num, 2),
+        further_key_NS2=torch.arange(4.0 * num).view(num, 2, 2),
         made={
             "image_tokens": embedding(num, 3),
             "text_tokens": embedding(num, 4),

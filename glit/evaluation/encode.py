@@ -29,7 +29,7 @@ from glit.images import Pixels
 from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress, null_progress
-from glit.training.setup import find_model
+from glit.training.setup import find_model, trains_unmixed
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,6 +57,9 @@ class Embedder:
     batch_size: int
     num_workers: int
     device: torch.device
+    unmixed: bool = False
+    """Patch tokens attend to themselves alone in the last layer
+    (:meth:`ClipEncoder.encode_images`), as the checkpoint's objective trained them."""
     progress: StageProgress = field(default_factory=null_progress, repr=False, compare=False)
     """Told of texts and pictures, by batch."""
 
@@ -134,11 +137,9 @@ class Embedder:
         pictures: Sequence[Picture],
         *,
         tokens: bool = True,
-        unmixed: bool = False,
     ) -> Iterator[tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]]:
         """Patch tokens (of none, without ``tokens``) and embeddings, some ``batch_size`` pictures
-        at a time; on the model's device, and not checked to be finite. ``unmixed`` as in
-        :meth:`ClipEncoder.encode_images`.
+        at a time; on the model's device, and not checked to be finite.
 
         Raises:
             InputError: an image cannot be decoded.
@@ -149,13 +150,13 @@ class Embedder:
             batch = torch.stack(some).to(self.device)
             with torch.inference_mode():
                 patches, embedding = self.encoder.encode_images(
-                    batch, num_tokens=len(batch) if tokens else 0, unmixed=unmixed
+                    batch, num_tokens=len(batch) if tokens else 0, unmixed=self.unmixed
                 )
             self.progress.advance(len(batch))
             yield patches, embedding
 
     def patches(
-        self, collection: Collection, numbers: Sequence[int], *, unmixed: bool = False
+        self, collection: Collection, numbers: Sequence[int]
     ) -> Iterator[Float[Tensor, "v p d"]]:
         """Patch tokens of whole images in the shared space, L2-normalised; a tensor for each
         ``batch_size`` images.
@@ -164,7 +165,7 @@ class Embedder:
         """
         done = 0
         wholes: list[Picture] = [(number, None) for number in numbers]
-        for tokens, _ in self.encoded_images(collection, wholes, unmixed=unmixed):
+        for tokens, _ in self.encoded_images(collection, wholes):
             with torch.inference_mode():
                 found = self.encoder.project_patches(tokens).cpu()
             some = numbers[done : done + len(found)]
@@ -173,8 +174,13 @@ class Embedder:
             yield found
 
     def box(self, collection: Collection, index: int, box_xyxy: Box) -> Float[np.ndarray, 4]:
-        """A region in pixels of the model's square."""
+        """A region in pixels of the model's square.
+
+        Raises:
+            InputError: it lies outside the image.
+        """
         width, height = collection.size(index)
+        _check_inside(collection, index, box_xyxy, width, height)
         boxes = np.array([box_xyxy], dtype=np.float64)
         return fit_boxes(boxes, width=width, height=height, side=self.encoder.side, fit=self.fit)[0]
 
@@ -183,6 +189,7 @@ class Embedder:
         index, box_xyxy = picture
         image = _decoded(collection, index)
         if box_xyxy is not None:
+            _check_inside(collection, index, box_xyxy, image.shape[1], image.shape[0])
             image = crop(image, np.array(box_xyxy))
         return self.square(image)
 
@@ -243,6 +250,7 @@ def load_embedder(
         batch_size=config.batch_size,
         num_workers=num_threads(config.num_workers),
         device=device,
+        unmixed=trains_unmixed(found.folder),
         progress=progress or null_progress(),
     )
 
@@ -254,6 +262,22 @@ def _decoded(collection: Collection, index: int) -> UInt8[np.ndarray, "h w 3"]:
         raise InputError(
             f"{collection.name}: image {index} cannot be decoded ({error}); fix or remove it"
         ) from error
+
+
+def _check_inside(
+    collection: Collection, index: int, box_xyxy: Box, width: int, height: int
+) -> None:
+    """Refuse a box that has no part in its image; its embedding would mean nothing.
+
+    Raises:
+        InputError: see above.
+    """
+    x0, y0, x1, y1 = box_xyxy
+    if x0 >= width or y0 >= height or x1 <= 0 or y1 <= 0:
+        raise InputError(
+            f"{collection.name}: a box of {collection.names[index]} is {box_xyxy}, outside its "
+            f"{width} x {height} pixels; are these the annotated images, in their original size?"
+        )
 
 
 def _token_groups(order: list[int], ids: list[list[int]], most: int) -> Iterator[list[int]]:

@@ -6,5 +6,9 @@ Metrics = dict[str, float]
 """Shares between 0 and 1 under CLIP_benchmark's names: ``image_retrieval`` finds the image of a
 text, ``text_retrieval`` the text of an image."""
 
+ROUNDING = 1e-6
+"""Scores closer to each other than this are equal. Equal texts have equal embeddings, but the order
+of additions in a product depends on its shape."""
+
 WAYS = ("image_retrieval", "text_retrieval")
 """The two directions of retrieval."""

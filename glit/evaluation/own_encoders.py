@@ -104,7 +104,6 @@ class FCastEmbedder(Embedder):
         pictures: Sequence[Picture],
         *,
         tokens: bool = True,
-        unmixed: bool = False,
     ) -> Iterator[Any]:
         """Raise an error: this model has segments, not patches.
 

@@ -66,6 +66,8 @@ class Batch:
     """The :func:`text_key` of every sentence's words."""
     caption_key_B2: Float[Tensor, "b 2"]
     """The :func:`text_key` of every caption."""
+    further_key_BS2: Float[Tensor, "b s 2"]
+    """The :func:`text_key` of every further text."""
     mask_patches_BKP: Bool[Tensor, "b k p"] | None = None
     """The patches that the masks of the regions touch, none of a region without one; None unless
     ``train.patches`` is ``mask``."""
@@ -141,6 +143,9 @@ def collate(
     spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
     similarity, weight = np.zeros((2, num_samples * num_slots), dtype=np.float32)
     local_key = np.zeros((num_samples * num_slots, 2), dtype=np.float32)
+    further_key = np.zeros((num_samples * num_texts, 2), dtype=np.float32)
+    if len(slot_E):
+        further_key[slot_E] = [text_key(text) for sample in samples for text in sample.texts]
     if pairs:
         local_key[slot_M] = [words_key(pair.sentence) for pair in pairs]
         boxes[slot_M] = np.concatenate([sample.boxes_K4 for sample in samples])
@@ -180,6 +185,7 @@ def collate(
         },
         local_key_BK2=torch.from_numpy(local_key).view(num_samples, num_slots, 2),
         caption_key_B2=torch.tensor([text_key(s.caption) for s in samples]).float().view(-1, 2),
+        further_key_BS2=torch.from_numpy(further_key).view(num_samples, num_texts, 2),
     )
     if pin_memory:
         written = (pixels, by_mask, *batch.prepared.values())

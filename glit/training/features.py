@@ -59,6 +59,8 @@ class Features:
     """The same for sentences that are equal but for case and punctuation; zeros in empty slots."""
     caption_key_N2: Float[Tensor, "n 2"]
     """The same for equal captions, and for no others (see :func:`glit.training.batch.text_key`)."""
+    further_key_NS2: Float[Tensor, "n s 2"]
+    """The same for equal further texts; zeros in empty slots."""
     valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)
     """Which entries of ``made`` are valid, under the same names; only where the module says so."""
 
@@ -96,7 +98,12 @@ class Features:
 
     def equal_captions(self) -> Bool[Tensor, "n n"]:
         """Which samples have the same caption, each with itself."""
-        return (self.caption_key_N2[:, None] == self.caption_key_N2).all(dim=-1)
+        return equal_keys(self.caption_key_N2)
+
+
+def equal_keys(key_N2: Float[Tensor, "n 2"]) -> Bool[Tensor, "n n"]:
+    """Which keys are equal, each to itself."""
+    return (key_N2[:, None] == key_N2).all(dim=-1)
 
 
 _ROWS = [each.name for each in fields(Features) if "_N" in each.name]

@@ -104,6 +104,7 @@ def _features(batch: Batch, image_VD: Tensor, text_TD: Tensor) -> Features:
         weight_NK=batch.weight_BK,
         local_key_NK2=batch.local_key_BK2,
         caption_key_N2=batch.caption_key_B2,
+        further_key_NS2=batch.further_key_BS2,
     )
 
 

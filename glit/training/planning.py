@@ -127,7 +127,8 @@ def plan_sample(
     short = text_of_kind(captions, SHORT)
     width, height = group.value("width", row), group.value("height", row)
     ordered = chosen.of(chosen.in_row(group, row, draw), draw) if needs.num_local else ()
-    texts = " ".join(dict.fromkeys([long, text, short or long]))
+    said_false = [each.text for pair in ordered for each in pair.negatives]
+    texts = " ".join(dict.fromkeys([long, text, short or long, *said_false]))
     augmentation = augment(width, height, texts) if augment is not None else None
     if augmentation is not None:
         ordered, (width, height) = augmentation.pairs(ordered), augmentation.size

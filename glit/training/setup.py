@@ -82,10 +82,21 @@ def refuse_own_encoders(folder: Path, name: str) -> None:
 
 def has_own_encoders(folder: Path) -> bool:
     """Whether a checkpoint holds an objective's own encoders."""
-    if not (folder / OBJECTIVE / "config.json").is_file():
-        return False
-    found = OBJECTIVES.get(read_objective(folder)["objective"])
+    found = _objective_of(folder)
     return found is not None and found.own_encoders
+
+
+def trains_unmixed(folder: Path) -> bool:
+    """Whether a checkpoint's objective trained patch tokens that attend to themselves alone."""
+    found = _objective_of(folder)
+    return found is not None and found().needs.unmixed
+
+
+def _objective_of(folder: Path) -> type[Objective] | None:
+    """The objective whose own parameters a model folder holds; None if it holds none."""
+    if not (folder / OBJECTIVE / "config.json").is_file():
+        return None
+    return OBJECTIVES.get(read_objective(folder)["objective"])
 
 
 def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:

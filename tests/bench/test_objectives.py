@@ -17,10 +17,14 @@ from glit.bench.objectives.job import COST, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured, measure, of_regions
 from glit.bench.objectives.run import Request, climbed, run
 from glit.bench.objectives.table import COLUMNS, Row, difference, page
-from glit.bench.objectives.world import GALLERY_SEED, SceneCollection, Scenes
+from glit.bench.objectives.variants import Variant
+from glit.bench.objectives.world import GALLERY_SEED, Datasets, SceneCollection, Scenes
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.scorers.cosine import Cosine
+from glit.evaluation.scorers.finelip import FineLipScore
+from glit.evaluation.scorers.sentence_patches import SentencePatches
 from glit.runtime.tables import markdown
 from glit.scenes.captions import write_caption
 from glit.scenes.questions import KINDS, questions, twins, without_twins
@@ -320,7 +324,7 @@ def test_objectives_are_compared_on_datasets_of_the_users(
     words += ["--objective", "clip", "--objective", "siglip", "--seeds", 1, "--epochs", 1]
     for setting in (f"train.model={tiny_clip}", "train.batch_size=4", "train.num_workers=0"):
         words += ["--set", setting]
-    assert run_glit(*words)[0] == 2
+    assert run_glit(*words, "--lr", "1e-3", "--lr", "1e-4")[0] == 2
     code, _, said = run_glit(*words, "--lr", "1e-3", "--objective", "fg-clip")
     assert code == 2 and "--objective fg-clip" in said and "negatives.enabled=true" in said
     assert not (tmp_path / "out" / "runs").exists()
@@ -331,6 +335,32 @@ def test_objectives_are_compared_on_datasets_of_the_users(
     assert "| siglip | 0.001 |" in said and "twins" not in said and "localisation@5" in said
     code, _, said = run_glit(*words, "--lr", "1e-3", "--set", "evaluate.limit=3")
     assert code == 2 and "comparison with" in said
+
+
+def test_datasets_are_measured_as_they_are_trained_at_the_rates_of_the_recipe(
+    make_dataset, tmp_path, monkeypatch
+) -> None:
+    train, test = str(make_dataset(4, name="train")), str(make_dataset(3, name="test"))
+    keys = ("train.lr=2e-6", "train.epochs=7", "train.context=77", "train.image_fit=centre-crop",
+            "evaluate.scorer=sentence-patches", "evaluate.window=1")  # fmt: skip
+    world = Datasets(train=train, test=test, overrides=keys)
+    defaults = world.defaults()
+    assert (defaults["sizes"], defaults["epochs"], defaults["lrs"]) == ((4,), 7, [2e-6])
+    assert replace(world, validation=test).defaults()["lrs"] == [
+        6e-8, 2e-7, 6e-7, 2e-6, 6e-6, 2e-5,
+    ]  # fmt: skip
+    assert not world.has_negatives and "fg-clip" not in module.WITHOUT_NEGATIVES
+    with pytest.raises(UserError, match="--seeds"):
+        Datasets(train=train, test=test, overrides=("train.seed=3",))
+    monkeypatch.setattr(module, "open_embedder", lambda model, config: None)
+    request = Request(output=tmp_path, world=world, batch_size=2, sizes=(4,))
+    for score, wanted in module.SCORES["finelip"].items():
+        _, config = module._embedder(request, Variant("finelip"), "", wanted)
+        scorer = config.make_scorer()
+        assert (config.context, config.image_fit) == (77, "centre-crop")
+        assert type(scorer) is (Cosine if score == "cosine" else FineLipScore)
+    _, config = module._embedder(request, Variant("glit context=128"), "", {})
+    assert config.context == 128 and config.make_scorer() == SentencePatches(window=1)
 
 
 @pytest.mark.slow

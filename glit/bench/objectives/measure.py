@@ -14,7 +14,7 @@ from glit.errors import UserError
 from glit.evaluation.collection import Collection, Text, all_captions
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder
-from glit.evaluation.metrics import WAYS
+from glit.evaluation.metrics import ROUNDING, WAYS
 from glit.evaluation.scorers.protocol import Scorer, Vectors
 from glit.evaluation.tasks.joint_map import joint_map
 from glit.evaluation.tasks.localize import localize
@@ -123,4 +123,4 @@ def _questions(
 
 
 def _choice(right: float, wrong: float) -> float:
-    return 0.5 if right == wrong else float(right > wrong)
+    return 0.5 if abs(right - wrong) < ROUNDING else float(right > wrong)

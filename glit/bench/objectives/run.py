@@ -32,6 +32,7 @@ from glit.evaluation.scorers.finelip import FineLipScore
 from glit.runtime.process_state import without_bars
 from glit.runtime.tables import Table, markdown
 from glit.stages.recipe import load_table
+from glit.training.config import TrainConfig
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
 
@@ -56,7 +57,7 @@ SCORES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "finelip": {
         "": {"scorer": "finelip"},
         "starred score": {"scorer": "finelip", "options": FineLipScore(global_weight=0.5)},
-        "cosine": {},
+        "cosine": {"scorer": "cosine"},
     },
     **{
         name: {"": {}, "by patches": {"scorer": "sentence-patches"}}
@@ -134,13 +135,8 @@ def _checked(request: Request, variant: Variant) -> Objective:
     Raises:
         UserError: an unknown key, or a value that it cannot have.
     """
-    settings = [
-        f"train.objective={variant.objective}",
-        *request.world.settings,
-        *_own_settings(request.world, variant),
-    ]
     try:
-        return load_table("train", request.world.recipe, overrides=settings).make_objective()
+        return _table(request.world, variant).make_objective()
     except UserError as error:
         raise UserError(f"--objective {variant.name!r}: {error}") from error
 
@@ -284,6 +280,13 @@ def _words(request: Request, variant: Variant, rates: Rates, seed: int) -> list[
     return ["-r", world.recipe, "--objective", variant.objective, *words]
 
 
+def _table(world: World, variant: Variant) -> TrainConfig:
+    """The table ``train`` of a variant, but for rates, seeds and epochs."""
+    settings = [f"train.objective={variant.objective}", *world.settings]
+    own = _own_settings(world, variant)
+    return load_table("train", world.recipe, overrides=[*settings, *own])
+
+
 def _own_settings(world: World, variant: Variant) -> list[str]:
     """Overrides of ``[train]`` for this variant alone; later ones count."""
     of_scenes = SETTINGS.get(variant.objective, ()) if world.start in MINI_STARTS else ()
@@ -293,11 +296,10 @@ def _own_settings(world: World, variant: Variant) -> list[str]:
 def _embedder(
     request: Request, variant: Variant, model: str, scorer: Mapping[str, Any]
 ) -> tuple[Any, EvaluateConfig]:
-    config = replace(request.world.evaluation(), **scorer)
-    own = _own_settings(request.world, variant)
-    if any(each.startswith("train.context=") for each in own):
-        context = load_table("train", request.world.recipe, overrides=own).context
-        config = replace(config, context=context)
+    table = _table(request.world, variant)
+    config = request.world.evaluation(context=table.context, image_fit=table.image_fit)
+    if scorer:
+        config = replace(config, **{"options": None, **scorer})
     with without_bars():
         return open_embedder(model, config), config
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from glit.bench.scenes import build_scenes, paint
+from glit.clip import ImageFit
 from glit.dataset.local_pairs import LocalPair
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
@@ -26,6 +27,7 @@ from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import SPLITS, Scene
 from glit.scenes.questions import twins, without_twins
 from glit.scenes.render import render
+from glit.stages.negatives import NegativesStage
 from glit.stages.recipe import load_table
 from glit.text.spans import Span
 from glit.training.run_file import dataset_hash
@@ -159,13 +161,13 @@ class Scenes:
             "validation", without_twins(VALIDATION_SEED, self.validation, level=self.level)
         )
 
-    def evaluation(self) -> EvaluateConfig:
-        """How models are measured."""
-        return EvaluateConfig(image_fit="resize", num_workers=1)
+    def evaluation(self, *, context: int = 248, image_fit: ImageFit = "resize") -> EvaluateConfig:
+        """How models are measured that were trained with this text window and fit of images."""
+        return EvaluateConfig(context=context, image_fit=image_fit, num_workers=1)
 
     def told(self) -> dict[str, Any]:
         """What the results depend on, as JSON values; runs of another are not mixed in."""
-        return asdict(self)
+        return {**asdict(self), "negatives": NegativesStage.version}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,10 +246,10 @@ class Datasets:
             return None
         return DatasetCollection(self.validation, self.evaluation())
 
-    def evaluation(self) -> EvaluateConfig:
+    def evaluation(self, *, context: int = 248, image_fit: ImageFit = "resize") -> EvaluateConfig:
+        trained_so = [f"evaluate.context={context}", f'evaluate.image_fit="{image_fit}"']
         own = [each for each in self.overrides if each.startswith("evaluate.")]
-        # as training does, which squeezes images
-        return load_table("evaluate", self.recipe, overrides=['evaluate.image_fit="resize"', *own])
+        return load_table("evaluate", self.recipe, overrides=[*trained_so, *own])
 
     def told(self) -> dict[str, Any]:
         paths = {"train": self.train, "test": self.test, "validation": self.validation}

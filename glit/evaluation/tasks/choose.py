@@ -1,9 +1,9 @@
 """``choose``: the right one of several texts for an image or a box.
 
 A question is answered right if the score of the right text is above that of every wrong one; a draw
-is a wrong answer. Scores are cosines unless ``evaluate.scorer`` says otherwise. Sets of two images
-and two texts (Winoground, MMVP) are counted as Winoground does (Thrush et al., CVPR 2022, Eq. 1 to
-3):
+is a wrong answer (scores closer than :data:`ROUNDING` are equal). Scores are cosines unless
+``evaluate.scorer`` says otherwise. Sets of two images and two texts (Winoground, MMVP) are counted
+as Winoground does (Thrush et al., CVPR 2022, Eq. 1 to 3):
 
 text score   both images have the higher score with their own text
 image score  both texts have the higher score with their own image (MMVP's accuracy of pairs)
@@ -30,10 +30,11 @@ from glit.evaluation.boxes import embed_pictures
 from glit.evaluation.collection import Collection, Text
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder
-from glit.evaluation.metrics import Metrics
+from glit.evaluation.metrics import ROUNDING, Metrics
 from glit.evaluation.questions import Question, Questions
 from glit.evaluation.scorers.cosine import Cosine, single
 from glit.evaluation.scorers.protocol import Scorer, Vectors
+from glit.text.sentences import make_splitter
 
 
 def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
@@ -113,7 +114,9 @@ def embed_questions(
         )
         for question in collection.questions
     ]
-    embedded_texts = scorer.texts(embedder, [Text(text=text, sentences=()) for text in texts])
+    split = make_splitter(config.splitter, "en")
+    apart = [Text(text=text, sentences=tuple(split(text))) for text in texts]
+    embedded_texts = scorer.texts(embedder, apart)
     return EmbeddedQuestions(
         pictures=embedded_pictures, texts=embedded_texts, questions=questions, scorer=scorer
     )
@@ -129,12 +132,12 @@ def scores(cosine_PT: Float[Tensor, "p t"]) -> dict[str, tuple[float, float]]:
     """
     num_images, num_texts = cosine_PT.shape
     if num_images == 1:
-        right = bool((cosine_PT[0, 0] > cosine_PT[0, 1:]).all())
+        right = bool((cosine_PT[0, 0] > cosine_PT[0, 1:] + ROUNDING).all())
         return {"accuracy": (float(right), 1 / num_texts)}
     own_P = cosine_PT.diagonal()
     others = ~torch.eye(num_images, dtype=torch.bool)
-    text = bool((own_P[:, None] > cosine_PT)[others].all())
-    image = bool((own_P[None, :] > cosine_PT)[others].all())
+    text = bool((own_P[:, None] > cosine_PT + ROUNDING)[others].all())
+    image = bool((own_P[None, :] > cosine_PT + ROUNDING)[others].all())
     # of the 24 orders of four cosines, 6 have the first and 4 have both
     return {
         "text_score": (float(text), 1 / 4),

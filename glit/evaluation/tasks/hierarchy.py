@@ -15,7 +15,7 @@ from glit.errors import InputError
 from glit.evaluation.collection import Collection, GrowingCollection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import Embedder
-from glit.evaluation.metrics import Metrics
+from glit.evaluation.metrics import ROUNDING, Metrics
 
 _MOST_RECALLS = 5
 
@@ -58,7 +58,9 @@ def correlation(cosine_K: Float[np.ndarray, " k"]) -> float:
     place_K = np.arange(len(cosine_K)) - (len(cosine_K) - 1) / 2
     apart_K = cosine_K - cosine_K.mean()
     size = float(np.sqrt((place_K**2).sum() * (apart_K**2).sum()))
-    return float(round((place_K * apart_K).sum() / size, 12)) if size > 0 else 0.0
+    if np.ptp(cosine_K) < ROUNDING:
+        return 0.0
+    return float(round((place_K * apart_K).sum() / size, 12))
 
 
 def _prefixes(collection: Collection, index: int) -> list[str]:

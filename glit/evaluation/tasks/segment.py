@@ -37,11 +37,11 @@ def segment(embedder: Embedder, collection: Collection, config: EvaluateConfig) 
     """
     if not isinstance(collection, LabelMaps):
         raise InputError(f"{collection.name}: segment measures --format voc or ade20k")
-    whole = replace(embedder, fit="resize")
+    whole = replace(embedder, fit="resize", unmixed=embedder.unmixed or config.unmixed)
     class_KD = class_vectors(whole, collection.classes, config)
     numbers = range(len(collection.maps))
     confusion_KK = np.zeros((len(class_KD), len(class_KD)), dtype=np.int64)
-    patches = whole.patches(collection, numbers, unmixed=config.unmixed)
+    patches = whole.patches(collection, numbers)
     for number, patch_PD in zip(numbers, (p for some in patches for p in some), strict=True):
         truth_HW = collection.labels(number)
         grid = round(len(patch_PD) ** 0.5)

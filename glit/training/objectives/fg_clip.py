@@ -67,7 +67,7 @@ class FgClip(Objective):
     lambda_hard: float = 0.5
     """Weight of the loss against false sentences."""
     num_regions: int = 4
-    """Pairs of every sample, best first."""
+    """Regions of every sample, each with its best sentence, best first."""
     num_negatives: int = 10
     """False sentences of every pair; the dataset needs the column ``negatives``."""
 
@@ -83,6 +83,7 @@ class FgClip(Objective):
     def needs(self) -> InputSpec:
         return InputSpec(
             num_local=self.num_regions,
+            distinct_regions=True,
             crops=False,
             pooled_patches=True,
             unmixed=True,

@@ -21,7 +21,7 @@ unless ``negative_weight`` is above 0:
 H(x) = mean over pairs of -log(exp(s x . t_l) / (exp(s x . t_l) + sum_j exp(s x . f_j)))
 
 - A pair's target ``z_mm`` is its weight: 1, or its probability with ``train.pairs = "weighted"``.
-- Equal sentences are no negatives of each other (``w_mn = 0``): on many images the same is true.
+- Equal texts are no negatives of each other (``w_mn = 0``): on many images the same is true.
 - Where a sentence leaves the text window, only its own embedding is compared.
 - A SigLIP start has no tokens of texts: the dense term is ``S(P, t_l)`` alone, ``P`` its pooling
   head on the patches under the region, and the whole term uses its own scale and bias.
@@ -30,7 +30,7 @@ H(x) = mean over pairs of -log(exp(s x . t_l) / (exp(s x . t_l) + sum_j exp(s x 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -43,7 +43,7 @@ from glit.clip.encoder import ClipEncoder
 from glit.clip.siglip import SiglipEncoder
 from glit.errors import RecipeError
 from glit.training.config_checks import check_least, check_positive
-from glit.training.features import Features
+from glit.training.features import Features, equal_keys
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, false_sentence_loss, logged
 from glit.training.objectives.siglip import sigmoid_loss
@@ -142,7 +142,7 @@ class Glit(Objective):
         with_negatives = self.negative_weight > 0
         return InputSpec(
             num_local=max(self.num_regions, self.negative_pairs * with_negatives),
-            distinct_regions=not with_negatives,
+            distinct_regions=self.num_regions > 1 or not with_negatives,
             pooled_patches=True,
             pooled_tokens=self.pool_tokens,
             crops=False,
@@ -170,6 +170,7 @@ class Glit(Objective):
             numbers["whole_scale"],
             numbers["whole_bias"],
             features.valid_N,
+            features.equal_captions(),
         )
         dense_NK = slice(None), slice(self.num_regions)
         patch_MD = features.pooled_patch_NKD[dense_NK].flatten(0, 1)
@@ -200,14 +201,18 @@ class Glit(Objective):
                 numbers["whole_scale"],
                 numbers["whole_bias"],
                 features.valid_N & features.valid_further_NS[:, 0],
+                equal_keys(features.further_key_NS2[:, 0]),
             )
             loss = loss + self.lambda_short * terms["loss_short"]
         if self.negative_weight:
+            among_NKJ = features.valid_negative_NKJ.clone()
+            among_NKJ[:, self.negative_pairs :] = False
+            first = replace(features, valid_negative_NKJ=among_NKJ)
             terms["loss_false_of_region"] = false_sentence_loss(
-                features, features.pooled_patch_NKD, valid_patch_NK, logit_scale
+                first, features.pooled_patch_NKD, valid_patch_NK, logit_scale
             )
             terms["loss_false_of_image"] = false_sentence_loss(
-                features, features.image_ND[:, None], features.valid_N[:, None], logit_scale
+                first, features.image_ND[:, None], features.valid_N[:, None], logit_scale
             )
             false = terms["loss_false_of_region"] + terms["loss_false_of_image"]
             loss = loss + self.negative_weight * false

@@ -87,17 +87,22 @@ def sigmoid_loss(
     scale: Float[Tensor, ""],
     bias: Float[Tensor, ""],
     valid_N: Bool[Tensor, " n"] | None = None,
+    equal_NN: Bool[Tensor, "n n"] | None = None,
 ) -> Float[Tensor, ""]:
     """The pairwise loss; pair i is (image i, text i). Without any pair it is zero.
 
-    Only the images and texts that ``valid_N`` names count; all of them if it is None.
+    Only the images and texts that ``valid_N`` names count; all of them if it is None. Where
+    ``equal_NN`` says that two texts are equal, they are no negatives.
 
     Worked case: two orthogonal pairs at scale 1 and bias 0 give
     (2 ln(1 + e^-1) + 2 ln 2) / 2 = 1.0064.
     """
     logits_NN = scale * image_ND @ text_ND.T + bias
-    sign_NN = 2 * torch.eye(len(logits_NN), device=logits_NN.device) - 1
+    own_NN = torch.eye(len(logits_NN), device=logits_NN.device)
+    sign_NN = 2 * own_NN - 1
     error_NN = -F.logsigmoid(sign_NN * logits_NN)
+    if equal_NN is not None:
+        error_NN = error_NN * (own_NN.bool() | ~equal_NN)
     if valid_N is None:
         return error_NN.sum() / max(1, len(logits_NN))
     return (error_NN * (valid_N[:, None] & valid_N)).sum() / valid_N.sum().clamp_min(1)

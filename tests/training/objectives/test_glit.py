@@ -41,6 +41,7 @@ def two(**changes):
         pooled_token_NKD=at(90, 0)[:, None],
         further_text_NSD=at(90, 0)[:, None],
         valid_further_NS=torch.zeros(2, 1, dtype=torch.bool),
+        further_key_NS2=torch.arange(4.0).view(2, 1, 2),
         local_image_NKD=torch.full((2, 1, 5), math.nan),  # no crop is looked at
     )
     return replace(f, **changes)
@@ -82,6 +83,19 @@ def test_equal_sentences_are_no_negatives() -> None:
     same = two(local_key_NK2=torch.ones(2, 1, 2))
     _, shown = Glit()(same, torch.tensor(3.0))
     assert shown["loss_sentences"].item() == pytest.approx(softplus(0.75 - 2), rel=1e-6)
+
+
+def test_equal_captions_are_no_negatives_and_equal_short_ones_neither() -> None:
+    """The own logit is 1 for captions, and -1.5 for short captions; no negative is left."""
+    there = torch.ones(2, 1, dtype=torch.bool)
+    same = two(caption_key_N2=torch.ones(2, 2), valid_further_NS=there)
+    _, shown = Glit()(same, torch.tensor(3.0))
+    assert shown["loss_whole"].item() == pytest.approx(softplus(-1), rel=1e-6)
+    assert shown["loss_short"].item() == pytest.approx(softplus(1.5) + softplus(1), rel=1e-6)
+    short = two(further_key_NS2=torch.ones(2, 1, 2), valid_further_NS=there)
+    _, shown = Glit()(short, torch.tensor(3.0))
+    assert shown["loss_whole"].item() == pytest.approx(WHOLE, rel=1e-6)
+    assert shown["loss_short"].item() == pytest.approx(softplus(1.5), rel=1e-6)
 
 
 def test_a_probability_is_a_soft_target() -> None:
@@ -144,6 +158,23 @@ def test_only_the_first_regions_are_in_the_dense_term() -> None:
     needs = Glit(negative_weight=1, negative_pairs=5, encode_sentences=False).needs
     assert (needs.num_local, needs.num_negatives, needs.sentences) == (5, 3, True)
     assert Glit(negative_pairs=5).needs == Glit().needs
+
+
+def test_only_the_first_pairs_are_held_against_false_sentences() -> None:
+    f = random_features(4, 3)
+    _, few = Glit(num_regions=3, negative_pairs=1, negative_weight=1)(f, torch.tensor(3.0))
+    first = f.map(lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t)
+    first = replace(first, negative_text_NKJD=f.negative_text_NKJD[:, :1],
+                    valid_negative_NKJ=f.valid_negative_NKJ[:, :1])  # fmt: skip
+    _, one = Glit(negative_weight=1)(first, torch.tensor(3.0))
+    for name in ("loss_false_of_region", "loss_false_of_image"):
+        assert few[name].item() == pytest.approx(one[name].item(), rel=1e-6)
+
+
+def test_regions_that_are_no_negatives_of_each_other_are_told_apart() -> None:
+    """Two sentences of one region would be each other's negatives."""
+    assert Glit(num_regions=2, negative_weight=1).needs.distinct_regions
+    assert not Glit(num_regions=1, negative_weight=1).needs.distinct_regions
 
 
 def test_gradients_of_the_term_of_false_sentences() -> None:
