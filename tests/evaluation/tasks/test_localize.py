@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from evaluating import CONFIG, config
+from evaluating import CONFIG, config, run_of
 
 from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.encode import load_embedder
 from glit.evaluation.run import evaluate
+from glit.training.objectives import BetaClip
 
 
 def test_localize_whole_image_regions_always_hit(tiny_clip, make_dataset) -> None:
@@ -49,3 +50,21 @@ def test_localize_over_all_pairs(tiny_clip, make_dataset) -> None:
     for k in hits:
         assert found[f"localisation@{k}"] == pytest.approx(np.mean(hits[k]))
         assert found[f"chance@{k}"] == pytest.approx(np.mean(floor[k]))
+
+
+@pytest.mark.parametrize("objective", ["beta-clip", "siglip"])
+def test_patches_are_those_that_the_objective_trained(
+    objective, tiny_clip, make_dataset, tmp_path
+) -> None:
+    """beta-clip trains patches that attend to themselves alone in the last layer."""
+    dataset = make_dataset(4)
+    own = {"options": BetaClip(max_phrases=0)} if objective == "beta-clip" else {}
+    run = run_of(objective, tiny_clip, dataset, tmp_path / "run", **own)
+    embedder = load_embedder(str(run), CONFIG)
+    collection = DatasetCollection(str(dataset), CONFIG)
+    pixels = torch.stack([embedder.fitted(collection, (index, None)) for index in range(4)])
+    unmixed = objective == "beta-clip"
+    with torch.no_grad():
+        wanted, _ = embedder.encoder.encode_images(pixels, num_tokens=4, unmixed=unmixed)
+        found = torch.cat(list(embedder.patches(collection, range(4))))
+        torch.testing.assert_close(found, embedder.encoder.project_patches(wanted))

@@ -31,7 +31,7 @@ from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import READERS, read_questions
 from glit.evaluation.run import evaluate
 from glit.evaluation.scorers.sentence_patches import SentencePatches
-from glit.evaluation.tasks.choose import choose
+from glit.evaluation.tasks.choose import choose, scores
 from glit.evaluation.tasks.refer import refer
 
 
@@ -84,12 +84,15 @@ def test_shares_of_right_texts_by_hand(tmp_path) -> None:
 @torch.no_grad()
 def test_texts_are_compared_by_the_scorer_that_is_set(tiny_clip, tmp_path) -> None:
     paths = [noise(tmp_path / f"{i}.png", i) for i in range(3)]
-    words = ["an old chair", "a red cup", "two dogs", "the sea", "a hat"]
+    words = ["an old chair", "a red cup", "two dogs", "the sea", "It is late. A dog sleeps."]
     asked = Questions("set", [question([(p, None)], words, 0, kind=p.name) for p in paths])
     settings = config(scorer="sentence-patches")
     embedder = load_embedder(str(tiny_clip), settings)
     scorer = SentencePatches()
-    texts = scorer.texts(embedder, [Text(text=word, sentences=()) for word in words])
+    spans = [(), (), (), (), ((0, 11), (12, 25))]
+    told = [Text(text=word, sentences=some) for word, some in zip(words, spans, strict=True)]
+    texts = scorer.texts(embedder, told)
+    assert texts.valid_NV.sum(dim=1).tolist() == [2, 2, 2, 2, 3]
     right = scorer.score(texts, scorer.images(embedder, asked)).argmax(dim=0) == 0
     found = choose(embedder, asked, settings)
     assert [found[f"{path.name}_accuracy"] for path in paths] == right.float().tolist()
@@ -98,6 +101,27 @@ def test_texts_are_compared_by_the_scorer_that_is_set(tiny_clip, tmp_path) -> No
     boxes = Questions("boxes", [question([(paths[0], (0.0, 0.0, 9.0, 9.0))], words, 0)])
     with pytest.raises(RecipeError, match="compares whole images, and boxes asks about boxes"):
         choose(embedder, boxes, settings)
+
+
+def test_scores_that_rounding_alone_tells_apart_are_a_draw() -> None:
+    near = torch.tensor([[0.3 + 1e-7, 0.3]])
+    assert scores(near)["accuracy"][0] == scores(near.flip(1))["accuracy"][0] == 0.0
+    square = torch.tensor([[0.3 + 1e-7, 0.3], [0.3, 0.3 + 1e-7]])
+    assert {name: share for name, (share, _) in scores(square).items()} == {
+        "text_score": 0.0, "image_score": 0.0, "group_score": 0.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("features", ["crop", "patches"])
+@pytest.mark.parametrize(
+    "box", [(50.0, 0.0, 60.0, 9.0), (0.0, 30.0, 9.0, 40.0), (-9.0, 2.0, 0.0, 8.0)]
+)
+def test_a_box_outside_its_image_is_refused(tiny_clip, tmp_path, features, box) -> None:
+    """As with images that were made smaller than those that were annotated."""
+    asked = Questions("set", [question([(noise(tmp_path / "a.png"), box)], ["x", "y"], 0)])
+    settings = config(box_features=features)
+    with pytest.raises(InputError, match=r"a box of a\.png is .* outside its 40 x 30 pixels"):
+        choose(load_embedder(str(tiny_clip), settings), asked, settings)
 
 
 def test_sets_of_two_images_and_two_texts_by_hand(tmp_path) -> None:

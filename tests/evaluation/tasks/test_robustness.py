@@ -171,7 +171,7 @@ def test_a_dataset_with_negatives(scenes, tiny_clip, tmp_path) -> None:
     """Of the same images under other folders' names, by their file names alone."""
     captions = scenes / "captions.jsonl"
     run_build(
-        scenes / "images", tmp_path / "false", captions=captions, recipe="captions-only", limit=6,
+        scenes / "images", tmp_path / "false", captions=captions, recipe="captions-only", limit=8,
         overrides=["negatives.enabled=true"],
     )  # fmt: skip
     collection = DatasetCollection(str(tmp_path / "false"), CONFIG)
@@ -191,7 +191,7 @@ def test_a_dataset_with_negatives(scenes, tiny_clip, tmp_path) -> None:
     assert len(wanted["attribute"]) > 1 and len(found) < len(wanted)  # one has a single image
     again = [read_false_sentences(tmp_path / "false", collection, seed=seed) for seed in (1, 2)]
     assert again[0] == found and again[1] != found
-    collection.names = [f"{number}" for number in range(6)]
+    collection.names = [f"{number}" for number in range(8)]
     with pytest.raises(InputError, match="tells of image"):
         read_false_sentences(tmp_path / "false", collection, seed=1)
     run_build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_a_real_model_against_the_plain_way(tiny_clip, voc, unmixed) -> None:
     maps = open_label_maps("voc", voc, split=None)
     embedder = load_embedder(str(tiny_clip), config(image_fit="resize"))
     vectors = class_vectors(embedder, maps.classes, settings)
-    patches = torch.cat(list(embedder.patches(maps, range(2), unmixed=unmixed)))
+    patches = torch.cat(list(replace(embedder, unmixed=unmixed).patches(maps, range(2))))
     right = seen = 0
     for number in range(2):
         cosine = (patches[number] @ vectors.T).T.unflatten(1, (4, 4))
