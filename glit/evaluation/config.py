@@ -57,7 +57,8 @@ class EvaluateConfig(EncodeConfig):
 
     unmixed: bool = False
     """``segment``: in the last layer every patch attends to itself alone, as in MaskCLIP; better
-    for models whose patches were never trained."""
+    for models whose patches were never trained. Runs of ``fg-clip`` and ``beta-clip``, which train
+    such patches, are always measured by them."""
 
     quality_samples: int = 1000
     """``caption-quality``: number of random pairs, as in Table I; 0 takes all."""
