@@ -23,7 +23,7 @@ _MOST_RECALLS = 5
 def hierarchy(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
     """``himo`` over all sentences of each caption; for k = 1 to 5 ``first_k_recall@1``, the share
     of images that come first, among all, for their caption's first k sentences (all of a shorter
-    one).
+    one); of images whose sentences are equal, each is right for the others.
 
     Raises:
         InputError: no caption has two sentences.
@@ -44,7 +44,10 @@ def hierarchy(embedder: Embedder, collection: Collection, config: EvaluateConfig
     for number in range(1, min(longest, _MOST_RECALLS) + 1):
         text_ND = torch.stack([text_KD[:number][-1] for text_KD in text_of])
         hits = [(some @ image_ND.T).argmax(dim=1) for some in text_ND.split(config.chunk_size)]
-        right_N = torch.cat(hits) == torch.arange(len(text_ND))
+        told = [some[:number][-1] for some in prefixes]
+        first = {text: index for index, text in reversed(list(enumerate(told)))}
+        same_N = torch.tensor([first[text] for text in told])
+        right_N = same_N[torch.cat(hits)] == same_N
         found[f"first_{number}_recall@1"] = float(right_N.double().mean())
     return found | {"captions": float(len(growth))}
 

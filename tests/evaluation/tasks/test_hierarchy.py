@@ -41,6 +41,14 @@ def test_growth_by_hand() -> None:
     )
 
 
+def test_of_images_that_begin_alike_each_is_right() -> None:
+    """The first sentence finds the second image for both; with the second, each finds its own."""
+    texts = {"a": [0.1, 0.5], "ab": [0.9, 0.1], "ac": [0.1, 0.9]}
+    embedder = SetByHand(texts, wholes=[[1.0, 0.0], [0.0, 1.0]])
+    found = hierarchy(embedder, growing(("a", "ab"), ("a", "ac")), CONFIG)
+    assert (found["first_1_recall@1"], found["first_2_recall@1"]) == (1.0, 1.0)
+
+
 def test_correlation_is_numpys() -> None:
     cosines = np.random.default_rng(0).normal(size=7)
     assert correlation(cosines) == pytest.approx(np.corrcoef(range(1, 8), cosines)[0, 1])
