@@ -218,7 +218,7 @@ def objectives_command(
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
-    from glit.bench.objectives.run import WITHOUT_NEGATIVES, Request, run
+    from glit.bench.objectives.run import ALL, WITHOUT_NEGATIVES, Request, run
     from glit.bench.objectives.world import Datasets, Scenes
 
     if start == "":
@@ -254,7 +254,8 @@ def objectives_command(
         given = world.defaults() | given
         if not objectives and not world.has_negatives:
             given["objectives"] = WITHOUT_NEGATIVES
-            console.print(f"{train} has no false sentences, so fg-clip is left out")
+            left_out = ", ".join(name for name in ALL if name not in WITHOUT_NEGATIVES)
+            console.print(f"{train} has no false sentences; left out: {left_out}", soft_wrap=True)
     request = Request(output=folder, num_seeds=num_seeds, together=together, world=world, **given)
     hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))

@@ -32,7 +32,7 @@ def embed_pictures(
         config: settings.
 
     Raises:
-        InputError: an image cannot be decoded, or a box lies outside it.
+        InputError: an image cannot be decoded, or a box does not overlap it.
         RunError: an embedding is not finite.
     """
     if config.box_features == "crop":

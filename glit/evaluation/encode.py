@@ -58,8 +58,8 @@ class Embedder:
     num_workers: int
     device: torch.device
     unmixed: bool = False
-    """Patch tokens attend to themselves alone in the last layer
-    (:meth:`ClipEncoder.encode_images`), as the checkpoint's objective trained them."""
+    """Whether patches attend to no other patch in the last layer; so where the checkpoint's
+    objective trained them so (see :meth:`ClipEncoder.encode_images`)."""
     progress: StageProgress = field(default_factory=null_progress, repr=False, compare=False)
     """Told of texts and pictures, by batch."""
 
@@ -174,10 +174,10 @@ class Embedder:
             yield found
 
     def box(self, collection: Collection, index: int, box_xyxy: Box) -> Float[np.ndarray, 4]:
-        """A region in pixels of the model's square.
+        """A box, moved from the image into the model's input square; pixels, x0, y0, x1, y1.
 
         Raises:
-            InputError: it lies outside the image.
+            InputError: it does not overlap the image.
         """
         width, height = collection.size(index)
         _check_inside(collection, index, box_xyxy, width, height)
@@ -267,13 +267,20 @@ def _decoded(collection: Collection, index: int) -> UInt8[np.ndarray, "h w 3"]:
 def _check_inside(
     collection: Collection, index: int, box_xyxy: Box, width: int, height: int
 ) -> None:
-    """Refuse a box that has no part in its image; its embedding would mean nothing.
+    """Refuse a box that does not overlap its image, or is NaN: it would be embedded all the same.
+
+    Args:
+        collection: holds the image.
+        index: of the image.
+        box_xyxy: pixels of the image.
+        width: of the image, pixels.
+        height: of the image, pixels.
 
     Raises:
         InputError: see above.
     """
     x0, y0, x1, y1 = box_xyxy
-    if x0 >= width or y0 >= height or x1 <= 0 or y1 <= 0:
+    if not (x0 < width and y0 < height and x1 > 0 and y1 > 0):
         raise InputError(
             f"{collection.name}: a box of {collection.names[index]} is {box_xyxy}, outside its "
             f"{width} x {height} pixels; are these the annotated images, in their original size?"

@@ -23,7 +23,8 @@ from glit.training.objective import Objective
 from glit.training.sample import PlannedSample
 
 Augment = Callable[[int, int, str], Augmentation]
-"""From an image's width, height (px) and captions: its crop and whether it is mirrored."""
+"""From an image's width, height (px) and its captions and false sentences: its crop and whether it
+is mirrored."""
 
 READ_COLUMNS = (
     "sample_id",
@@ -127,10 +128,11 @@ def plan_sample(
     short = text_of_kind(captions, SHORT)
     width, height = group.value("width", row), group.value("height", row)
     ordered = chosen.of(chosen.in_row(group, row, draw), draw) if needs.num_local else ()
-    said_false = [each.text for pair in ordered for each in pair.negatives]
-    texts = " ".join(dict.fromkeys([long, text, short or long, *said_false]))
-    augmentation = augment(width, height, texts) if augment is not None else None
-    if augmentation is not None:
+    augmentation = None
+    if augment is not None:
+        said_false = [each.text for pair in ordered for each in pair.negatives]
+        texts = " ".join(dict.fromkeys([long, text, short or long, *said_false]))
+        augmentation = augment(width, height, texts)
         ordered, (width, height) = augmentation.pairs(ordered), augmentation.size
     pairs = best_pairs(ordered, most=needs.num_local, distinct_regions=needs.distinct_regions)
     if needs.num_negatives:

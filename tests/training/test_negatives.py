@@ -11,6 +11,7 @@ import torch
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.stages.negatives import NegativesStage
+from glit.training.augment import Augmentation
 from glit.training.batch import collate
 from glit.training.config import TrainConfig
 from glit.training.input_spec import InputSpec
@@ -68,6 +69,23 @@ def test_false_sentences_are_drawn_of_those_of_the_pair_s_sentence(dataset) -> N
     assert any(
         [[p.negatives for p in s.pairs] for s in planned(dataset, k)[1]] != drawn for k in (1, 2, 3)
     )
+
+
+def test_what_false_sentences_say_of_sides_is_not_mirrored_into_truth(dataset) -> None:
+    """An image is mirrored if no text tells of a side; a false "on the left" would become true."""
+    seen: list[str] = []
+
+    def augment(width: int, height: int, texts: str) -> Augmentation:
+        seen.append(texts)
+        return Augmentation(box_xyxy=(0, 0, width, height), mirrored=False)
+
+    group = Dataset(dataset).row_group(0)
+    plan_sample(
+        group, 0, Wanting(), side=32, fit="resize", draw=np.random.default_rng(0), augment=augment
+    )
+    false = [each["text"] for each in Dataset(dataset)[0].extra["negatives"]]
+    assert false and all(text in seen[0] for text in false)
+    assert group.value("caption", 0) in seen[0]
 
 
 def test_kinds_take_turns_so_that_a_rare_one_is_always_among_them(make_dataset) -> None:

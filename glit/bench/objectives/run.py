@@ -79,7 +79,7 @@ class Request:
 
     output: Path
     objectives: Sequence[str] = ALL
-    """The others are compared with the first."""
+    """The first is the baseline: the table gives the differences of the others from it."""
     sizes: Sequence[int] = (1200,)
     """Training scenes, a table for each."""
     lrs: Sequence[float] = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)

@@ -38,7 +38,7 @@ MINI_STARTS = ("mini-clip", "mini-matcher")
 captions and hardly distinguishes shapes; ``mini-matcher`` was trained on regions and does."""
 SIZE_PX = 128
 LR_FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Learning rates tried on datasets with one for validation, times the recipe's."""
+"""With a validation dataset, the recipe's learning rate times each of these is tried."""
 TRAIN_SEED = SPLITS["train"][0] + 70_000
 VALIDATION_SEED = SPLITS["validation"][0] + 70
 GALLERY_SEED = SPLITS["test"][0] + 70
@@ -203,7 +203,8 @@ class Datasets:
         return tuple(each for each in self.overrides if each.startswith("train."))
 
     def defaults(self) -> dict[str, Any]:
-        """Fields of a ``Request``: number of samples, and what the recipe and the overrides say."""
+        """Fields of a ``Request`` from the training set, the recipe and the overrides: number of
+        samples, batch size, epochs and learning rates to try."""
         config = load_table("train", self.recipe, overrides=self.settings)
         factors = LR_FACTORS if self.validation else (1.0,)
         return {

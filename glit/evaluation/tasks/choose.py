@@ -71,11 +71,11 @@ class EmbeddedQuestions:
     """Questions with the embeddings of their pictures and texts."""
 
     pictures: Vectors
-    """Of all questions, each once: images and boxes."""
+    """Embeddings of the images and boxes that are asked about, each once."""
     texts: Vectors
-    """Of all questions, each once."""
+    """Embeddings of the questions' texts, each once."""
     questions: Sequence[tuple[Question, list[int], list[int]]]
-    """Each question with the indices of its pictures and of its texts."""
+    """Every question, with the rows of its pictures and of its texts in the two above."""
     scorer: Scorer
 
     def score(self, pictures: list[int], texts: list[int]) -> Float[Tensor, "p t"]:
@@ -86,7 +86,7 @@ class EmbeddedQuestions:
 def embed_questions(
     embedder: Embedder, collection: Questions, config: EvaluateConfig
 ) -> EmbeddedQuestions:
-    """Embed every picture and text once, for the scorer ``evaluate.scorer``.
+    """Embed every picture and text once, as the scorer ``evaluate.scorer`` compares them.
 
     Raises:
         InputError: an image cannot be decoded.

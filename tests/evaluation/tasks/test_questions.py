@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -114,7 +115,13 @@ def test_scores_that_rounding_alone_tells_apart_are_a_draw() -> None:
 
 @pytest.mark.parametrize("features", ["crop", "patches"])
 @pytest.mark.parametrize(
-    "box", [(50.0, 0.0, 60.0, 9.0), (0.0, 30.0, 9.0, 40.0), (-9.0, 2.0, 0.0, 8.0)]
+    "box",
+    [
+        (50.0, 0.0, 60.0, 9.0),
+        (0.0, 30.0, 9.0, 40.0),
+        (-9.0, 2.0, 0.0, 8.0),
+        (math.nan, 2.0, 9.0, 8.0),
+    ],
 )
 def test_a_box_outside_its_image_is_refused(tiny_clip, tmp_path, features, box) -> None:
     """As with images that were made smaller than those that were annotated."""
