@@ -87,7 +87,7 @@ class NegativesStage(Stage):
     """Makes false sentences; the same sentence of the same image always gets the same ones."""
 
     name = "negatives"
-    version = 3
+    version = 4
     reads = ("sentences",)
     makes = ("negatives",)
     title, shows, role = "False sentences", "backend", "rewriter"

@@ -43,7 +43,17 @@ _PLACE = re.compile(
     rf"\b(?! of\b|[ -](?:{_ENDS})\b)",
     re.IGNORECASE,
 )
-_DENIED = re.compile(r"\b(?:no|not|none|nor|nothing|neither|never|without)\b|n't\b", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b(?:no|not|none|nor|nothing|nobody|nowhere|neither|never|cannot|without|lack(?:s|ing)?)\b"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+_BOUND = re.compile(
+    r"\b(?:(?:more|fewer|less|greater) than|at (?:least|most)|up to|over|under|about|around|almost"
+    r"|nearly|roughly|approximately) $",
+    re.IGNORECASE,
+)
+"""What makes a number a bound: where there are more than three, there are more than two."""
 _RELATION = re.compile(rf"\b(?:{'|'.join(OPPOSITES)})\b", re.IGNORECASE)
 _SIDE = re.compile(rf"\b(?:{'|'.join(OTHER_SIDE)})\b", re.IGNORECASE)
 
@@ -178,6 +188,8 @@ def _fits(kind: str, sentence: str, start: int, end: int, inside: tuple[int, int
     last = inside is not None and end == inside[1]
     if kind == "object":
         return last and inside != (start, end)
+    if kind == "count" and _BOUND.search(sentence[:start]):
+        return False
     if inside is not None and not last:
         return True
     return kind == "attribute" and _SAYS.search(sentence[:start]) is not None

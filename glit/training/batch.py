@@ -63,11 +63,11 @@ class Batch:
     weight_BK: Float[Tensor, "b k"]
     """How much the pair counts; zero in empty slots."""
     local_key_BK2: Float[Tensor, "b k 2"]
-    """The :func:`text_key` of every sentence's words."""
+    """The :func:`words_key` of every sentence's words."""
     caption_key_B2: Float[Tensor, "b 2"]
-    """The :func:`text_key` of every caption."""
+    """The :func:`words_key` of every caption."""
     further_key_BS2: Float[Tensor, "b s 2"]
-    """The :func:`text_key` of every further text."""
+    """The :func:`words_key` of every further text."""
     mask_patches_BKP: Bool[Tensor, "b k p"] | None = None
     """The patches that the masks of the regions touch, none of a region without one; None unless
     ``train.patches`` is ``mask``."""
@@ -145,7 +145,7 @@ def collate(
     local_key = np.zeros((num_samples * num_slots, 2), dtype=np.float32)
     further_key = np.zeros((num_samples * num_texts, 2), dtype=np.float32)
     if len(slot_E):
-        further_key[slot_E] = [text_key(text) for sample in samples for text in sample.texts]
+        further_key[slot_E] = [words_key(text) for sample in samples for text in sample.texts]
     if pairs:
         local_key[slot_M] = [words_key(pair.sentence) for pair in pairs]
         boxes[slot_M] = np.concatenate([sample.boxes_K4 for sample in samples])
@@ -184,7 +184,7 @@ def collate(
             for name, one in (inputs or {}).items()
         },
         local_key_BK2=torch.from_numpy(local_key).view(num_samples, num_slots, 2),
-        caption_key_B2=torch.tensor([text_key(s.caption) for s in samples]).float().view(-1, 2),
+        caption_key_B2=torch.tensor([words_key(s.caption) for s in samples]).float().view(-1, 2),
         further_key_BS2=torch.from_numpy(further_key).view(num_samples, num_texts, 2),
     )
     if pin_memory:
@@ -228,15 +228,12 @@ def _texts(
     return texts + [text for sample in samples for text in sample.texts]
 
 
-def text_key(text: str) -> tuple[int, int]:
-    """48 bits of a text's hash as two numbers that float32 holds exactly."""
-    digest = hashlib.blake2b(text.encode(), digest_size=6).digest()
-    return int.from_bytes(digest[:3], "big"), int.from_bytes(digest[3:], "big")
-
-
 def words_key(text: str) -> tuple[int, int]:
-    """The :func:`text_key` of a text's words, whatever their case and the signs between them."""
-    return text_key(" ".join(re.findall(r"\w+", text.casefold())))
+    """48 bits of a hash of a text's words, whatever their case and the signs between them, as two
+    numbers that float32 holds exactly."""
+    words = " ".join(re.findall(r"\w+", text.casefold())) or text
+    digest = hashlib.blake2b(words.encode(), digest_size=6).digest()
+    return int.from_bytes(digest[:3], "big"), int.from_bytes(digest[3:], "big")
 
 
 def _negative_slots(

@@ -58,9 +58,9 @@ class Features:
     local_key_NK2: Float[Tensor, "n k 2"]
     """The same for sentences that are equal but for case and punctuation; zeros in empty slots."""
     caption_key_N2: Float[Tensor, "n 2"]
-    """The same for equal captions, and for no others (see :func:`glit.training.batch.text_key`)."""
+    """The same for captions that are (see :func:`glit.training.batch.words_key`)."""
     further_key_NS2: Float[Tensor, "n s 2"]
-    """The same for equal further texts; zeros in empty slots."""
+    """The same for further texts; zeros in empty slots."""
     valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)
     """Which entries of ``made`` are valid, under the same names; only where the module says so."""
 

@@ -147,22 +147,44 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
         InputError: the run does not say how it was started.
         RecipeError: a change would make it another run.
     """
+    before, changes = _settings_of(run), _decided(changes)
+    if found := _refused(before, changes):
+        raise RecipeError(
+            f"{run}: --resume goes on with the run's own settings, but was given {found}; leave "
+            f"that out, or start a new run with -o (may change: {', '.join(sorted(MAY_CHANGE))})"
+        )
     where = f"{run / NAME} [train]"
-    # written out, so that keys newer than the run stand at their defaults
-    before = settings(build_dataclass(TrainConfig, _read(run)["train"], where=where))
-    changes = {k: value for k, value in changes.items() if (k, value) != ("precision", "auto")}
+    return build_dataclass(TrainConfig, {**before, **changes}, where=where)
+
+
+def contradictions(run: Path, config: TrainConfig) -> str:
+    """Settings that a run was not trained with, for a message; empty where it was with all.
+
+    Raises:
+        InputError: the run does not say how it was started.
+    """
+    return _refused(_settings_of(run), _decided(settings(config)))
+
+
+def _settings_of(run: Path) -> dict[str, Any]:
+    """The settings of a run, written out: keys newer than the run stand at their defaults."""
+    where = f"{run / NAME} [train]"
+    return settings(build_dataclass(TrainConfig, _read(run)["train"], where=where))
+
+
+def _decided(changes: dict[str, Any]) -> dict[str, Any]:
+    """Without the precision ``auto``, which is what the run decided."""
+    return {k: value for k, value in changes.items() if (k, value) != ("precision", "auto")}
+
+
+def _refused(before: dict[str, Any], changes: dict[str, Any]) -> str:
+    """The changes that would make it another run, with what it has; empty where there are none."""
     refused = {
         key: value
         for key, value in changes.items()
         if key not in MAY_CHANGE and key in before and before[key] != value
     }
-    if refused:
-        found = ", ".join(f"train.{k} = {v!r} (run: {before[k]!r})" for k, v in refused.items())
-        raise RecipeError(
-            f"{run}: --resume goes on with the run's own settings, but was given {found}; leave "
-            f"that out, or start a new run with -o (may change: {', '.join(sorted(MAY_CHANGE))})"
-        )
-    return build_dataclass(TrainConfig, {**before, **changes}, where=where)
+    return ", ".join(f"train.{k} = {v!r} (run: {before[k]!r})" for k, v in refused.items())
 
 
 def threads_of(run: Path) -> int | None:

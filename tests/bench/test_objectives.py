@@ -28,6 +28,8 @@ from glit.evaluation.scorers.sentence_patches import SentencePatches
 from glit.runtime.tables import markdown
 from glit.scenes.captions import write_caption
 from glit.scenes.questions import KINDS, questions, twins, without_twins
+from glit.stages.recipe import load_table
+from glit.training.run_file import settings
 
 SMALL = Scenes(gallery=12, twins=6, local=8, validation=4)
 
@@ -167,6 +169,9 @@ def test_the_table_says_what_was_found() -> None:
     ]  # fmt: skip
     lines = markdown(page("Two scenes", rows, ["A note."])).splitlines()
     assert lines[0] == "## Two scenes" and lines[-1] == "A note."
+    assert "One seed" not in "".join(lines)
+    one = [row("clip", [[True, False]]), row("other", [[True, True]])]
+    assert "One seed each" in markdown(page("Two scenes", one))
     assert [name for name in COLUMNS.values() if name in lines[2]] == ["T2I R@1", "I2T R@1"]
     assert lines[5].startswith("| other | 0.0001 | 100.0 ± 0.0 | 50.0 ± 0.0 |")
     assert lines[5].endswith("| 0.50 | 900 | 1,200 |")
@@ -229,6 +234,12 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     assert [each["name"] for each in kept] == ["none", "clip", "siglip"]
     taught = ("fg-clip", "glit negative_weight=1 batch_size=64")
     assert "| fg-clip |" in run(replace(request, objectives=taught), said.append)
+    config = load_table("train", "mini", overrides=["train.objective=siglip"])
+    earlier = {"train": settings(replace(config, batch_size=64))}
+    folder = tmp_path / "runs" / "1200" / "siglip" / "0.001-0"
+    (folder / "run.json").write_text(json.dumps(earlier))
+    with pytest.raises(InputError, match=r"now wanted .*train.batch_size = 32 \(run: 64\)"):
+        run(request, said.append)
     with pytest.raises(InputError, match=r"holds a comparison with epochs 3, now 5"):
         run(Request(output=tmp_path, lrs=request.lrs, epochs=5), said.append)
     with pytest.raises(UserError, match="wanted 32 scenes or more"):
@@ -270,7 +281,7 @@ def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| finelip")]
     assert rows == [f"| {named}", f"| {named}, starred score", f"| {named}, cosine"]
     assert text.count("12.5") == 4 and pretended.count("regions") == 2  # once of every model
-    assert {"train.refinement_lr=0.01", "train.margin=0.5", "finelip"} <= set(words)
+    assert {"train.refinement_lr=0.01", "train.margin=0.5", "train.objective=finelip"} <= set(words)
     assert (tmp_path / "runs/1200/finelip_refinement_lr=0.01_margin=0.5/0.001-0").is_dir()
     assert not [word for word in words if "refinement_lr" in word and "=0.01" not in word]
 
@@ -350,8 +361,9 @@ def test_datasets_are_measured_as_they_are_trained_at_the_rates_of_the_recipe(
         6e-8, 2e-7, 6e-7, 2e-6, 6e-6, 2e-5,
     ]  # fmt: skip
     assert not world.has_negatives and "fg-clip" not in module.WITHOUT_NEGATIVES
-    with pytest.raises(UserError, match="--seeds"):
-        Datasets(train=train, test=test, overrides=("train.seed=3",))
+    for key, option in (("train.seed=3", "--seeds"), ("train.objective=clip", "--objective")):
+        with pytest.raises(UserError, match=option):
+            Datasets(train=train, test=test, overrides=(key,))
     monkeypatch.setattr(module, "open_embedder", lambda model, config: None)
     request = Request(output=tmp_path, world=world, batch_size=2, sizes=(4,))
     for score, wanted in module.SCORES["finelip"].items():

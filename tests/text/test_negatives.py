@@ -75,6 +75,9 @@ def test_what_is_made(kind: str, sentence: str, wanted: set[str]) -> None:
         "There are no dogs on the left.",
         "The wall is not white.",
         "The dog isn't black.",
+        "The dog isn’t black.",
+        "A red car cannot be seen.",
+        "The kitchen lacks a red door.",
         "Neither a dog nor a cat is there.",
         "A table stands there without a red chair.",
     ],
@@ -119,6 +122,8 @@ def test_counts_are_other_numbers() -> None:
     found = texts("count", "Two dogs sit on the floor.")
     assert "Three dogs sit on the floor." in found and len(found) == 8
     assert not texts("count", "One dog sits on the floor.")  # its noun would not fit
+    for bound in ("More than", "At least", "Up to", "Fewer than"):
+        assert not texts("count", f"{bound} three dogs sit on the floor.")
 
 
 def test_what_the_caption_says_elsewhere_is_left_out() -> None:

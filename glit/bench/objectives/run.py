@@ -35,6 +35,8 @@ from glit.stages.recipe import load_table
 from glit.training.config import TrainConfig
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
+from glit.training.run_file import NAME as RUN_FILE
+from glit.training.run_file import contradictions
 
 ALL = tuple(name for name in OBJECTIVES if name not in ("goal", "hard-negatives", "f-cast"))
 """Compared unless named: all but a second name, one that is made for a second stage, and one that
@@ -174,7 +176,7 @@ def _objective(
     for seed in range(request.num_seeds):
         say(f"{of}, {rates}, seed {seed}")
         run_folder = folder / f"{rates.folder}-{seed}"
-        cost = trained(run_folder, dataset, _words(request, variant, rates, seed))
+        cost = _trained(request, variant, rates, seed, run_folder, dataset)
         if cost is None:
             notes.append(f"{variant.name} with {rates}, seed {seed}: the loss was not finite.")
             return [], notes
@@ -210,7 +212,7 @@ def _searched(
     def score(rates: Rates) -> float:
         say(str(rates))
         run_folder = folder / f"{rates.folder}-0"
-        if trained(run_folder, dataset, _words(request, variant, rates, 0)) is None:
+        if _trained(request, variant, rates, 0, run_folder, dataset) is None:
             notes.append(f"{variant.name} with {rates}: the loss was no longer finite.")
             return -math.inf
         return 0.0 if validated is None else _validated(request, variant, run_folder, validated)
@@ -262,9 +264,29 @@ def climbed(lrs: Sequence[float], score: Callable[[float], float]) -> dict[float
         at = best
 
 
-def _words(request: Request, variant: Variant, rates: Rates, seed: int) -> list[str]:
+def _trained(
+    request: Request, variant: Variant, rates: Rates, seed: int, folder: Path, dataset: str | Path
+) -> dict[str, Any] | None:
+    """What a run cost; None for one that failed.
+
+    Raises:
+        InputError: the folder holds a run with other settings, as of another recipe or release.
+        RunError: the process was ended.
+    """
+    changes = _settings(request, variant, rates, seed)
+    if (folder / RUN_FILE).is_file():
+        config = load_table("train", request.world.recipe, overrides=changes)
+        if other := contradictions(folder, config):
+            raise InputError(f"{folder}: now wanted {other}; choose another folder with -o")
+    words = (word for each in changes for word in ("--set", each))
+    return trained(folder, dataset, ["-r", request.world.recipe, *words])
+
+
+def _settings(request: Request, variant: Variant, rates: Rates, seed: int) -> list[str]:
+    """Overrides of ``[train]`` for one run."""
     world = request.world
-    settings = [
+    return [
+        f"train.objective={variant.objective}",
         f"train.model={json.dumps(world.start)}",
         f"train.batch_size={request.batch_size}",
         f"train.together={request.together}",
@@ -276,8 +298,6 @@ def _words(request: Request, variant: Variant, rates: Rates, seed: int) -> list[
         *([] if rates.module is None else [variant.with_module_lr(rates.module)]),
         *_own_settings(world, variant),
     ]
-    words = (word for each in settings for word in ("--set", each))
-    return ["-r", world.recipe, "--objective", variant.objective, *words]
 
 
 def _table(world: World, variant: Variant) -> TrainConfig:

@@ -112,8 +112,10 @@ def page(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Page:
         cost = f"{row.seconds_a_step:.2f}", f"{row.peak_memory_mb:.0f}", f"{row.parameters_added:,}"
         lines.append([*cells, *(cost if row.lr is not None else ("", "", ""))])
     chances = [f["chance"] for row in rows for f in row.figures if "chance" in f]
-    by_chance = [f"Localisation by chance: {100 * chances[0]:.1f}."] if chances else []
-    return [f"## {title}", Table(heads=heads, rows=lines), "\n".join([*by_chance, *notes])]
+    said = [f"Localisation by chance: {100 * chances[0]:.1f}."] if chances else []
+    if all(len(row.figures) == 1 for row in rows):
+        said.append("One seed each: intervals are over samples alone, seeds differ too.")
+    return [f"## {title}", Table(heads=heads, rows=lines), "\n".join([*said, *notes])]
 
 
 def _shown(found: Difference) -> str:

@@ -23,6 +23,7 @@ from glit.errors import UserError
 from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.config import EvaluateConfig
 from glit.images import Pixels, decode
+from glit.recipes.config import as_table
 from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import SPLITS, Scene
 from glit.scenes.questions import twins, without_twins
@@ -175,7 +176,8 @@ class Datasets:
     """Finished datasets of glit, in the place of scenes.
 
     Raises:
-        UserError: a setting is of another table than ``train`` and ``evaluate``, or is the seed.
+        UserError: a setting is of another table than ``train`` and ``evaluate``, or is the seed or
+            the objective.
     """
 
     train: str
@@ -193,6 +195,8 @@ class Datasets:
                 raise UserError(f"--set {each}: wanted a key of train or evaluate")
             if each.startswith("train.seed"):
                 raise UserError(f"--set {each}: every objective has seeds 0, 1, 2, ...: --seeds")
+            if each.startswith("train.objective"):
+                raise UserError(f"--set {each}: objectives are named with --objective")
 
     @property
     def start(self) -> str:
@@ -258,7 +262,13 @@ class Datasets:
         same = [name for name in ("test", "validation") if hashes[name] == hashes["train"]]
         if same:
             raise UserError(f"--{same[0]}: is the dataset that is trained on; want other images")
-        return {"recipe": self.recipe, "overrides": sorted(self.overrides), **hashes}
+        evaluation = json.loads(json.dumps(as_table(self.evaluation())))
+        return {
+            "recipe": self.recipe,
+            "overrides": sorted(self.overrides),
+            "evaluate": evaluation,
+            **hashes,
+        }
 
 
 World = Scenes | Datasets

@@ -50,7 +50,7 @@ def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> Cl
         found: list[tuple[Path, Box, int]] = [
             (path_of[box["image_id"]], xyxy(box["bbox"]), numbers[box["category_id"]])
             for box in values["annotations"]
-            if not box.get("iscrowd") and min(box["bbox"][2:]) > 0
+            if not box.get("iscrowd") and 0 not in box["bbox"][2:]
         ]
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise InputError(
@@ -93,7 +93,7 @@ def expressions(
         name_of = {image["id"]: image["file_name"] for image in values["images"]}
         boxes_of: dict[Any, dict[Any, Box]] = defaultdict(dict)
         for box in values["annotations"]:
-            if min(box["bbox"][2:]) > 0:
+            if 0 not in box["bbox"][2:]:
                 boxes_of[box["image_id"]][box["id"]] = xyxy(box["bbox"])
         found = []
         for ref in sorted((r for r in refs if r["split"] in parts), key=lambda ref: ref["ref_id"]):

@@ -154,7 +154,7 @@ def xyxy(box_xywh: list[float]) -> tuple[float, float, float, float]:
     """
     x, y, width, height = (float(value) for value in box_xywh)
     if not (0 < width < float("inf") and 0 < height < float("inf") and abs(x) + abs(y) < 1e9):
-        raise ValueError(f"box {box_xywh} is empty")
+        raise ValueError(f"box {box_xywh} is empty or not finite")
     return x, y, x + width, y + height
 
 

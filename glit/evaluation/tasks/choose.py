@@ -61,6 +61,8 @@ def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -
                 shares[f"{question.kind}_{name}"].append(share)
         for name, (_, chance) in earned.items():
             by_chance[name].append(chance)
+            if question.kind:
+                by_chance[f"{question.kind}_{name}"].append(chance)
     found = {name: float(np.mean(values)) for name, values in shares.items()}
     found |= {f"chance_{name}": float(np.mean(values)) for name, values in by_chance.items()}
     return found | {"questions": float(len(collection.questions))}

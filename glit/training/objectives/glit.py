@@ -98,15 +98,16 @@ class Glit(Objective):
     """Sigmoid losses over whole images and over patches under regions; no crop is encoded."""
 
     lambda_dense: float = 0.5
-    """Weight of the dense term; 0 is ``siglip``, with short captions where there are some."""
+    """Weight of the dense term. With 0 it is ``siglip``, but equal captions are no negatives, and
+    short captions are used where there are some."""
     lambda_short: float = 1.0
     """Weight of the sigmoid loss between whole images and their short captions (kind ``short``). A
     dataset with one caption an image has none, and no such loss."""
-    num_regions: int = 1
-    """Pairs of every sample in the dense term, best first."""
+    num_regions: int = 4
+    """Regions of every sample in the dense term, each with its best sentence, best first."""
     encode_sentences: bool = True
-    """Compare regions with their sentences encoded by themselves. Without it a step costs what one
-    of ``siglip`` does, and regions are found less well."""
+    """Compare regions with their sentences encoded by themselves. Without it hardly any time is
+    saved, and regions are found far less well."""
     pool_tokens: bool = True
     """Compare regions with the caption's tokens of their sentences. Set it to false for a SigLIP
     start, which has none."""
@@ -114,7 +115,8 @@ class Glit(Objective):
     """Weight of the loss against false sentences, of regions and of the whole image; above 0 the
     dataset needs the column ``negatives``."""
     negative_pairs: int = 6
-    """Pairs of every sample that are held against their false sentences, best first."""
+    """Pairs of every sample that are held against their false sentences, best first; one of each
+    region where ``num_regions`` is above 1."""
     num_negatives: int = 3
     """False sentences of each of them, drawn anew every epoch."""
     sigmoid_lr: float = 1e-3

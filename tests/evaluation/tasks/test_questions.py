@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from annotations import (
     aro,
+    as_json,
     class_boxes_of,
     fg_ovd,
     mmvp,
@@ -77,6 +79,8 @@ def test_shares_of_right_texts_by_hand(tmp_path) -> None:
             "easy_blind_accuracy": 1 / 2,
             "hard_blind_accuracy": 0.0,
             "chance_accuracy": (1 / 3 + 1 / 3 + 1 / 2) / 3,
+            "chance_easy_accuracy": 1 / 3,
+            "chance_hard_accuracy": 1 / 2,
             "questions": 3,
         }
     )
@@ -252,6 +256,11 @@ def test_classes_of_boxes_as_published(tmp_path, tiny_clip, features) -> None:
     (result,) = evaluate("boxes", [str(tiny_clip)], str(file), settings, kind="coco")
     assert result.metrics["boxes"] == 2
     assert result.metrics["acc1"] in (0.0, 0.5, 1.0)
+    for side in (2, 3):  # width, height
+        values = json.loads(file.read_text())
+        values["annotations"][0]["bbox"][side] = math.nan
+        with pytest.raises(InputError, match="empty or not finite"):
+            class_boxes(as_json(tmp_path / "nan.json", values), images=None)
     lvis = class_boxes(class_boxes_of(tmp_path / "lvis", lvis=True), images=None)
     assert lvis.classes == [("traffic light",), ("bow", "longbow")]
     assert lvis.parts[0][0] == tmp_path / "lvis" / "val2017" / "1.jpg"

@@ -149,8 +149,8 @@ def test_false_sentences_by_hand() -> None:
 def test_only_the_first_regions_are_in_the_dense_term() -> None:
     """Further pairs are there for their false sentences alone."""
     f = random_features(4, 3)
-    _, few = Glit(negative_weight=1)(f, torch.tensor(3.0))
-    _, one = Glit()(
+    _, few = Glit(num_regions=1, negative_weight=1)(f, torch.tensor(3.0))
+    _, one = Glit(num_regions=1)(
         f.map(lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t), torch.tensor(3.0)
     )
     assert few["loss_sentences"].item() == pytest.approx(one["loss_sentences"].item(), rel=1e-6)
@@ -162,7 +162,7 @@ def test_only_the_first_regions_are_in_the_dense_term() -> None:
 
 def test_only_the_first_pairs_are_held_against_false_sentences() -> None:
     f = random_features(4, 3)
-    _, few = Glit(num_regions=3, negative_pairs=1, negative_weight=1)(f, torch.tensor(3.0))
+    _, few = Glit(negative_pairs=1, negative_weight=1)(f, torch.tensor(3.0))
     first = f.map(lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t)
     first = replace(first, negative_text_NKJD=f.negative_text_NKJD[:, :1],
                     valid_negative_NKJ=f.valid_negative_NKJ[:, :1])  # fmt: skip
