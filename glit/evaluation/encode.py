@@ -58,8 +58,8 @@ class Embedder:
     num_workers: int
     device: torch.device
     unmixed: bool = False
-    """Whether patches attend to no other patch in the last layer; so where the checkpoint's
-    objective trained them so (see :meth:`ClipEncoder.encode_images`)."""
+    """Whether each patch attends to itself alone in the last layer, as ``fg-clip`` and
+    ``beta-clip`` train them (see :meth:`ClipEncoder.encode_images`)."""
     progress: StageProgress = field(default_factory=null_progress, repr=False, compare=False)
     """Told of texts and pictures, by batch."""
 

@@ -53,7 +53,8 @@ _BOUND = re.compile(
     r"|nearly|roughly|approximately) $",
     re.IGNORECASE,
 )
-"""What makes a number a bound: where there are more than three, there are more than two."""
+"""Words before a number that make it a limit. Another number may then be true too: where there are
+more than three dogs, there are more than two."""
 _RELATION = re.compile(rf"\b(?:{'|'.join(OPPOSITES)})\b", re.IGNORECASE)
 _SIDE = re.compile(rf"\b(?:{'|'.join(OTHER_SIDE)})\b", re.IGNORECASE)
 

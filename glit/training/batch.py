@@ -63,11 +63,11 @@ class Batch:
     weight_BK: Float[Tensor, "b k"]
     """How much the pair counts; zero in empty slots."""
     local_key_BK2: Float[Tensor, "b k 2"]
-    """The :func:`words_key` of every sentence's words."""
+    """Hash of every pair's sentence (:func:`words_key`), zeros in empty slots."""
     caption_key_B2: Float[Tensor, "b 2"]
-    """The :func:`words_key` of every caption."""
+    """Hash of every sample's caption."""
     further_key_BS2: Float[Tensor, "b s 2"]
-    """The :func:`words_key` of every further text."""
+    """Hash of every further text, zeros in empty slots."""
     mask_patches_BKP: Bool[Tensor, "b k p"] | None = None
     """The patches that the masks of the regions touch, none of a region without one; None unless
     ``train.patches`` is ``mask``."""
@@ -229,8 +229,8 @@ def _texts(
 
 
 def words_key(text: str) -> tuple[int, int]:
-    """48 bits of a hash of a text's words, whatever their case and the signs between them, as two
-    numbers that float32 holds exactly."""
+    """A 48-bit hash of a text's words, as two numbers that float32 holds exactly. Case and
+    punctuation do not count, so "A dog." and "a dog" have the same."""
     words = " ".join(re.findall(r"\w+", text.casefold())) or text
     digest = hashlib.blake2b(words.encode(), digest_size=6).digest()
     return int.from_bytes(digest[:3], "big"), int.from_bytes(digest[3:], "big")

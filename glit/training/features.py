@@ -56,9 +56,10 @@ class Features:
     weight_NK: Float[Tensor, "n k"]
     """How much the pair counts in local losses: 1, or its probability; zero in empty slots."""
     local_key_NK2: Float[Tensor, "n k 2"]
-    """The same for sentences that are equal but for case and punctuation; zeros in empty slots."""
+    """Hash of each sentence (:func:`glit.training.batch.words_key`), the same for sentences that
+    differ in case and punctuation alone; zeros in empty slots."""
     caption_key_N2: Float[Tensor, "n 2"]
-    """The same for captions that are (see :func:`glit.training.batch.words_key`)."""
+    """The same for captions."""
     further_key_NS2: Float[Tensor, "n s 2"]
     """The same for further texts; zeros in empty slots."""
     valid_made: Mapping[str, Bool[Tensor, "n ..."]] = field(default_factory=dict)

@@ -158,7 +158,12 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
 
 
 def contradictions(run: Path, config: TrainConfig) -> str:
-    """Settings that a run was not trained with, for a message; empty where it was with all.
+    """Settings in which a configuration differs from a run's, for a message; empty where it would
+    train the same. What a resumed run may change (:data:`MAY_CHANGE`) does not count.
+
+    Args:
+        run: the run's folder.
+        config: compared with the run's ``run.json``.
 
     Raises:
         InputError: the run does not say how it was started.
@@ -167,18 +172,19 @@ def contradictions(run: Path, config: TrainConfig) -> str:
 
 
 def _settings_of(run: Path) -> dict[str, Any]:
-    """The settings of a run, written out: keys newer than the run stand at their defaults."""
+    """All settings of a run. A key that glit got after the run has its default."""
     where = f"{run / NAME} [train]"
     return settings(build_dataclass(TrainConfig, _read(run)["train"], where=where))
 
 
 def _decided(changes: dict[str, Any]) -> dict[str, Any]:
-    """Without the precision ``auto``, which is what the run decided."""
+    """The settings without the precision ``auto``: the run has already chosen one."""
     return {k: value for k, value in changes.items() if (k, value) != ("precision", "auto")}
 
 
 def _refused(before: dict[str, Any], changes: dict[str, Any]) -> str:
-    """The changes that would make it another run, with what it has; empty where there are none."""
+    """The changes that a run cannot go on with, each beside the run's value, for a message; empty
+    where it can go on with all."""
     refused = {
         key: value
         for key, value in changes.items()

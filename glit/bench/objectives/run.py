@@ -283,7 +283,7 @@ def _trained(
 
 
 def _settings(request: Request, variant: Variant, rates: Rates, seed: int) -> list[str]:
-    """Overrides of ``[train]`` for one run."""
+    """What replaces the recipe's table ``train`` for one run: ``train.key=value``, each."""
     world = request.world
     return [
         f"train.objective={variant.objective}",

@@ -77,7 +77,7 @@ class EmbeddedQuestions:
     texts: Vectors
     """Embeddings of the questions' texts, each once."""
     questions: Sequence[tuple[Question, list[int], list[int]]]
-    """Every question, with the rows of its pictures and of its texts in the two above."""
+    """Every question, with the numbers of its rows in ``pictures`` and in ``texts``."""
     scorer: Scorer
 
     def score(self, pictures: list[int], texts: list[int]) -> Float[Tensor, "p t"]:

@@ -98,13 +98,14 @@ class Glit(Objective):
     """Sigmoid losses over whole images and over patches under regions; no crop is encoded."""
 
     lambda_dense: float = 0.5
-    """Weight of the dense term. With 0 it is ``siglip``, but equal captions are no negatives, and
-    short captions are used where there are some."""
+    """Weight of the dense term, the loss of regions and sentences. With 0, ``siglip`` is left, but
+    equal captions are no negatives, and short captions are used if there are any."""
     lambda_short: float = 1.0
     """Weight of the sigmoid loss between whole images and their short captions (kind ``short``). A
     dataset with one caption an image has none, and no such loss."""
     num_regions: int = 4
-    """Regions of every sample in the dense term, each with its best sentence, best first."""
+    """Regions of an image in the dense term, at most: those of its most similar pairs, each region
+    with its most similar sentence."""
     encode_sentences: bool = True
     """Compare regions with their sentences encoded by themselves. Without it hardly any time is
     saved, and regions are found far less well."""
