@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from glit.cli.options import QuietOption, SetOption
 from glit.runtime.progress import StageProgress, duration
+from glit.runtime.ranks import rank
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -55,7 +55,7 @@ def train_command(
     from glit.training.run_file import config_of, trained_parameters
 
     run = local_folder(output)
-    console = Console(stderr=as_json, highlight=False)
+    console = Console(stderr=as_json, highlight=False, quiet=rank() > 0)  # torchrun starts several
 
     def report(line: dict[str, float | int | str]) -> None:
         if as_json:
@@ -68,7 +68,7 @@ def train_command(
     config = config_of(
         run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume
     )
-    if not (quiet or as_json) and os.environ.get("RANK", "0") == "0":  # torchrun starts several
+    if not (quiet or as_json):
         console.print(f"loading {config.model} for {config.objective} on {dataset}", soft_wrap=True)
         if note := short_text_note(config, dataset):
             console.print(note, soft_wrap=True)

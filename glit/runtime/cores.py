@@ -6,6 +6,8 @@ import math
 import os
 from pathlib import Path
 
+from glit.runtime.ranks import num_on_this_machine
+
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -18,8 +20,7 @@ def usable_cores() -> int:
 
 def cores_of_this_rank() -> int:
     """This process's share of the cores if torchrun or Ray Train started several here."""
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, usable_cores() // max(1, int(ranks) if ranks.isdecimal() else 1))
+    return max(1, usable_cores() // num_on_this_machine())
 
 
 def num_threads(wanted: int) -> int:

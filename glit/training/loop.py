@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ import torch
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import kept_random_states, without_bars
+from glit.runtime.ranks import rank
 from glit.storage.folder_lock import folder_lock
 from glit.training.accelerated import open_accelerator
 from glit.training.average import Average, read_raw_weights
@@ -67,8 +67,7 @@ def train(
             checkpoint stays.
     """
     # one process of several holds the folder for all of them
-    is_first = os.environ.get("RANK", "0") == "0"
-    held = folder_lock(run) if is_first else contextlib.nullcontext()
+    held = folder_lock(run) if rank() == 0 else contextlib.nullcontext()
     # outside: to put back what a GPU holds fails as well
     with held, one_line_where_a_run_ends(run), kept_random_states(), without_bars():
         checkpoint = checkpoint_to_start_from(run, resume=resume)

@@ -69,7 +69,7 @@ def test_a_key_changes_the_fingerprints_of_what_depends_on_it(override, changed)
     assert {step for step in plain if plain[step] != found[step]} == changed
 
 
-@pytest.mark.parametrize("ignored", ["propose.precision=bfloat16", "propose.compile=true"])
+@pytest.mark.parametrize("ignored", ["propose.precision=float16", "propose.compile=true"])
 def test_what_exact_masks_would_ignore_is_refused(ignored):
     folder("lism-mini", ignored, device="cpu")
     folder("lism-mini", "propose.exact_masks=true", "propose.precision=float32", device="cpu")
@@ -119,13 +119,15 @@ def test_workers_compute_in_the_precision_of_the_plan(scenes, tmp_path, monkeypa
     )
 
 
+@pytest.mark.parametrize("native", [True, False])
 def test_a_precision_that_was_asked_for_is_taken_by_workers_and_written_down(
-    scenes, tmp_path, dtypes
+    scenes, tmp_path, dtypes, native
 ):
-    manifest = run_build(
-        scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
-        overrides=["propose.precision=bfloat16"], recipe="mini",
-    )  # fmt: skip
+    with cpu_only.processor(bfloat16=native):
+        manifest = run_build(
+            scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
+            overrides=["propose.precision=bfloat16"], recipe="mini",
+        )  # fmt: skip
     assert dtypes == ["bfloat16", "float32"]
     assert manifest["precision"] == {"propose": "bfloat16", "score": "float32"}
 

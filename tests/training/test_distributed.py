@@ -44,13 +44,12 @@ def free_port() -> int:
 
 def measure(model: str, dataset: str) -> dict[str, dict[str, torch.Tensor]]:
     """Loss and gradients of one batch for every case, in whatever process group there is."""
-    from accelerate import Accelerator
-
+    from glit.training.accelerated import open_accelerator
     from glit.training.setup import prepare
     from glit.training.step import run_step
 
     torch.set_num_threads(1)
-    accelerator = Accelerator(cpu=True)
+    accelerator, _ = open_accelerator(TrainConfig(model=model, trackers=()), Path(dataset))
     results = {}
     for name, options in CASES.items():
         options = dict(options)
@@ -80,7 +79,6 @@ def one_of_two(rank: int, port: int, model: str, dataset: str, out: str) -> None
         LOCAL_WORLD_SIZE="2",
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),
-        ACCELERATE_USE_CPU="true",
     )
     results = measure(model, dataset)
     assert torch.distributed.get_world_size() == 2

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from glit.errors import UserError
+from glit.runtime import ranks
+from glit.training import accelerated
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
+from glit.training.log import METRICS
 from glit.training.loop import train
 from glit.training.position import read_position
 
 SCRIPT = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 import torch
 from glit.training.config import TrainConfig
 from glit.training.loop import train
@@ -28,26 +35,36 @@ from glit.training.loop import train
 torch.set_num_threads(1)
 config = TrainConfig(
     model=sys.argv[1], batch_size=8, epochs=2, lr=1e-3, num_workers=1, trackers=(),
-    checkpoint_every=1,
+    checkpoint_every=1, log_every=1,
 )
 train(config, sys.argv[2], Path(sys.argv[3]), resume=sys.argv[4:] == ["--resume"])
 """
 
 
-def one_process(tiny_clip: Path, dataset: Path, run: Path) -> dict[str, torch.Tensor]:
+def one_process(tiny_clip: Path, dataset: Path, run: Path) -> Path:
     config = TrainConfig(
-        model=str(tiny_clip), batch_size=8, epochs=2, lr=1e-3, num_workers=1, trackers=()
-    )
+        model=str(tiny_clip), batch_size=8, epochs=2, lr=1e-3, num_workers=1, trackers=(),
+        log_every=1,
+    )  # fmt: skip
     train(config, str(dataset), run)
-    return load_file(run / "last" / "model.safetensors")
+    return run
 
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
-def assert_same(run: Path, wanted: dict[str, torch.Tensor]) -> None:
+def logged(run: Path) -> tuple[list[int], list[float]]:
+    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    return [line["step"] for line in lines], [line["loss"] for line in lines]
+
+
+def assert_same(run: Path, one: Path) -> None:
     """Adam turns rounding differences of tiny gradients into steps, so the bound is a step."""
-    found = load_file(run / "last" / "model.safetensors")
+    steps, losses = logged(run)
+    wanted_steps, wanted_losses = logged(one)
+    assert steps == wanted_steps  # each once
+    assert losses == pytest.approx(wanted_losses, rel=1e-3)
+    found, wanted = (load_file(each / "last" / "model.safetensors") for each in (run, one))
     assert set(found) == set(wanted)
     for name, tensor in wanted.items():
         if not name.endswith("k_proj.bias"):  # its gradient is zero but for rounding
@@ -59,7 +76,6 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": root + os.pathsep + os.environ.get("PYTHONPATH", ""),
-        "ACCELERATE_USE_CPU": "true",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
     }
@@ -129,3 +145,46 @@ def test_two_killed_processes_are_resumed_by_one(tiny_clip, make_dataset, tmp_pa
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert_same(run, wanted)
+
+
+def fits(num_launched: int, num_accelerate: int, index: int = 0) -> None:
+    accelerator = SimpleNamespace(num_processes=num_accelerate, process_index=index)
+    accelerated._check_same_processes(accelerator, num_launched)
+
+
+def test_launcher_accelerate_and_torch_must_count_alike(monkeypatch) -> None:
+    fits(1, 1)
+    with pytest.raises(UserError, match="launcher 2, accelerate 1, torch.distributed 1"):
+        fits(2, 1)
+    monkeypatch.setattr(accelerated, "num_ranks", lambda: 2)
+    fits(2, 2)
+    with pytest.raises(UserError, match="launcher 2, accelerate 1, torch.distributed 2"):
+        fits(2, 1)
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(UserError, match="rank 1 and 0"):
+        fits(2, 2)
+    fits(2, 2, index=1)
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_SIZE=2: MPI started several"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE=two: want a number"),
+    ],
+)
+def test_launchers_that_cannot_be_followed(monkeypatch, variables, message) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=message):
+        ranks.num_launched()
+
+
+def test_more_processes_than_gpus(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    accelerated._check_devices("cuda")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    with pytest.raises(UserError, match="3 processes on this machine, which has 2 of the device"):
+        accelerated._check_devices("cuda")
+    accelerated._check_devices("cpu")

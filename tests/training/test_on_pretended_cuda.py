@@ -8,6 +8,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from pretend_cuda import counting, pretend_cuda
 
+from glit.backends import device as device_module
 from glit.errors import RunError
 from glit.stages.negatives import NegativesStage
 from glit.training import loop
@@ -78,7 +79,6 @@ def test_in_half_precision(tiny_clip, make_dataset) -> None:
 @pytest.fixture
 def gpu_run(tiny_clip, make_dataset, tmp_path, monkeypatch):
     """Whole runs on the pretended GPU; checkpoints are counted and not written."""
-    monkeypatch.setenv("ACCELERATE_USE_CPU", "false")
     saved = []
     monkeypatch.setattr(
         Checkpoints, "save", lambda self, position, *_, **__: saved.append(position)
@@ -93,8 +93,7 @@ def gpu_run(tiny_clip, make_dataset, tmp_path, monkeypatch):
         saved.clear()
         lines = []
         AcceleratorState._reset_state(reset_partial_state=True)
-        if device == "cpu":
-            monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+        monkeypatch.setattr(device_module, "accelerators", lambda: ["cuda"][: device == "cuda"])
         folder = tmp_path / device
         result = loop.train(TrainConfig(**values), str(dataset), folder, report=lines.append)
         return result, lines, saved
