@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import shutil
+import warnings
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,9 +16,11 @@ from torch import nn
 
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip.folder import load_clip
+from glit.clip.image_processor import read_preprocessing
 from glit.errors import GlitError, InputError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
+from glit.importers import model as model_importer
 from glit.importers.model import import_model
 
 
@@ -153,6 +160,146 @@ def test_weights_under_the_names_of_transformers(start, tmp_path):
         assert all(torch.equal(found[key], weights[key]) for key in found)
 
 
+def their_names(model) -> dict[str, torch.Tensor]:
+    """A CLIPModel's weights under the names of OpenAI's code."""
+    own, found = model.state_dict(), image_tower(model)
+    for n in range(model.config.text_config.num_hidden_layers):
+        layer, block = f"text_model.encoder.layers.{n}.", f"transformer.resblocks.{n}."
+        for kind in ("weight", "bias"):
+            found[f"{block}attn.in_proj_{kind}"] = torch.cat(
+                [own[f"{layer}self_attn.{each}_proj.{kind}"] for each in "qkv"]
+            )
+            for theirs, ours in (
+                ("attn.out_proj", "self_attn.out_proj"), ("ln_1", "layer_norm1"),
+                ("ln_2", "layer_norm2"), ("mlp.c_fc", "mlp.fc1"), ("mlp.c_proj", "mlp.fc2"),
+            ):  # fmt: skip
+                found[f"{block}{theirs}.{kind}"] = own[f"{layer}{ours}.{kind}"]
+    at = "text_model.embeddings."
+    return found | {
+        "token_embedding.weight": own[f"{at}token_embedding.weight"],
+        "positional_embedding": own[f"{at}position_embedding.weight"],
+        "text_projection": own["text_projection.weight"].T,
+        "ln_final.weight": own["text_model.final_layer_norm.weight"],
+        "ln_final.bias": own["text_model.final_layer_norm.bias"],
+    }
+
+
+WRAPPED = {
+    "compiled": lambda w: {"state_dict": {f"_orig_mod.{k}": v for k, v in w.items()}},
+    "compiled ddp": lambda w: {"state_dict": {f"_orig_mod.module.{k}": v for k, v in w.items()}},
+    "ddp compiled": lambda w: {"state_dict": {f"module._orig_mod.{k}": v for k, v in w.items()}},
+    "lightning": lambda w: {
+        "state_dict": {f"model.{k}": v for k, v in w.items()}, "pytorch-lightning_version": "2.4",
+    },
+    "a part of a module": lambda w: {f"net.clip.{k}": v for k, v in w.items()},
+    "numpy": lambda w: {"epoch": 5, "best": np.float64(0.61), "n": np.int64(3), "state_dict": w},
+    "namespace": lambda w: {"args": argparse.Namespace(lr=1e-5), "model_state_dict": w},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", WRAPPED)
+def test_what_trainers_put_around_weights(start, tmp_path, layout):
+    torch.save(WRAPPED[layout](their_names(start)), tmp_path / "saved.pt")
+    made = import_model(
+        tmp_path / "saved.pt", tmp_path / "out", like=str(tiny_clip()), activation="gelu"
+    )
+    assert made.activation == "gelu"
+    found = load_clip(tmp_path / "out")
+    assert found.config.vision_config.hidden_act == found.config.text_config.hidden_act == "gelu"
+    for name, value in start.state_dict().items():
+        assert torch.equal(found.state_dict()[name], value), name
+
+
+class Held(nn.Module):
+    def forward(self, x):
+        return x
+
+
+def as_torchscript(weights: dict[str, torch.Tensor]):
+    """A module whose attributes have these names, as OpenAI publishes CLIP."""
+    whole = Held()
+    for name, value in weights.items():
+        *parents, last = name.split(".")
+        at = whole
+        for each in parents:
+            if each not in at._modules:
+                at.add_module(each, Held())
+            at = at._modules[each]
+        at.register_parameter(last, nn.Parameter(value.half()))
+    whole.register_buffer("input_resolution", torch.tensor(32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.trace(whole, torch.zeros(1))
+
+
+def test_an_archive_of_torchscript_is_read_without_running_it(start, tmp_path, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(as_torchscript(their_names(start)), tmp_path / "clip.pt")
+    monkeypatch.setattr(torch.jit, "load", None)
+    import_model(tmp_path / "clip.pt", tmp_path / "out", like=str(tiny_clip()))
+    found = load_clip(tmp_path / "out").state_dict()
+    for name, value in start.state_dict().items():
+        assert torch.equal(found[name], value.half().float()), name
+
+
+def test_openclips_names_without_an_activation_are_warned_of(start, tmp_path, monkeypatch):
+    torch.save(their_names(start), tmp_path / "saved.pt")
+    start.config.text_config.hidden_act = start.config.vision_config.hidden_act = "quick_gelu"
+    monkeypatch.setattr(model_importer, "clip_config", lambda folder: start.config)
+    with pytest.warns(UserWarning, match="quick_gelu of .*use gelu unless .*--activation"):
+        made = import_model(tmp_path / "saved.pt", tmp_path / "out", like=str(tiny_clip()))
+    assert made.activation == "quick_gelu"
+
+
+@pytest.fixture
+def fg_clip(start, tmp_path):
+    """A folder of FG-CLIP's layout: the weights of short texts differ from those of long ones."""
+    folder = Path(shutil.copytree(tiny_clip(), tmp_path / "fg-clip"))
+    torch.manual_seed(0)
+    weights = {name: each.clone() for name, each in start.state_dict().items()}
+    width = start.config.text_config.hidden_size
+    at = "text_model.embeddings.position_embedding"
+    weights[f"{at}_ori.weight"], weights[f"{at}_res.weight"] = torch.randn(2, 248, width).unbind()
+    weights["text_filip_projection.weight"] = torch.randn_like(weights["text_projection.weight"])
+    weights |= {f"logit_scale_{each}": torch.tensor(1.0) for each in ("finegraind", "hardneg")}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder, weights
+
+
+def test_fg_clip_answers_as_its_own_forward_pass_on_long_texts(fg_clip, start, tmp_path):
+    folder, weights = fg_clip
+    with pytest.raises(WeightsError, match="no place for 5 weights .*glit import-model"):
+        load_clip(folder)
+    made = import_model(folder, tmp_path / "out")
+    assert made.context == 248
+    ours = load_clip(tmp_path / "out").eval()
+    ids = torch.randint(0, 50, (2, 60))
+    at = "text_model.embeddings.position_embedding"
+    first = torch.arange(60)[:, None] < 20
+    positions = torch.where(
+        first, weights[f"{at}_ori.weight"][:60], weights[f"{at}_res.weight"][:60]
+    )
+    embedded = start.text_model.embeddings.token_embedding(ids) + positions
+    start.eval()
+    mask = torch.full((60, 60), -torch.inf).triu(1)[None, None]
+    with torch.no_grad():
+        hidden = start.text_model.encoder(inputs_embeds=embedded, attention_mask=mask)
+        last = start.text_model.final_layer_norm(hidden.last_hidden_state)
+        wanted = last @ weights["text_filip_projection.weight"].T
+        tokens = ours.text_model(input_ids=ids).last_hidden_state
+        found = tokens @ ours.text_projection.weight.T
+    assert torch.allclose(found, wanted, atol=1e-4) and wanted.std() > 0.1
+    assert read_preprocessing(tmp_path / "out").fit == "resize"
+
+
+def test_two_models_in_one_file(start, tmp_path):
+    weights = start.state_dict()
+    torch.save({**weights, **{f"ema.{k}": v for k, v in weights.items()}}, tmp_path / "two.pt")
+    with pytest.raises(InputError, match="holds 2 models, under '', 'ema.'"):
+        import_model(tmp_path / "two.pt", tmp_path / "out", like=str(tiny_clip()))
+
+
 class Runs:
     def __reduce__(self):
         return print, ("this must not run",)
@@ -170,14 +317,18 @@ def test_what_is_no_such_checkpoint(start, tmp_path, run_glit):
         ({"epoch": 3}, InputError, "holds no state dict"),
         (two, InputError, "two tables of text positions are not alike"),
         ({"x": Runs()}, InputError, "no file of tensors"),
+        ({1: torch.ones(1)}, InputError, "holds no state dict"),
     )
     for value, error, said in cases:
         torch.save(value, tmp_path / "bad.pt")
         with pytest.raises(error, match=said):
             import_model(tmp_path / "bad.pt", tmp_path / "out", like=str(tiny_clip()))
         assert not (tmp_path / "out").exists()
+    (tmp_path / "page.pt").write_text("\n<!DOCTYPE html>\n<html>404</html>")
     (tmp_path / "cut.pt").write_bytes((tmp_path / "bad.pt").read_bytes()[:50])
-    for name, said in (("cut.pt", "cut short"), ("none.pt", "no such file")):
+    for name, said in (
+        ("cut.pt", "cut short"), ("none.pt", "no such file"), ("page.pt", "a web page"),
+    ):  # fmt: skip
         done = run_glit(
             "import-model", tmp_path / name, "-o", tmp_path / "out", "--like", tiny_clip()
         )

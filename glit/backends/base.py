@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from glit.backends.device import best_device, warn_if_slow
-from glit.backends.model_files import model_type
+from glit.backends.model_files import folder_of_file, model_type
 from glit.backends.weights import Resolved
 from glit.errors import WeightsError
 from glit.recipes.config import Device, Precision, speed_only
@@ -131,7 +131,7 @@ def refuse_other_kind(model: Resolved | None, types: Collection[str], *, loads: 
     if model.path.is_file():
         raise WeightsError(
             f"model {model.name!r}: {model.path.name} is a single file, but {loads} as a folder "
-            "with config.json; name such a folder or a hub id"
+            f"with config.json; {folder_of_file(model.path)}"
         )
     found = model_type(model.path)
     if found and found not in types:

@@ -102,6 +102,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def folder_of_file(path: Path) -> str:
+    """The end of a message about a file of weights that is given as a CLIP."""
+    return f"make one of a CLIP's weights with: glit import-model {path} -o FOLDER"
+
+
 def has_tokenizer(path: Path) -> bool:
     """Whether a folder holds the files of a tokenizer."""
     return any((path / name).is_file() for name in _TOKENIZERS)

@@ -28,6 +28,28 @@ class TextTokenizer:
         self._fast.no_padding()
         self._fast.encode_special_tokens = True
 
+    def check_fits(self, num_rows: int, model: str) -> None:
+        """Refuse a model that has no embedding for some of the tokens.
+
+        Args:
+            num_rows: of the model's table of token embeddings.
+            model: for the message.
+
+        Raises:
+            WeightsError: names both numbers.
+        """
+        if len(self.hf) <= num_rows:
+            return
+        # special tokens in a text are ordinary text, so most of those are never met
+        met = {self.start_id, self.end_id, self.hf.pad_token_id}
+        unmet = set(self.hf.all_special_ids) - met
+        if max(set(self.hf.get_vocab().values()) - unmet) >= num_rows:
+            raise WeightsError(
+                f"model {model}: its tokenizer has {len(self.hf)} tokens, but the weights have "
+                f"embeddings for {num_rows}; put the tokenizer there that it was trained with, or "
+                "resize its embeddings"
+            )
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, of any length, without start and end token."""
         encoded = self._fast.encode_batch(list(texts), add_special_tokens=False)

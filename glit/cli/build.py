@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -264,21 +264,35 @@ def import_command(
 
 def import_model_command(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A published file of weights: .pt, .bin or .safetensors.")
+        Path,
+        typer.Argument(
+            help="A published file of weights (.pt, .bin, .safetensors), or FG-CLIP's folder."
+        ),
     ],
     output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
     like: Annotated[
         str,
-        typer.Option("--like", help="The CLIP it was fine-tuned from: a name, a folder, a hub id."),
-    ] = "clip-vit-b-16",
+        typer.Option(
+            "--like",
+            help="The CLIP it was fine-tuned from: a name, a folder, a hub id. Default: the "
+            "checkpoint's own folder, else clip-vit-b-16.",
+        ),
+    ] = "",
+    activation: Annotated[
+        Literal["quick_gelu", "gelu"] | None,
+        typer.Option(
+            "--activation",
+            help="Activation of the model, which no file of weights says. Default: that of --like.",
+        ),
+    ] = None,
 ) -> None:
     """Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit train, eval
     and build. Runs no code in the file."""
     from glit.importers.model import import_model
 
     folder = local_folder(output)
-    made = import_model(checkpoint, folder, like=like)
+    made = import_model(checkpoint, folder, like=like, activation=activation)
     print(
-        f"{made.parameters:,} parameters, a window of {made.context} tokens, SHA-256 of the file "
-        f"{made.sha256}: {folder}"
+        f"{made.parameters:,} parameters, a window of {made.context} tokens, activation "
+        f"{made.activation}, SHA-256 of the file {made.sha256}: {folder}"
     )

@@ -1,4 +1,4 @@
-"""Load and write a CLIPModel's folder, and read its image preprocessing."""
+"""Load and write a CLIPModel's folder."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import contextlib
 import errno
 import json
 import shutil
-import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from glit.clip import ImageFit
-from glit.clip.open_clip import image_values, is_open_clip, load_open_clip
+from glit.backends.model_files import model_type
+from glit.clip.image_processor import IMAGE_PROCESSOR, Preprocessing, processor_config
+from glit.clip.open_clip import is_open_clip, load_open_clip, open_clip_config
 from glit.errors import WeightsError, first_line
 from glit.runtime.gpu_errors import is_out_of_memory, ruins_process
 from glit.runtime.pretrained import load_whole
 
 if TYPE_CHECKING:
-    from transformers import CLIPModel
+    from transformers import CLIPConfig, CLIPModel
 
 M = TypeVar("M")
 TOKENIZER_FILES = (
@@ -34,67 +33,6 @@ TOKENIZER_FILES = (
     "spiece.model",
     "tokenizer.model",
 )
-CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-HALVES = (0.5, 0.5, 0.5)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preprocessing:
-    """A model's image preprocessing, from its preprocessor_config.json."""
-
-    mean: tuple[float, float, float] = CLIP_MEAN
-    """Per channel, on a scale of 0 to 1."""
-
-    std: tuple[float, float, float] = CLIP_STD
-    """Per channel, on a scale of 0 to 1."""
-
-    fit: ImageFit = "centre-crop"
-    """How the image becomes the model's square."""
-
-    mode: Literal["bicubic", "bilinear"] = "bicubic"
-    """Interpolation that the model's processor resizes with; training and evaluation resize
-    bicubically."""
-
-
-def says_preprocessing(folder: Path) -> bool:
-    """Whether a model's folder says how its images are prepared."""
-    names = ("preprocessor_config.json", "processor_config.json")
-    return any((folder / name).is_file() for name in names) or is_open_clip(folder)
-
-
-def read_preprocessing(folder: Path) -> Preprocessing:
-    """A model folder's preprocessing; CLIP's published values for what is missing.
-
-    Warns where nothing is said at all.
-    """
-    alone, inside = folder / "preprocessor_config.json", folder / "processor_config.json"
-    values: dict[str, Any] = {}
-    if alone.is_file():
-        values = json.loads(alone.read_text(encoding="utf-8"))
-    elif inside.is_file():  # where newer transformers keep it
-        values = json.loads(inside.read_text(encoding="utf-8")).get("image_processor") or {}
-    elif is_open_clip(folder):
-        values = image_values(folder)
-    else:
-        warnings.warn(
-            f"{folder}: no preprocessor_config.json says how its images were prepared, so CLIP's "
-            "crop, mean and deviation are taken; figures are wrong if it was trained with others",
-            stacklevel=2,
-        )
-    siglip = "Siglip" in str(values.get("image_processor_type"))  # its processor's own defaults
-    fit: ImageFit = "centre-crop" if values.get("do_center_crop", not siglip) else "resize"
-    return Preprocessing(
-        mean=_three(values.get("image_mean") or (HALVES if siglip else CLIP_MEAN)),
-        std=_three(values.get("image_std") or (HALVES if siglip else CLIP_STD)),
-        fit=fit,
-        mode="bilinear" if values.get("resample") == 2 else "bicubic",
-    )
-
-
-def _three(values: Sequence[float]) -> tuple[float, float, float]:
-    red, green, blue = values
-    return red, green, blue
 
 
 def write_model(
@@ -120,30 +58,7 @@ def write_model(
     if tokenizer_config.is_file():
         values = json.loads(tokenizer_config.read_text(encoding="utf-8"))
         write_json(tokenizer_config, {**values, "model_max_length": context})
-    write_json(folder / "preprocessor_config.json", _preprocessor_config(model, preprocessing))
-
-
-def _preprocessor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict[str, Any]:
-    vision_config: Any = model.config.vision_config
-    side = vision_config.image_size
-    cropped = preprocessing.fit == "centre-crop"
-    siglip = model.config.model_type == "siglip"
-    return {
-        # SigLIP's own image processor squeezes, and cannot crop
-        "image_processor_type": f"{'Siglip' if siglip and not cropped else 'CLIP'}ImageProcessor",
-        "processor_class": f"{'Siglip' if siglip else 'CLIP'}Processor",
-        "do_convert_rgb": True,
-        "do_resize": True,
-        "size": {"shortest_edge": side} if cropped else {"height": side, "width": side},
-        "resample": 3,
-        "do_center_crop": cropped,
-        "crop_size": {"height": side, "width": side},
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": list(preprocessing.mean),
-        "image_std": list(preprocessing.std),
-    }
+    write_json(folder / IMAGE_PROCESSOR, processor_config(model, preprocessing))
 
 
 def load_clip(folder: Path) -> CLIPModel:
@@ -157,6 +72,24 @@ def load_clip(folder: Path) -> CLIPModel:
     from transformers import CLIPModel
 
     return load_open_clip(folder) if is_open_clip(folder) else load_model(CLIPModel, folder)
+
+
+def clip_config(folder: Path) -> CLIPConfig:
+    """The configuration of a CLIPModel's folder, or of OpenCLIP's.
+
+    Raises:
+        WeightsError: it is another kind of model, or damaged.
+    """
+    from transformers import CLIPConfig
+
+    if is_open_clip(folder):
+        return open_clip_config(folder)
+    if (found := model_type(folder)) != "clip":
+        raise WeightsError(f"{folder}: holds a {found!r} model; give a CLIP checkpoint")
+    try:
+        return CLIPConfig.from_pretrained(folder)
+    except (OSError, ValueError, TypeError) as error:
+        raise WeightsError(f"{folder}: its config.json is damaged ({first_line(error)})") from error
 
 
 def load_model(kind: type[M], folder: Path) -> M:

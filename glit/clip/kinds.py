@@ -8,7 +8,8 @@ from typing import Any
 from glit.backends.model_files import model_type
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import Preprocessing, load_clip, load_model
+from glit.clip.folder import load_clip, load_model
+from glit.clip.image_processor import Preprocessing
 from glit.clip.siglip import MODEL_TYPE, SiglipEncoder, SiglipTokenizer
 
 
@@ -41,7 +42,12 @@ def open_tokenizer(folder: Path) -> TextTokenizer:
 
 
 def make_encoder(model: Any, preprocessing: Preprocessing, tokenizer: TextTokenizer) -> ClipEncoder:
-    """The encoder of a model of either kind."""
+    """The encoder of a model of either kind.
+
+    Raises:
+        WeightsError: the tokenizer has more tokens than the model has embeddings.
+    """
+    tokenizer.check_fits(len(model.text_model.get_input_embeddings().weight), model.name_or_path)
     mean, std = preprocessing.mean, preprocessing.std
     if isinstance(tokenizer, SiglipTokenizer):
         return SiglipEncoder(model, mean=mean, std=std, pad_id=tokenizer.pad_id)

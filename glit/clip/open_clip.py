@@ -46,6 +46,12 @@ _CLIPS_OWN = {
 }
 """Keys that may be set, to what CLIP does."""
 
+_IMAGE_VALUES: dict[str, tuple[str, ...]] = {
+    "mean": (), "std": (), "size": (), "fill_color": (), "mode": ("RGB",),
+    "interpolation": ("bicubic", "bilinear", "random"), "resize_mode": ("shortest", "squash"),
+}  # fmt: skip
+"""Keys of preprocess_cfg and what they may be, anything if empty; ``random`` is bicubic in
+evaluation, and nothing is filled here."""
 _WANTED = "wanted model_cfg with vision_cfg and text_cfg; download it again"
 
 _BLOCK = {
@@ -99,7 +105,7 @@ def check_files(folder: Path, name: str) -> None:
             f"model {name!r}: {folder} has no tokenizer; OpenCLIP's is CLIP's, so copy "
             "tokenizer.json and tokenizer_config.json of openai/clip-vit-base-patch16 into it"
         )
-    config = _clip_config(_read(folder)["model_cfg"], folder / CONFIG)
+    config = open_clip_config(folder)
     end = config.to_dict()["text_config"]["eos_token_id"]
     if (found := TextTokenizer(folder).end_id) != end:
         raise WeightsError(
@@ -119,7 +125,7 @@ def load_open_clip(folder: Path) -> CLIPModel:
     from safetensors.torch import load_file
     from transformers import CLIPModel
 
-    config = _clip_config(_read(folder)["model_cfg"], folder / CONFIG)
+    config = open_clip_config(folder)
     path = folder / WEIGHTS
     try:
         weights = dict(clip_names(load_file(path)))
@@ -138,6 +144,15 @@ def load_open_clip(folder: Path) -> CLIPModel:
     )
 
 
+def open_clip_config(folder: Path) -> CLIPConfig:
+    """The configuration of OpenCLIP's folder as a CLIPModel's.
+
+    Raises:
+        WeightsError: it is damaged, or not of CLIP's architecture.
+    """
+    return _clip_config(_read(folder)["model_cfg"], folder / CONFIG)
+
+
 def image_values(folder: Path) -> dict[str, Any]:
     """How images are prepared, by the keys of a preprocessor_config.json.
 
@@ -145,15 +160,21 @@ def image_values(folder: Path) -> dict[str, Any]:
         WeightsError: in a way that is not ours.
     """
     found = _read(folder).get("preprocess_cfg") or {}
-    mode = found.get("resize_mode") or "shortest"
-    if mode not in ("shortest", "squash"):
-        raise WeightsError(
-            f"{folder / CONFIG}: preprocess_cfg.resize_mode = {mode!r}: wanted shortest or squash"
-        )
+    for key, value in found.items():
+        fit = _IMAGE_VALUES.get(key)
+        if value and (fit is None or (fit and value not in fit)):
+            wanted = f"wanted {' or '.join(fit)}" if fit else "this key is not followed here"
+            raise WeightsError(f"{folder / CONFIG}: preprocess_cfg.{key} = {value!r}: {wanted}")
+    size = found.get("size")
+    squashed = found.get("resize_mode") == "squash"
+    square = {"height": size[0], "width": size[1]} if isinstance(size, list) and size[1:] else size
     return {
         "image_mean": found.get("mean"),
         "image_std": found.get("std"),
-        "do_center_crop": mode == "shortest",
+        "resample": 2 if found.get("interpolation") == "bilinear" else 3,
+        "do_center_crop": not squashed,
+        "crop_size": square,
+        "size": square if squashed else None,
     }
 
 

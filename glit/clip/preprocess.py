@@ -24,15 +24,28 @@ if TYPE_CHECKING:
 
 
 def fit_image(
-    image_HWC: UInt8[np.ndarray, "h w 3"], *, side: int, fit: ImageFit
+    image_HWC: UInt8[np.ndarray, "h w 3"],
+    *,
+    side: int,
+    fit: ImageFit,
+    shortest: int = 0,
+    mode: str = "bicubic",
 ) -> UInt8[Tensor, "3 side side"]:
-    """The image squeezed into the model's square (``resize``), or its middle (``centre-crop``)."""
+    """The image squeezed into the model's square (``resize``), or its middle (``centre-crop``).
+
+    Args:
+        image_HWC: RGB.
+        side: of the square, pixels.
+        fit: how the image becomes the square.
+        shortest: with ``centre-crop``, the shorter side before the crop, pixels; 0 is ``side``.
+        mode: interpolation, as torch calls it.
+    """
     pixels_CHW = torch.from_numpy(image_HWC).permute(2, 0, 1)
-    height, width = fitted_size(image_HWC.shape[1], image_HWC.shape[0], side=side, fit=fit)
+    height, width = fitted_size(
+        image_HWC.shape[1], image_HWC.shape[0], side=side, fit=fit, shortest=shortest
+    )
     if (height, width) != tuple(pixels_CHW.shape[1:]):
-        pixels_CHW = F.interpolate(
-            pixels_CHW[None], (height, width), mode="bicubic", antialias=True
-        )[0]
+        pixels_CHW = F.interpolate(pixels_CHW[None], (height, width), mode=mode, antialias=True)[0]
     top, left = (height - side) // 2, (width - side) // 2
     return pixels_CHW[:, top : top + side, left : left + side]
 
@@ -48,31 +61,41 @@ def write_fitted(
     np.copyto(out_3SS.numpy(), fitted.numpy())
 
 
-def fitted_size(width: int, height: int, *, side: int, fit: ImageFit) -> tuple[int, int]:
-    """Height and width after resizing, before the crop.
+def fitted_size(
+    width: int, height: int, *, side: int, fit: ImageFit, shortest: int = 0
+) -> tuple[int, int]:
+    """Height and width after resizing, before the crop; arguments as of :func:`fit_image`.
 
     >>> fitted_size(200, 100, side=50, fit="centre-crop")
     (50, 100)
     """
     if fit == "resize":
         return side, side
+    side = shortest or side
     if width < height:
         return max(side, int(side * height / width)), side
     return side, max(side, int(side * width / height))
 
 
 def fit_boxes(
-    boxes_K4: Float[np.ndarray, "k 4"], *, width: int, height: int, side: int, fit: ImageFit
+    boxes_K4: Float[np.ndarray, "k 4"],
+    *,
+    width: int,
+    height: int,
+    side: int,
+    fit: ImageFit,
+    shortest: int = 0,
 ) -> Float[np.ndarray, "k 4"]:
     """Boxes of a ``width`` x ``height`` image in pixels of the model's square.
 
-    With ``centre-crop`` a box may lie partly or wholly outside the square; it is not clipped.
+    ``side``, ``fit`` and ``shortest`` are as of :func:`fit_image`. With ``centre-crop`` a box may
+    lie partly or wholly outside the square; it is not clipped.
 
     >>> fit_boxes(np.array([[50.0, 0.0, 100.0, 100.0]]), width=200, height=100, side=50,
     ...           fit="centre-crop").tolist()
     [[0.0, 0.0, 25.0, 50.0]]
     """
-    fitted_height, fitted_width = fitted_size(width, height, side=side, fit=fit)
+    fitted_height, fitted_width = fitted_size(width, height, side=side, fit=fit, shortest=shortest)
     scale_x, scale_y = fitted_width / width, fitted_height / height
     left, top = (fitted_width - side) // 2, (fitted_height - side) // 2
     scale_4 = np.array([scale_x, scale_y, scale_x, scale_y])

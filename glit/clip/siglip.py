@@ -34,6 +34,15 @@ MODEL_TYPE = "siglip"
 """Of its config.json."""
 
 
+def wants_lower_case(path: Path) -> bool:
+    """Whether texts are to be in lower case that the folder's own tokenizer would not change:
+    SigLIP 2 is published with Gemma's, and was trained on texts without capitals.
+    """
+    said = path / "tokenizer_config.json"
+    kind = said.read_text(encoding="utf-8") if said.is_file() else ""
+    return '"GemmaTokenizer' in kind
+
+
 class SiglipTokenizer(TextTokenizer):
     """A SigLIP model's tokenizer, as its processor of transformers calls it, but without padding.
 
@@ -44,8 +53,10 @@ class SiglipTokenizer(TextTokenizer):
         from transformers import AutoTokenizer
 
         said = path / "tokenizer_config.json"
-        if said.is_file() and '"SiglipTokenizer"' in said.read_text(encoding="utf-8"):
+        kind = said.read_text(encoding="utf-8") if said.is_file() else ""
+        if '"SiglipTokenizer"' in kind:
             require("siglip", needed_for=f"the tokenizer of {path}")
+        self._lower_case = wants_lower_case(path)
         try:
             self.hf = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
         except (OSError, ValueError, ImportError) as error:
@@ -62,7 +73,8 @@ class SiglipTokenizer(TextTokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, of any length, without special tokens."""
-        found = self.hf(list(texts), add_special_tokens=False, split_special_tokens=True)
+        texts = [text.lower() for text in texts] if self._lower_case else list(texts)
+        found = self.hf(texts, add_special_tokens=False, split_special_tokens=True)
         return [list(ids) for ids in found.input_ids]
 
     def encode_closed(self, texts: Sequence[str], *, context: int) -> list[list[int]]:

@@ -17,9 +17,9 @@ from glit.backends.device import pick_device
 from glit.backends.tokenizer import TextTokenizer
 from glit.clip import ImageFit
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import read_preprocessing
+from glit.clip.image_processor import read_preprocessing
 from glit.clip.kinds import make_encoder, open_model, open_tokenizer
-from glit.clip.preprocess import crop, fit_boxes, fit_image
+from glit.clip.preprocess import crop, fit_boxes, fit_image, vision_side
 from glit.clip.text_rows import TextRows, lay_out
 from glit.clip.text_window import stretch_model
 from glit.errors import GlitError, InputError, RunError
@@ -57,6 +57,10 @@ class Embedder:
     batch_size: int
     num_workers: int
     device: torch.device
+    shortest: int = 0
+    """With ``centre-crop``: the shorter side before the crop, pixels; 0 is the model's side."""
+    mode: str = "bicubic"
+    """Interpolation of images."""
     unmixed: bool = False
     """Whether each patch attends to itself alone in the last layer, as ``fg-clip`` and
     ``beta-clip`` train them (see :meth:`ClipEncoder.encode_images`)."""
@@ -120,7 +124,9 @@ class Embedder:
 
     def square(self, image: Pixels) -> UInt8[Tensor, "3 s s"]:
         """A decoded image as the model's square."""
-        return fit_image(image, side=self.encoder.side, fit=self.fit)
+        return fit_image(
+            image, side=self.encoder.side, fit=self.fit, shortest=self.shortest, mode=self.mode
+        )
 
     def squares(
         self, squares: Iterable[UInt8[Tensor, "3 s s"]]
@@ -182,7 +188,10 @@ class Embedder:
         width, height = collection.size(index)
         _check_inside(collection, index, box_xyxy, width, height)
         boxes = np.array([box_xyxy], dtype=np.float64)
-        return fit_boxes(boxes, width=width, height=height, side=self.encoder.side, fit=self.fit)[0]
+        return fit_boxes(
+            boxes, width=width, height=height, side=self.encoder.side, fit=self.fit,
+            shortest=self.shortest,
+        )[0]  # fmt: skip
 
     def fitted(self, collection: Collection, picture: Picture) -> UInt8[Tensor, "3 s s"]:
         """The whole image or the region as the model's square."""
@@ -233,8 +242,8 @@ def load_embedder(
         progress: shows texts and images done, by batch.
     """
     found = find_model(name, checkpoint)
-    preprocessing = read_preprocessing(found.folder)
     model = open_model(found.folder)
+    preprocessing = read_preprocessing(found.folder, side=vision_side(model)[0])
     stretch_model(model, config.context)
     device = pick_device(config.device)
     tokenizer = open_tokenizer(found.folder)
@@ -246,6 +255,8 @@ def load_embedder(
         encoder=encoder.to(device),
         tokenizer=tokenizer,
         fit=preprocessing.fit if config.image_fit == "model" else config.image_fit,
+        shortest=preprocessing.shortest if config.image_fit == "model" else 0,
+        mode=preprocessing.mode,
         context=config.context,
         batch_size=config.batch_size,
         num_workers=num_threads(config.num_workers),

@@ -2,35 +2,58 @@
 
 Long-CLIP's checkpoints have the names of OpenAI's code and two tables of text positions: the first
 20 rows of one and the others of the second are used (Long-CLIP, section 3.1). GOAL's have the names
-of transformers. What such a file does not hold, the tokenizer, the activation and how images are
-prepared, is that of the model it was fine-tuned from.
+of transformers. FG-CLIP's folders have three tables and two projections of texts, of which those
+for long texts are used (FG-CLIP, section 3.1). What a file does not hold, the tokenizer, the
+activation and how images are prepared, is that of the model it was fine-tuned from.
 """
 
 from __future__ import annotations
 
+import argparse
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from glit.backends.model_files import file_hash
+from glit.backends.model_files import CONFIG, file_hash, has_tokenizer, model_type, weight_files
 from glit.backends.weights import resolve
-from glit.clip.folder import load_clip, read_preprocessing, write_model
+from glit.clip.folder import clip_config, write_model
+from glit.clip.image_processor import read_preprocessing
 from glit.clip.open_clip import clip_names, shape_fault
 from glit.clip.text_window import KEPT_POSITIONS
 from glit.errors import InputError, WeightsError, first_line
+from glit.importers.torchscript import is_torchscript, read_tensors
 from glit.storage.outputs import new_folder
 
-_WRAPPERS = ("state_dict", "model")
-_PREFIX = "module."
-"""Of what was trained under DistributedDataParallel."""
+Activation = Literal["quick_gelu", "gelu"]
+DEFAULT_LIKE = "clip-vit-b-16"
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "weights")
+_COMPILED = "_orig_mod."
+"""Put into names by torch.compile."""
 _SECOND_TABLE = "positional_embedding_res"
-_POSITIONS = "text_model.embeddings.position_embedding.weight"
+_POSITIONS = "text_model.embeddings.position_embedding"
 _NO_WEIGHTS = {"input_resolution", "context_length", "vocab_size"}
+"""Numbers in OpenAI's archives, whose activation is known."""
+_LONG_PROJECTION = "text_filip_projection.weight"
+_OF_FG_CLIP = {"logit_scale_finegraind", "logit_scale_hardneg"}
+"""Scales of losses that embeddings do not depend on."""
+_NUMBERS = [
+    argparse.Namespace,
+    np.float64(0).__reduce__()[0],  # what makes a scalar; its place depends on NumPy's version
+    np.dtype,
+    np.dtypes.Float64DType,
+    np.dtypes.Float32DType,
+    np.dtypes.Int64DType,
+    np.dtypes.Int32DType,
+    np.dtypes.BoolDType,
+]
+"""Plain values that trainers save beside the weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +63,25 @@ class ImportedModel:
     context: int
     """Text positions."""
     parameters: int
+    activation: str
+    """Of both towers, as transformers calls it."""
     sha256: str
-    """Of the file that was read."""
+    """Of the file that was read, or of the first one of a folder."""
 
 
-def import_model(checkpoint: Path, output: Path, *, like: str) -> ImportedModel:
+def import_model(
+    checkpoint: Path, output: Path, *, like: str = "", activation: Activation | None = None
+) -> ImportedModel:
     """Write the folder of a CLIPModel with a checkpoint's weights.
 
     Args:
-        checkpoint: a state dict, as ``torch.save`` or safetensors write it; read as plain tensors,
-            no code in it runs.
+        checkpoint: a state dict, as ``torch.save`` or safetensors write it, a TorchScript archive,
+            or a folder of FG-CLIP's; read as plain tensors, no code in it runs.
         output: the folder, which does not exist yet.
         like: the CLIP it was fine-tuned from, a name, a folder or a hub id: its architecture,
-            tokenizer and preprocessing are taken. The text window is the checkpoint's.
+            tokenizer and preprocessing are taken; by default the checkpoint's own folder, else
+            :data:`DEFAULT_LIKE`. The text window is the checkpoint's.
+        activation: of both towers; that of ``like`` by default. No file of weights says it.
 
     Raises:
         InputError: there is no such file, or it is no state dict of tensors.
@@ -60,15 +89,25 @@ def import_model(checkpoint: Path, output: Path, *, like: str) -> ImportedModel:
     """
     from transformers import CLIPModel
 
-    found = resolve(like)
-    start = load_clip(found.path)
-    weights = _weights(_state_dict(checkpoint), checkpoint)
-    config: Any = start.config
-    if (positions := weights.get(_POSITIONS)) is not None and positions.ndim == 2:
+    found = _state_dict(checkpoint)
+    own = model_type(checkpoint) == "clip" and has_tokenizer(checkpoint)
+    start = checkpoint if own and not like else resolve(like or DEFAULT_LIKE).path
+    config: Any = clip_config(start)
+    if activation is not None:
+        config.text_config.hidden_act = config.vision_config.hidden_act = activation
+    elif _is_open_clips(found) and config.text_config.hidden_act == "quick_gelu":
+        warnings.warn(
+            f"{checkpoint}: taken with the activation quick_gelu of {like or DEFAULT_LIKE}; models "
+            "of OpenCLIP, whose weights have these names too, use gelu unless their name ends in "
+            "-quickgelu: name the right one with --activation",
+            stacklevel=2,
+        )
+    weights = _weights(found, checkpoint)
+    if (positions := weights.get(f"{_POSITIONS}.weight")) is not None and positions.ndim == 2:
         config.text_config.max_position_embeddings = len(positions)
     with torch.device("meta"):
         shapes = {name: each.shape for name, each in CLIPModel(config).state_dict().items()}
-    if fault := shape_fault(weights, shapes, wanted_by=like):
+    if fault := shape_fault(weights, shapes, wanted_by=like or str(start)):
         raise WeightsError(
             f"{checkpoint}: {fault}; name the CLIP it was fine-tuned from with --like"
         )
@@ -78,60 +117,119 @@ def import_model(checkpoint: Path, output: Path, *, like: str) -> ImportedModel:
         None,  # pyright: ignore[reportArgumentType]
         config=config, state_dict=weights, dtype=torch.float32,
     )  # fmt: skip
+    preprocessing = read_preprocessing(start)
+    if _LONG_PROJECTION in found:  # FG-CLIP squeezes images before its processor sees them
+        preprocessing = replace(preprocessing, fit="resize", shortest=0)
     with new_folder(output) as folder:
-        write_model(
-            folder, model, start=found.path, preprocessing=read_preprocessing(found.path)
-        )  # fmt: skip
+        write_model(folder, model, start=start, preprocessing=preprocessing)
     return ImportedModel(
         context=config.text_config.max_position_embeddings,
         parameters=sum(each.numel() for each in weights.values()),
-        sha256=file_hash(checkpoint),
+        activation=config.text_config.hidden_act,
+        sha256=file_hash(weight_files(checkpoint)[0]),
     )
 
 
 def _state_dict(path: Path) -> Mapping[str, Tensor]:
-    """The tensors of a file by name.
+    """The tensors of a file, or of a folder's files, by name without what a trainer put before it.
 
     Raises:
         InputError: see :func:`import_model`.
     """
+    if path.is_dir():
+        files = [file for file in weight_files(path) if file.suffix == ".safetensors"]
+        if not files or not (path / CONFIG).is_file():
+            raise InputError(f"{path}: want a folder with {CONFIG} and *.safetensors, or a file")
+        found: Any = {name: each for file in files for name, each in _load(file).items()}
+    elif path.is_file():
+        found = _load(path)
+    else:
+        raise InputError(f"{path}: no such file; want a checkpoint (.pt, .bin, .safetensors)")
+    while isinstance(found, dict) and (
+        wrapper := next((w for w in _WRAPPERS if isinstance(found.get(w), dict)), None)
+    ):
+        found = found[wrapper]
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(each, Tensor) for name, each in found.items()
+    ):
+        raise InputError(f"{path}: holds no state dict, whose names have tensors")
+    return _unprefixed({name.replace(_COMPILED, ""): each for name, each in found.items()}, path)
+
+
+def _load(path: Path) -> Any:
+    """What a file holds: plain values and tensors.
+
+    Raises:
+        InputError: it is no such file, or it is damaged.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; want a checkpoint (.pt, .bin, .safetensors)")
+    with path.open("rb") as stream:
+        if stream.read(512).lstrip()[:1] == b"<":
+            raise InputError(f"{path}: a web page, no checkpoint; download the file itself")
     try:
         if path.suffix == ".safetensors":
-            found: Any = load_file(path)
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, SafetensorError, UnpicklingError, RuntimeError, EOFError) as error:
+            return load_file(path)
+        if is_torchscript(path):
+            return read_tensors(path)
+        with torch.serialization.safe_globals(_NUMBERS):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except (
+        OSError, SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError, KeyError,
+        AttributeError, TypeError, IndexError, RecursionError,
+    ) as error:  # fmt: skip
         raise InputError(
-            f"{path}: no file of tensors, or one that is cut short ({first_line(error)})"
+            f"{path}: no file of tensors, or one that is cut short ({first_line(error)[:200]})"
         ) from error
-    for wrapper in _WRAPPERS:
-        if isinstance(found, dict) and isinstance(found.get(wrapper), dict):
-            found = found[wrapper]
-    if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
-        raise InputError(f"{path}: holds no state dict, whose names have tensors")
-    return found
+
+
+def _unprefixed(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The weights of the model in a trainer's module, without the module's names before theirs.
+
+    Raises:
+        InputError: there are two models.
+    """
+    scale = "logit_scale"
+    prefixes = [name.removesuffix(scale) for name in found if name.split(".")[-1] == scale]
+    if len(prefixes) > 1:
+        shown = ", ".join(map(repr, prefixes))
+        raise InputError(f"{path}: holds {len(prefixes)} models, under {shown}; save one of them")
+    prefix = prefixes[0] if prefixes else ""
+    return {name.removeprefix(prefix): value for name, value in found.items()}
+
+
+def _is_open_clips(found: Mapping[str, Tensor]) -> bool:
+    """Whether the names may be of OpenCLIP's trainer, and not of an archive of OpenAI's or of
+    Long-CLIP."""
+    told = _NO_WEIGHTS | {_SECOND_TABLE}
+    return "visual.proj" in found and not told.intersection(found)
 
 
 def _weights(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """The weights under CLIPModel's names, in float32.
 
     Raises:
-        InputError: the second table of positions is not like the first.
+        InputError: the tables of positions are not alike.
     """
     named = {
-        name.removeprefix(_PREFIX): value
+        name: value
         for name, value in found.items()
         if not name.endswith("position_ids") and name not in _NO_WEIGHTS
     }
-    if (second := named.pop(_SECOND_TABLE, None)) is not None:
+    if _LONG_PROJECTION in named:
+        named = {name: value for name, value in named.items() if name not in _OF_FG_CLIP}
+        named["text_projection.weight"] = named.pop(_LONG_PROJECTION)
+        first, second = (named.pop(f"{_POSITIONS}_{each}.weight", None) for each in ("ori", "res"))
+        named[f"{_POSITIONS}.weight"] = _joined(first, second, path)
+    elif (second := named.pop(_SECOND_TABLE, None)) is not None:
         first = named.get("positional_embedding")
-        if first is None or first.shape != second.shape or first.ndim != 2:
-            raise InputError(f"{path}: its two tables of text positions are not alike")
-        table = torch.cat([first[:KEPT_POSITIONS], second[KEPT_POSITIONS:]])
-        named["positional_embedding"] = table
+        named["positional_embedding"] = _joined(first, second, path)
     return dict(clip_names(named))
+
+
+def _joined(first: Tensor | None, second: Tensor | None, path: Path) -> Tensor:
+    """The first positions of one table and the others of the second."""
+    if first is None or second is None or first.shape != second.shape or first.ndim != 2:
+        raise InputError(f"{path}: its two tables of text positions are not alike")
+    return torch.cat([first[:KEPT_POSITIONS], second[KEPT_POSITIONS:]])

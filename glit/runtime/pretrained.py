@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from glit.errors import WeightsError
 
+_WITHOUT_EFFECT = re.compile(r"position_ids$|rotary_emb\.inv_freq$|num_batches_tracked$")
+"""Names of buffers that older versions saved, and that are computed or counted."""
+
 
 def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
-    """Call ``kind.from_pretrained``; raise an error unless the files hold every weight.
+    """Call ``kind.from_pretrained``; raise an error unless the files hold the model's weights,
+    all of them and no others.
 
-    transformers draws those that the files lack at random and goes on; what the model answers then
-    looks like a result.
+    transformers draws those that the files lack at random, leaves out those that the class does
+    not know, and goes on; what the model answers then looks like a result.
 
     Args:
         kind: a class of transformers.
@@ -20,7 +25,7 @@ def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
         options: of ``from_pretrained``.
 
     Raises:
-        WeightsError: weights are missing.
+        WeightsError: weights are missing, or the class does not know them.
     """
     model, loaded = kind.from_pretrained(folder, output_loading_info=True, **options)
     missing = sorted(loaded["missing_keys"])
@@ -28,5 +33,14 @@ def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
         raise WeightsError(
             f"{folder}: {len(missing)} weights of a {type(model).__name__} are not in its files "
             f"(first: {missing[0]}); download it again, or convert it to that kind"
+        )
+    unknown = [name for name in loaded["unexpected_keys"] if not _WITHOUT_EFFECT.search(name)]
+    if unknown:
+        fg_clip = "text_filip_projection.weight" in unknown
+        more = ", or make one of FG-CLIP's weights with glit import-model" if fg_clip else ""
+        raise WeightsError(
+            f"{folder}: a {type(model).__name__} has no place for {len(unknown)} weights of its "
+            f"files (first: {min(unknown)}), so it would answer otherwise than the model they are "
+            f"of; give a checkpoint of that kind{more}"
         )
     return model

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import squeezes
+from glit.backends.matchers.clip import reading
 from glit.backends.protocols import Matcher, MatcherConfig
 from glit.backends.region_files import RegionOfFile, Said, read_region_file
 from glit.backends.user_tables import UserTable
@@ -144,8 +144,7 @@ class ScoreStage(Stage):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        squeezed = {"squeezed": True} if squeezes(plan.models.get("matcher")) else {}
-        return {**super().identity(plan), **squeezed}
+        return {**super().identity(plan), **reading(plan.models.get("matcher"))}
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:

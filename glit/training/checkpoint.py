@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from glit.clip.folder import Preprocessing, disk_errors, write_json, write_model
+from glit.clip.folder import disk_errors, write_json, write_model
+from glit.clip.image_processor import Preprocessing
 from glit.errors import RunError, WeightsError, first_line
 from glit.training.average import RAW
 from glit.training.lora import ADAPTER, has_adapters, merged, write_adapters

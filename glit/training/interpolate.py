@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glit.backends.tokenizer import tokenizer_hash
-from glit.clip.folder import load_clip, read_preprocessing, write_json, write_model
+from glit.clip.folder import load_clip, write_json, write_model
+from glit.clip.image_processor import read_preprocessing
 from glit.clip.text_window import stretch_model
 from glit.errors import UserError, WeightsError
 from glit.runtime.process_state import without_bars

@@ -9,10 +9,11 @@ from typing import Literal, cast
 import torch
 
 from glit.backends.device import has_bfloat16, warn_if_slow
+from glit.backends.model_files import folder_of_file
 from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.backends.weights import resolve
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import Preprocessing, read_preprocessing
+from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
 from glit.clip.open_clip import check_files, is_open_clip
 from glit.clip.text_window import stretch_model
@@ -61,6 +62,11 @@ def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunMo
     if is_open_clip(found.folder):
         check_files(found.folder, name)
         return RunModel(folder=found.folder.resolve(), checkpoint="")
+    if found.folder.is_file():
+        raise WeightsError(
+            f"model {name!r}: a single file, but a folder with config.json is wanted; "
+            f"{folder_of_file(found.folder)}"
+        )
     here = (found.folder / "config.json").is_file()
     return RunModel(
         folder=resolve(str(found.folder) if here else name).path, checkpoint=found.checkpoint

@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 from transformers import (
     AutoModel,
     AutoProcessor,
+    AutoTokenizer,
     CLIPImageProcessor,
     CLIPModel,
     MetaClip2Config,
@@ -30,11 +31,15 @@ from transformers import (
 )
 
 from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import open_matcher, own_scale, squeezes
+from glit.backends.matchers.clip import open_matcher, own_scale, reading
 from glit.backends.matchers.crops import whole_pixel_boxes
 from glit.backends.weights import resolve
 from glit.clip.random_clip import TINY, write_random_clip
+from glit.clip.siglip import SiglipTokenizer
 from glit.errors import WeightsError
+from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.encode import load_embedder
+from glit.recipes.resources import mini_model
 from glit.stages.score import ScoreConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzé.,"
@@ -147,8 +152,49 @@ def test_each_says_its_own_scale(tmp_path) -> None:
     assert own_scale(resolve("mini-matcher")) == 40.3
     model = resolve(str(write_siglip(tmp_path)))
     assert own_scale(model) == 118 == float(f"{math.exp(4.77):.3g}")
-    assert squeezes(model) and not squeezes(resolve("mini-matcher"))
-    assert own_scale(None) is None and not squeezes(None)
+    assert reading(model) == {"squeezed": True} and not reading(resolve("mini-matcher"))
+    assert own_scale(None) is None and not reading(None)
+
+
+@pytest.mark.parametrize("write", [write_siglip, write_naflex])
+def test_siglip_2_reads_texts_in_lower_case_where_its_tokenizer_is_gemmas(tmp_path, write) -> None:
+    folder = write_naflex(tmp_path / "naflex")
+    said = folder / "tokenizer_config.json"
+    values = json.loads(said.read_text())
+    said.write_text(json.dumps({**values, "tokenizer_class": "GemmaTokenizer"}))
+    if write is write_siglip:  # SigLIP 2 of fixed size, as published
+        (tmp_path / "fixed").mkdir()
+        fixed = write_siglip(tmp_path / "fixed")
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copyfile(folder / name, fixed / name)
+        folder = fixed
+    theirs = Siglip2Tokenizer.from_pretrained(folder)
+    found = SiglipTokenizer(folder).encode_closed(TEXTS, context=24)
+    assert found == theirs(TEXTS, truncation=True, max_length=24).input_ids
+    assert found[1] == SiglipTokenizer(folder).encode_closed([TEXTS[1].lower()], context=24)[0]
+    assert reading(resolve(str(folder)))["lower_case"] is True
+
+
+def test_a_tokenizer_of_more_tokens_than_embeddings_is_refused(tmp_path) -> None:
+    folder = Path(shutil.copytree(mini_model("clip"), tmp_path / "clip"))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["triangle", "crescent"])
+    tokenizer.save_pretrained(folder)
+    said = "its tokenizer has 969 tokens, but the weights have embeddings for 967"
+    with pytest.raises(WeightsError, match=said):
+        matcher_of(folder)
+    with pytest.raises(WeightsError, match=said):
+        load_embedder(str(folder), EvaluateConfig())
+
+
+def test_a_file_of_weights_names_the_command_that_makes_a_folder(tmp_path) -> None:
+    torch.save({}, tmp_path / "clip.pt")
+    check = MATCHERS["clip"].check
+    assert check is not None
+    with pytest.raises(WeightsError, match="glit import-model .*clip.pt -o"):
+        check(ScoreConfig(), resolve(str(tmp_path / "clip.pt")))
+    with pytest.raises(WeightsError, match="glit import-model .*clip.pt -o"):
+        load_embedder(str(tmp_path / "clip.pt"), EvaluateConfig())
 
 
 def test_a_folder_of_openclip(tiny_clip, tmp_path) -> None:

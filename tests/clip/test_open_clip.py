@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import CLIPModel
 
-from glit.clip.folder import load_clip, read_preprocessing
+from glit.clip.folder import load_clip
+from glit.clip.image_processor import read_preprocessing
 from glit.clip.open_clip import CONFIG, WEIGHTS
 from glit.errors import WeightsError
 from glit.evaluation.config import EvaluateConfig

@@ -15,7 +15,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from glit.clip.folder import load_clip, read_preprocessing
+from glit.clip.folder import load_clip
+from glit.clip.image_processor import read_preprocessing
 from glit.errors import RunError, WeightsError
 from glit.training.checkpoint import Checkpoints, model_of_run, read_module, write_module
 from glit.training.config import TrainConfig

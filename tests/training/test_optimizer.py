@@ -7,7 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import CLIP_MEAN, CLIP_STD, load_clip
+from glit.clip.folder import load_clip
+from glit.clip.image_processor import CLIP_MEAN, CLIP_STD
 from glit.errors import RecipeError
 from glit.training.config import TrainConfig
 from glit.training.loop import train

@@ -68,6 +68,7 @@ class ClipMatcher:
         for part in self._linear_parts():
             use_onednn(part)
         self.tokenizer = self._open_tokenizer(model.path)
+        self.tokenizer.check_fits(self.model.config.text_config.vocab_size, repr(model.name))
         self.spec = _crop_spec(
             model.path, getattr(self.model.config.vision_config, "image_size", 0)
         )
@@ -193,14 +194,15 @@ class ClipMatcher:
 
 def _crop_spec(folder: Path, side: int) -> CropSpec:
     """Raises WeightsError: nothing says how the model's images are prepared."""
-    from glit.clip.folder import read_preprocessing, says_preprocessing
+    from glit.clip.image_processor import read_preprocessing, says_preprocessing
 
     if not says_preprocessing(folder):
         raise WeightsError(f"{folder}: it holds no preprocessor_config.json")
-    found = read_preprocessing(folder)
+    found = read_preprocessing(folder, side=side)
     return CropSpec(
-        side=side, mean=found.mean, std=found.std, squeezed=found.fit == "resize", mode=found.mode
-    )
+        side=side, mean=found.mean, std=found.std, squeezed=found.fit == "resize", mode=found.mode,
+        shortest=found.shortest,
+    )  # fmt: skip
 
 
 def open_matcher(config: MatcherConfig, model: Resolved) -> ClipMatcher:
@@ -234,17 +236,22 @@ def own_scale(model: Resolved | None) -> float | None:
     return None
 
 
-def squeezes(model: Resolved | None) -> bool:
-    """Whether a checkpoint's images are squeezed into its square, as SigLIP's and those of most
-    runs of glit train are."""
-    from glit.clip.folder import read_preprocessing, says_preprocessing
+def reading(model: Resolved | None) -> dict[str, Any]:
+    """How a checkpoint's images and texts are read, if otherwise than earlier versions did: part of
+    fingerprints. ``squeezed`` is said of SigLIP's and of most runs of glit train."""
+    from glit.clip.image_processor import newly_followed, read_preprocessing, says_preprocessing
+    from glit.clip.siglip import wants_lower_case
 
-    folder = None if model is None else model.path
-    return (
-        folder is not None
-        and says_preprocessing(folder)
-        and read_preprocessing(folder).fit == "resize"
-    )
+    if model is None or not says_preprocessing(model.path):
+        return {}
+    found: dict[str, Any] = {}
+    if read_preprocessing(model.path).fit == "resize":
+        found["squeezed"] = True
+    if followed := newly_followed(model.path):
+        found["preprocessing"] = followed
+    if model_type(model.path).startswith("siglip") and wants_lower_case(model.path):
+        found["lower_case"] = True
+    return found
 
 
 def _check(config: MatcherConfig, model: Resolved | None) -> None:

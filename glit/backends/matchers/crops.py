@@ -38,6 +38,8 @@ class CropSpec:
     """Whether a crop is squeezed into the square; else its middle is cut out."""
     mode: str = "bicubic"
     """Interpolation, as torch calls it."""
+    shortest: int = 0
+    """Shorter side of a crop before its middle is cut out, pixels; 0 is ``side``."""
 
 
 def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> Any:
@@ -103,10 +105,11 @@ def _resized(whole: Any, box: tuple[int, int, int, int], spec: CropSpec) -> Any:
         return resized(whole, box, (side, side), mode=spec.mode)
     box = _middle(box)
     width, height = _size(box)
+    short = spec.shortest or side
     if width <= height:
-        size = (int(side * height / width), side)
+        size = (int(short * height / width), short)
     else:
-        size = (side, int(side * width / height))
+        size = (short, int(short * width / height))
     y, x = (size[0] - side) // 2, (size[1] - side) // 2
     return resized(whole, box, size, mode=spec.mode)[:, :, y : y + side, x : x + side]
 

@@ -1,0 +1,260 @@
+"""Read and write how a model's images are prepared: its preprocessor_config.json.
+
+Every key is followed, or refused by its name, or on the short list of those that cannot matter:
+a key that is ignored gives embeddings of other images than the model was trained on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from glit.clip import ImageFit
+from glit.clip.open_clip import image_values, is_open_clip
+from glit.errors import WeightsError
+
+if TYPE_CHECKING:
+    from transformers import CLIPModel
+
+IMAGE_PROCESSOR = "preprocessor_config.json"
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+_HALVES = (0.5, 0.5, 0.5)
+_FACTOR = 1 / 255
+_MODES: dict[int, Literal["bicubic", "bilinear"]] = {2: "bilinear", 3: "bicubic"}
+"""By Pillow's numbers."""
+_FOLLOWED = {
+    "image_processor_type", "feature_extractor_type", "size", "default_to_square", "resample",
+    "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
+    "image_std", "do_resize",
+}  # fmt: skip
+_WITHOUT_EFFECT = {
+    "processor_class", "_processor_class", "do_convert_rgb", "data_format", "input_data_format",
+    "return_tensors", "device", "disable_grouping", "use_fast", "transformers_version",
+    "patch_size", "max_num_patches",
+}  # fmt: skip
+"""Images are always RGB here; the last two are read where a model takes images of any shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocessing:
+    """A model's image preprocessing."""
+
+    mean: tuple[float, float, float] = CLIP_MEAN
+    """Per channel, on a scale of 0 to 1."""
+
+    std: tuple[float, float, float] = CLIP_STD
+    """Per channel, on a scale of 0 to 1."""
+
+    fit: ImageFit = "centre-crop"
+    """How the image becomes the model's square."""
+
+    mode: Literal["bicubic", "bilinear"] = "bicubic"
+    """Interpolation that the model's processor resizes with; training resizes bicubically."""
+
+    shortest: int = 0
+    """With ``centre-crop``: the shorter side after resizing, in pixels; 0 is the model's side."""
+
+
+def says_preprocessing(folder: Path) -> bool:
+    """Whether a model's folder says how its images are prepared."""
+    names = (IMAGE_PROCESSOR, "processor_config.json")
+    return any((folder / name).is_file() for name in names) or is_open_clip(folder)
+
+
+def read_preprocessing(folder: Path, *, side: int = 0) -> Preprocessing:
+    """A model folder's preprocessing; CLIP's or SigLIP's published values for what is missing.
+
+    Warns if nothing is said at all.
+
+    Args:
+        folder: of the model.
+        side: of the model's input square, in pixels, which the file has to agree with; 0: any.
+
+    Raises:
+        WeightsError: the file is damaged, asks for what is not done here, or for images of another
+            size than the model's.
+    """
+    path, values = _read(folder)
+    if values is None:
+        warnings.warn(
+            f"{folder}: no {IMAGE_PROCESSOR} says how its images were prepared, so CLIP's "
+            "crop, mean and deviation are taken; figures are wrong if it was trained with others",
+            stacklevel=2,
+        )
+        return Preprocessing()
+    try:
+        found, given_side = _preprocessing(values)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise WeightsError(f"{path}: {error}; correct the file, or give another model") from error
+    if side and given_side and given_side != side:
+        raise WeightsError(
+            f"{path}: it makes images of {given_side} pixels, but the model takes {side}; correct "
+            "the one or the other"
+        )
+    return found
+
+
+def newly_followed(folder: Path) -> dict[str, Any]:
+    """What fingerprints need to say of a folder's preprocessing: the values that earlier versions
+    of glit ignored. Empty for nearly every model.
+    """
+    values = _read(folder)[1] or {}
+    found, _ = _preprocessing(values)
+    odd = not values.get("do_normalize", True) or found.shortest or _factor(values) != _FACTOR
+    odd = odd or (found.mode == "bilinear" and values.get("resample") != 2)
+    return asdict(found) if odd else {}
+
+
+def _read(folder: Path) -> tuple[Path, Mapping[str, Any] | None]:
+    """The file that says it, and its values; None if there is none.
+
+    Raises:
+        WeightsError: it is no JSON table.
+    """
+    alone, inside = folder / IMAGE_PROCESSOR, folder / "processor_config.json"
+    path = alone if alone.is_file() else inside
+    if not path.is_file():
+        return folder, image_values(folder) if is_open_clip(folder) else None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if path == inside:  # where newer transformers keep it
+            values = values.get("image_processor") or {}
+        if not isinstance(values, dict):
+            raise ValueError("no table")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise WeightsError(f"{path}: damaged ({error}); download it again") from error
+    return path, values
+
+
+def _preprocessing(values: Mapping[str, Any]) -> tuple[Preprocessing, int]:
+    """What the keys say, and the side of the square that they give; 0 if they do not say.
+
+    Raises:
+        ValueError: names the key.
+    """
+    kind = str(values.get("image_processor_type") or values.get("feature_extractor_type") or "CLIP")
+    if not kind.startswith(("CLIP", "Siglip")):
+        raise ValueError(f"image_processor_type = {kind!r}: wanted CLIP's or SigLIP's")
+    for key, value in values.items():
+        if key not in _FOLLOWED | _WITHOUT_EFFECT and value:
+            raise ValueError(f"{key} = {value!r}: this key is not followed here")
+    if not values.get("do_resize", True):
+        raise ValueError("do_resize = false: the model takes images of one size")
+    siglip = kind.startswith("Siglip")
+    resample = values.get("resample")
+    if resample is None:
+        resample = 2 if kind.startswith("Siglip2") else 3
+    if resample not in _MODES:
+        raise ValueError(f"resample = {resample!r}: wanted 2 (bilinear) or 3 (bicubic)")
+    mean, std = _normalisation(values, _HALVES if siglip else CLIP_MEAN, siglip)
+    fit, shortest, side = _fit(values, siglip)
+    shortest = 0 if shortest == side else shortest
+    found = Preprocessing(mean=mean, std=std, fit=fit, mode=_MODES[resample], shortest=shortest)
+    return found, side
+
+
+Three = tuple[float, float, float]
+
+
+def _normalisation(values: Mapping[str, Any], mean: Three, siglip: bool) -> tuple[Three, Three]:
+    """Mean and deviation on a scale of 0 to 1, with the factor that pixels are multiplied by."""
+    std = _HALVES if siglip else CLIP_STD
+    mean = _three("image_mean", values.get("image_mean") or mean)
+    std = _three("image_std", values.get("image_std") or std)
+    if min(std) <= 0:
+        raise ValueError(f"image_std = {list(std)}: wanted numbers above 0")
+    if not values.get("do_normalize", True):
+        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    if (factor := _factor(values)) == _FACTOR:
+        return mean, std
+    a, b, c = (each / (255 * factor) for each in mean)
+    d, e, f = (each / (255 * factor) for each in std)
+    return (a, b, c), (d, e, f)
+
+
+def _factor(values: Mapping[str, Any]) -> float:
+    """What pixels are multiplied by before they are normalised."""
+    factor = values.get("rescale_factor", _FACTOR) if values.get("do_rescale", True) else 1.0
+    if not isinstance(factor, int | float) or not 0 < factor < math.inf:
+        raise ValueError(f"rescale_factor = {factor!r}: wanted a number above 0")
+    return _FACTOR if math.isclose(factor, _FACTOR, rel_tol=1e-6) else factor
+
+
+def _fit(values: Mapping[str, Any], siglip: bool) -> tuple[ImageFit, int, int]:
+    """How images become the square, their shorter side before it is cut out, and its side.
+
+    Numbers that the file does not say are 0: the model's own.
+    """
+    cropped = values.get("do_center_crop", not siglip)
+    side = _square("crop_size", values.get("crop_size")) if cropped else 0
+    size = values.get("size")
+    if isinstance(size, int) and not values.get("default_to_square", siglip):
+        size = {"shortest_edge": size}
+    if isinstance(size, dict) and set(size) == {"shortest_edge"}:
+        shortest = _square("size", size["shortest_edge"])
+        if not cropped:
+            raise ValueError(f"size = {size}: without do_center_crop images would not be square")
+        if side and shortest < side:
+            raise ValueError(f"size = {size}: smaller than crop_size, which would be padded")
+        return "centre-crop", shortest, side or shortest
+    squeezed = _square("size", size)
+    if cropped and squeezed and side and squeezed != side:
+        raise ValueError(f"size = {size}: it squeezes before it crops to {side}; not done here")
+    if cropped and not squeezed:
+        return "centre-crop", 0, side
+    return "resize", 0, squeezed
+
+
+def _square(key: str, value: Any) -> int:
+    """The side of a square; 0 for None."""
+    if isinstance(value, dict) and set(value) == {"height", "width"}:
+        value = value["height"] if value["height"] == value["width"] else value
+    if value is None:
+        return 0
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{key} = {value!r}: wanted the side of a square")
+    return value
+
+
+def _three(key: str, value: Any) -> Three:
+    if isinstance(value, int | float):
+        value = [value] * 3
+    if not (
+        isinstance(value, list | tuple)
+        and len(value) == 3
+        and all(isinstance(each, int | float) and math.isfinite(each) for each in value)
+    ):
+        raise ValueError(f"{key} = {value!r}: wanted three numbers")
+    red, green, blue = map(float, value)
+    return red, green, blue
+
+
+def processor_config(model: CLIPModel, preprocessing: Preprocessing) -> dict[str, Any]:
+    """The values of a preprocessor_config.json."""
+    vision_config: Any = model.config.vision_config
+    side = vision_config.image_size
+    cropped = preprocessing.fit == "centre-crop"
+    siglip = model.config.model_type == "siglip"
+    shortest = {"shortest_edge": preprocessing.shortest or side}
+    return {
+        # SigLIP's own image processor squeezes, and cannot crop
+        "image_processor_type": f"{'Siglip' if siglip and not cropped else 'CLIP'}ImageProcessor",
+        "processor_class": f"{'Siglip' if siglip else 'CLIP'}Processor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": shortest if cropped else {"height": side, "width": side},
+        "resample": next(number for number, mode in _MODES.items() if mode == preprocessing.mode),
+        "do_center_crop": cropped,
+        "crop_size": {"height": side, "width": side},
+        "do_rescale": True,
+        "rescale_factor": _FACTOR,
+        "do_normalize": True,
+        "image_mean": list(preprocessing.mean),
+        "image_std": list(preprocessing.std),
+    }
