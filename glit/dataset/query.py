@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import re
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import duckdb
 
@@ -71,11 +73,15 @@ FURTHER_VIEWS: dict[str, str] = {
 NUMBER = "row_number_in_dataset"
 """The column of the row number, see :func:`numbered`."""
 
-LOCKS = (
-    f"SET temp_directory = '{Path(tempfile.gettempdir(), 'glit-query')}'",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
+_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+"""What DuckDB's parse tree may hold of queries; COPY and INSERT may stand in one as well."""
+_TABLE_FUNCTIONS = frozenset(
+    {
+        "unnest", "range", "generate_series", "repeat", "repeat_row", "json_each", "json_tree",
+        "read_parquet", "parquet_scan", "histogram", "histogram_values", "summary",
+    }
+)  # fmt: skip
+"""Functions that read at most the files that a connection may read, and run no further SQL."""
 
 _UNKNOWN_COLUMN = re.compile(r'(?:Referenced column|a column named) "([^"]+)"')
 
@@ -141,9 +147,25 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
         further = FURTHER_VIEWS if grounded else {}
         for name, sql in (VIEWS | further).items():
             connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
-    for lock in LOCKS:
-        connection.execute(lock)
+    lock_down(connection)
     return connection
+
+
+def lock_down(connection: duckdb.DuckDBPyConnection) -> None:
+    """Take all files from a connection but those it was allowed, for good.
+
+    Large results spill to a folder of its own, readable by this user alone, that is gone with it;
+    on a machine without a place for one, nowhere.
+    """
+    try:
+        folder = tempfile.mkdtemp(prefix="glit-query-")
+    except OSError:
+        folder = ""
+    connection.execute(f"SET temp_directory = {_text(folder)}")
+    if folder:
+        weakref.finalize(connection, shutil.rmtree, folder, ignore_errors=True)
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
 
 
 def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
@@ -195,18 +217,56 @@ def _place(dataset: Dataset, name: str) -> str:
 
 
 def check_select(sql: str) -> None:
-    """Check that the text is one SELECT and nothing else.
+    """Check that the text is one SELECT and nothing else, by DuckDB's own parse tree.
+
+    DuckDB also calls a statement a SELECT if one of its parts writes: a common table expression
+    may be a COPY. So every query in it has to be one that reads, and every function in the place of
+    a table has to be known.
 
     Raises:
-        UserError: they are not.
-        duckdb.Error: DuckDB cannot read them.
+        UserError: it is not.
+        duckdb.Error: DuckDB cannot read it.
     """
     kinds = [each.type for each in duckdb.extract_statements(sql)]
-    if kinds != [duckdb.StatementType.SELECT]:
-        found = ", ".join(kind.name for kind in kinds) or "nothing"
+    found = ", ".join(kind.name for kind in kinds) or "nothing"
+    if kinds == [duckdb.StatementType.SELECT]:
+        found = _what_does_more_than_read(sql)
+    if found:
         raise UserError(f"query: found {found}; want one SELECT, which reads and writes nothing")
+
+
+def _what_does_more_than_read(sql: str) -> str:
+    """The first part of a SELECT that may do more than read; empty if there is none."""
+    with duckdb.connect() as connection:
+        (text,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()  # pyright: ignore[reportGeneralTypeIssues]
+    try:
+        tree = json.loads(text)
+    except RecursionError:
+        return "too deep a nesting"
+    if tree["error"]:
+        return str(tree["error_message"])
+    rest = [tree["statements"]]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, list):
+            rest.extend(part)
+        elif isinstance(part, dict):
+            kind = str(part.get("type", ""))
+            if kind.endswith("_NODE") and kind not in _NODES:
+                return kind.removesuffix("_NODE").replace("_", " ")
+            if kind == "TABLE_FUNCTION":
+                name = str(part["function"].get("function_name")).lower()
+                if name not in _TABLE_FUNCTIONS:
+                    return f"the table function {name}"
+            rest.extend(part.values())
+    return ""
 
 
 def _texts(values: list[str]) -> str:
     """A list of texts in SQL."""
-    return "[" + ", ".join("'" + value.replace("'", "''") + "'" for value in values) + "]"
+    return "[" + ", ".join(map(_text, values)) + "]"
+
+
+def _text(value: str) -> str:
+    """A text in SQL."""
+    return "'" + value.replace("'", "''") + "'"

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
-from glit.dataset.query import LOCKS, check_select, sql_fault
+from glit.dataset.query import check_select, lock_down, sql_fault
 from glit.errors import DamagedTableError, InputError, UserError
 from glit.pipeline.state import STATE, read_state
 from glit.pipeline.tables import read_table, sum_counts
@@ -165,8 +165,7 @@ class UnfinishedBuild:
         """
         connection = duckdb.connect(config={"python_enable_replacements": "false"})
         connection.register("drops", self.drops())
-        for lock in LOCKS:
-            connection.execute(lock)
+        lock_down(connection)
         try:
             check_select(sql)
             return connection.sql(sql).materialize()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glit.dataset.query import VIEWS, open_connection, query
+from glit.dataset.query import VIEWS, check_select, connect, open_connection, query
 from glit.dataset.reader import Dataset
+from glit.dataset.select import select, split_rows
 from glit.errors import DatasetError, UserError
+from glit.view.search import Search
 
 VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
@@ -111,6 +115,12 @@ HIDDEN = "word that is in no dataset"
         "DROP VIEW samples",
         "SELECT 1; SELECT 2",
         "",
+        "SELECT * FROM query('WITH x AS (COPY (SELECT 1) TO ''{data}'') FROM x')",
+        "SELECT * FROM json_execute_serialized_sql('')",
+        "SELECT * FROM system.main.duckdb_settings()",
+        "SELECT * FROM (SELECT * FROM glob('{data}'))",
+        "CALL enable_logging(storage = 'file', storage_config = {{'path': '{folder}/log'}})",
+        "SELECT * FROM enable_logging(storage_path => '{folder}/log')",
     ],
 )
 def test_nothing_else_is_in_reach(built_copy, tmp_path, sql):
@@ -126,6 +136,84 @@ def test_nothing_else_is_in_reach(built_copy, tmp_path, sql):
         query(str(built_copy), words)
     assert HIDDEN not in str(caught.value)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+WRITES = (
+    "COPY (SELECT 1 AS a) TO '{data}' (FORMAT parquet)",
+    "COPY samples TO '{folder}/new.csv'",
+    "INSERT INTO drops VALUES (1) RETURNING *",
+    "UPDATE samples SET caption = '' RETURNING *",
+    "DELETE FROM samples RETURNING *",
+    "MERGE INTO samples USING drops ON true WHEN MATCHED THEN DELETE RETURNING *",
+)
+PLACES = (
+    "WITH x AS ({write}) SELECT * FROM x",
+    "WITH x AS MATERIALIZED ({write}) SELECT 1",
+    "WITH RECURSIVE x AS ({write}) SELECT 1",
+    "SELECT (WITH x AS ({write}) SELECT 1)",
+    "SELECT * FROM (WITH x AS ({write}) SELECT 1)",
+    "SELECT 1 UNION WITH x AS ({write}) SELECT 1",
+    "SELECT 1 WHERE EXISTS (WITH x AS ({write}) SELECT 1)",
+    "SELECT 1 ORDER BY (WITH x AS ({write}) SELECT 1)",
+    "SELECT list_transform([1], y -> (WITH x AS ({write}) SELECT 1))",
+    "SELECT * FROM samples, LATERAL (WITH x AS ({write}) SELECT 1)",
+    "SELECT * FROM ({write})",
+    "FROM ({write}) SELECT 1",
+    "SUMMARIZE (WITH x AS ({write}) SELECT 1)",
+    "DESCRIBE WITH x AS ({write}) SELECT 1",
+    "EXPLAIN ANALYZE WITH x AS ({write}) SELECT 1",
+)
+
+
+def test_what_writes_is_refused_wherever_it_stands(built_copy, tmp_path):
+    """DuckDB calls a statement a SELECT even if it overwrites a file on the way."""
+    data = next((built_copy / "data").iterdir())
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    dataset = Dataset(built_copy)
+    for write in WRITES:
+        body = write.format(data=data, folder=tmp_path)
+        for place in PLACES:
+            with pytest.raises(UserError):
+                query(str(built_copy), place.format(write=body))
+        inside = f"EXISTS (WITH x AS ({body}) SELECT 1)"
+        with connect(dataset) as connection, pytest.raises(UserError):
+            select(dataset, connection, where=inside)
+        with connect(dataset) as connection, pytest.raises(UserError):
+            select(dataset, connection, where="", most=2, by=inside)
+        with connect(dataset) as connection, pytest.raises(UserError):
+            split_rows(dataset, connection, [0, 1], {"a": 0.5, "b": 0.5}, together=inside)
+        with pytest.raises(UserError):
+            Search(dataset, where=inside)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_every_table_function_that_reads_other_files_or_runs_sql_is_refused(built):
+    listed = duckdb.sql(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type LIKE 'table%'"
+    ).fetchall()
+    taken = set()
+    for (name,) in listed:
+        try:
+            check_select(f"SELECT * FROM {name}('x')")
+        except UserError:
+            continue
+        taken.add(name)
+    assert taken <= {
+        "unnest", "range", "generate_series", "repeat", "repeat_row", "json_each", "json_tree",
+        "read_parquet", "parquet_scan", "histogram", "histogram_values", "summary",
+    }  # fmt: skip
+    assert query(str(built), "SELECT sum(x) FROM range(4) t(x)").fetchall() == [(6,)]
+
+
+def test_a_result_that_spills_does_so_where_nobody_else_reads_and_leaves_nothing(built):
+    connection = open_connection(Dataset(built))
+    (folder,) = connection.execute("SELECT current_setting('temp_directory')").fetchone()
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    other = open_connection(Dataset(built))
+    assert other.execute("SELECT current_setting('temp_directory')").fetchone() != (folder,)
+    del connection
+    gc.collect()
+    assert not Path(folder).exists()
 
 
 def test_a_file_that_duckdb_cannot_read_is_one_line(built_copy):
