@@ -81,6 +81,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     told.begin("files", total=len(manifest["files"]), done=0, drops=False)
     yield from check_files(dataset, manifest, told)
     yield from _check_left_out(dataset, manifest)
+    yield from _check_settings(dataset, manifest)
     try:
         pairings = pairings_of(manifest)
     except DatasetError as error:
@@ -186,6 +187,27 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
             unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(all_reasons()))
             if unknown:
                 yield f"{name}: unknown reasons {', '.join(unknown)}"
+
+
+def _check_settings(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
+    """Compare the manifest's recipe with that of the build, if the work folder is there.
+
+    Earlier versions wrote the settings of a retry into the recipe, as if all samples had been made
+    with them.
+    """
+    try:
+        built = json.loads(dataset.read("work/state.json"))["recipe"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for each in manifest.get("retries", ()):
+        for table, settings in each.get("settings", {}).items():
+            for key in settings:
+                said, was = (found.get(table, {}).get(key) for found in (manifest["recipe"], built))
+                if said != was:
+                    yield (
+                        f"manifest.json: [{table}] {key} = {said!r} is the setting of a retry, but "
+                        f"the build had {was!r}; glit retry writes the manifest anew"
+                    )
 
 
 def _check_data_file(

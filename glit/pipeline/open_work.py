@@ -88,6 +88,8 @@ class OpenWork:
     still_held: LockCheck
     """Raises where another build has taken over."""
     timeline: TimelineWriter
+    built: Plan | None = None
+    """The plan of the build, if the work has that of a retry with settings of its own."""
     _repaired: list[str] = field(default_factory=list)
 
     def repair(self, error: DamagedTableError) -> None:

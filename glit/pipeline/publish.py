@@ -117,23 +117,24 @@ def publish(
         data = {file.name: (kept | described)[file.name] for file in files}
         listed = {f"data/{name}": value for name, value in data.items()}
         listed |= write_left_out(dataset, ledger.drops, duplicates)
+        plan = opened.built or work.plan  # what a retry set is told beside it
         manifest = make_manifest(
-            recipe=work.plan.recipe.as_dict(),
-            fingerprints=dict(work.plan.fingerprints),
-            models={role: model.described() for role, model in work.plan.models.items()},
-            logit_scale=own_scale(work.plan.models.get("matcher")),
-            precision=_precisions(work.plan),
+            recipe=plan.recipe.as_dict(),
+            fingerprints=dict(plan.fingerprints),
+            models={role: model.described() for role, model in plan.models.items()},
+            logit_scale=own_scale(plan.models.get("matcher")),
+            precision=_precisions(plan),
             tokenizer=tokenizer,
             counts=dataclasses.replace(counts, without_pair=sum_without_pair(data)),
             files=listed,
-            calibration=None if (used := work.plan.calibration) is None else used.as_dict(),
-            packages=versions_of(work.plan.recipe),
-            packages_before=earlier_versions(work.store, work.plan.recipe),
+            calibration=None if (used := plan.calibration) is None else used.as_dict(),
+            packages={**versions_of(work.plan.recipe), **versions_of(plan.recipe)},
+            packages_before=earlier_versions(work.store, plan.recipe),
             additions=series[1:],
             retries=told_retries(work.plan, state),
-            columns=work.plan.flow.dataset_columns,
-            prompt=work.plan.prompt if "captioner" in work.plan.models else "",
-            further_prompts=work.plan.further_prompts,
+            columns=plan.flow.dataset_columns,
+            prompt=plan.prompt if "captioner" in plan.models else "",
+            further_prompts=plan.further_prompts,
         )
         dataset.write("README.md", _card(opened, chunks, manifest).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))

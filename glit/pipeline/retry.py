@@ -73,7 +73,7 @@ def retry(
             store.sweep(BEFORE)
             if not dataset.exists(MANIFEST):
                 complete(finished, listed, wanted_by="retry")
-        opened = dataclasses.replace(opened, work=work)
+        opened = dataclasses.replace(opened, work=work, built=finished.plan)
         while read_state(store).retry != asked:
             try:
                 _begin(opened, listed, asked)

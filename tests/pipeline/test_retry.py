@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections import Counter
@@ -180,6 +181,28 @@ def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(scene
     assert counts(told) == (3, 3, 0, 0)
     assert not status(str(out))["retrying"]
     assert not list((out / "work").rglob("*.before"))
+
+
+def test_the_manifest_keeps_the_settings_of_the_build(scenes, tmp_path):
+    """Two of the three samples were made with them, and the retry's stand beside."""
+    images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
+    (images / "small.png").write_bytes(png(size=(20, 20)))
+    (images / "small.txt").write_text("A red circle.")
+    built = run_build(images, out, overrides=["caption.backend=sidecar", "ingest.min_side=32"])
+    told = retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
+    assert built["recipe"]["ingest"]["min_side"] == 32
+    for key in ("recipe", "models", "precision", "packages", "fingerprints"):
+        assert told[key] == built[key], key
+    assert [each["settings"] for each in told["retries"]] == [{"ingest": {"min_side": 16}}]
+    assert list(verify(str(out))) == []
+    path = out / "manifest.json"
+    values = json.loads(path.read_text())
+    values["recipe"]["ingest"]["min_side"] = 16  # as earlier versions wrote it
+    path.write_text(json.dumps(values))
+    (breach,) = verify(str(out))
+    assert "[ingest] min_side = 16 is the setting of a retry, but the build had 32" in breach
+    retry(str(out), LocalExecutor(), quiet(), stage="pair")
+    assert list(verify(str(out))) == []
 
 
 def test_a_build_in_between_leaves_a_stopped_retry_its_settings(scenes, tmp_path):
