@@ -48,6 +48,7 @@ def _commands() -> Iterator[str]:
 
 def _below(group: Any, prefix: str) -> Iterator[str]:
     for name, command in group.commands.items():
+        command = getattr(command, "loaded", command)
         if hasattr(command, "commands"):
             yield from _below(command, f"{prefix} {name}")
         else:

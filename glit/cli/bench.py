@@ -13,7 +13,9 @@ from glit.runtime.progress import status_reporter
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
-bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, in ratios on one machine.")
+bench_app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Measure speed, in ratios on one machine."
+)
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DeviceOption = Annotated[

@@ -9,62 +9,138 @@ from pathlib import Path
 
 import typer
 
-from glit.cli import (
-    bench,
-    build,
-    curate,
-    doctor,
-    evaluate,
-    inspect,
-    look,
-    pairs,
-    sample,
-    scenes,
-    train,
-)
+from glit.cli.lazy import lazy_group
 from glit.errors import GlitError, MissingExtraError
 from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
 from glit.version import __version__
 
+COMMANDS = {
+    "doctor": (
+        "glit.cli.doctor:doctor_command",
+        "Check whether a build would work here; estimate time and disk. Exits 1 if it would fail.",
+    ),
+    "build": (
+        "glit.cli.build:build_command",
+        "Build a dataset from images. Run the same command again to resume.",
+    ),
+    "status": (
+        "glit.cli.inspect:status_command",
+        "Show what is done, pending and dropped, per stage. --json adds the dataset's statistics.",
+    ),
+    "add": (
+        "glit.cli.build:add_command",
+        "Add new images without redoing the old ones. Run the same command again to resume.",
+    ),
+    "retry": (
+        "glit.cli.build:retry_command",
+        "Process the dropped samples again and merge the ones that succeed.",
+    ),
+    "lock": (
+        "glit.cli.build:lock_command",
+        "Record the models of a recipe on this machine, for glit build --locked.",
+    ),
+    "verify": (
+        "glit.cli.inspect:verify_command",
+        "Check every promise of the data format. Prints one line per breach and exits 1.",
+    ),
+    "view": (
+        "glit.cli.look:view_command",
+        "Write a page about a dataset, a comparison or training runs. It needs no network.",
+    ),
+    "explain": (
+        "glit.cli.look:explain_command",
+        "Follow one image from its file to its pairs, or to the reason for its drop.",
+    ),
+    "stats": (
+        "glit.cli.inspect:stats_command",
+        "Count words, sentences and tokens of captions, as papers' tables do.",
+    ),
+    "query": (
+        "glit.cli.inspect:query_command",
+        "Query the dataset with SQL, read-only. Cannot access files outside the dataset.",
+    ),
+    "export": (
+        "glit.cli.inspect:export_command",
+        "Write the dataset, or the samples of a condition, in another format.",
+    ),
+    "push": (
+        "glit.cli.inspect:push_command",
+        "Upload a finished dataset to the Hugging Face Hub. Run it again to resume.",
+    ),
+    "import": (
+        "glit.cli.build:import_command",
+        "Convert published captions to a file for glit build --captions. Lists missing images.",
+    ),
+    "import-model": (
+        "glit.cli.build:import_model_command",
+        "Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit"
+        " train, eval and build. Runs no code in the file.",
+    ),
+    "pair": (
+        "glit.cli.curate:pair_command",
+        "Write the dataset with the pairs of another rule. Needs no model and no pixels.",
+    ),
+    "select": (
+        "glit.cli.curate:select_command",
+        "Write some samples as a new dataset, or divide them into parts. Without "
+        "--distinct it needs no model.",
+    ),
+    "merge": (
+        "glit.cli.curate:merge_command",
+        "Write the samples of several datasets as one. A repeated image is taken once.",
+    ),
+    "references": (
+        "glit.cli.curate:references_command",
+        "Write hashes and thumbnails of images that datasets must not hold. Lists unusable files.",
+    ),
+    "overlap": (
+        "glit.cli.curate:overlap_command",
+        "List images of a dataset that are in a list or resemble one; exit code 1 if any are.",
+    ),
+    "diff": (
+        "glit.cli.curate:diff_command",
+        "Tell what differs between two datasets; exit code 1 if anything does. glit view shows it.",
+    ),
+    "clean": (
+        "glit.cli.inspect:clean_command",
+        "Remove the resumable state (work/). A finished dataset stays.",
+    ),
+    "pairs": (
+        "glit.cli.pairs:pairs_app",
+        "Judge pairs by eye; calibrate on the verdicts; correct a dataset by hand.",
+    ),
+    "bench": ("glit.cli.bench:bench_app", "Measure speed, in ratios on one machine."),
+    "train": (
+        "glit.cli.train:train_command",
+        "Fine-tune CLIP on a dataset. Under torchrun, uses several processes.",
+    ),
+    "interpolate": (
+        "glit.cli.train:interpolate_command",
+        "Interpolate the weights between a model and its fine-tuned version (WiSE-FT).",
+    ),
+    "eval": (
+        "glit.cli.evaluate:eval_command",
+        "Measure one model, or several with --compare, in one table.",
+    ),
+    "scenes": (
+        "glit.cli.scenes:scenes_command",
+        "Draw procedural scenes with long captions and ground truth.",
+    ),
+    "sample": (
+        "glit.cli.sample:sample_command",
+        "Write twelve photographs with captions and boxes made by hand, as a finished dataset.",
+    ),
+}
+"""Of every command the place of its function, and the first paragraph of its docstring."""
 app = typer.Typer(
     name="glit",
+    cls=lazy_group(COMMANDS),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Build region-grounded long-caption datasets, inspect them, and train CLIP on them.",
 )
-app.command("doctor")(doctor.doctor_command)
-app.command("build")(build.build_command)
-app.command("status")(inspect.status_command)
-app.command("add")(build.add_command)
-app.command("retry")(build.retry_command)
-app.command("lock")(build.lock_command)
-app.command("verify")(inspect.verify_command)
-app.command("view")(look.view_command)
-app.command("explain")(look.explain_command)
-app.command("stats")(inspect.stats_command)
-app.command("query")(inspect.query_command)
-app.command("export")(inspect.export_command)
-app.command("push")(inspect.push_command)
-app.command("import")(build.import_command)
-app.command("import-model")(build.import_model_command)
-app.command("pair")(curate.pair_command)
-app.command("select")(curate.select_command)
-app.command("merge")(curate.merge_command)
-app.command("references")(curate.references_command)
-app.command("overlap")(curate.overlap_command)
-app.command("diff")(curate.diff_command)
-app.command("clean")(inspect.clean_command)
-app.add_typer(pairs.pairs_app, name="pairs")
-app.add_typer(bench.bench_app, name="bench")
-app.command("train")(train.train_command)
-app.command("interpolate")(train.interpolate_command)
-app.command("eval")(evaluate.eval_command)
-app.command("scenes")(scenes.scenes_command)
-app.command("sample")(sample.sample_command)
-
-
 _OWN_CODE = Path(__file__).parents[1]
 
 

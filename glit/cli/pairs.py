@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glit.runtime.local_server import Site
 
 _HELP = "Judge pairs by eye; calibrate on the verdicts; correct a dataset by hand."
-pairs_app = typer.Typer(no_args_is_help=True, help=_HELP)
+pairs_app = typer.Typer(add_completion=False, no_args_is_help=True, help=_HELP)
 
 VerdictsOption = Annotated[
     Path,
