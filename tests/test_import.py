@@ -1,5 +1,12 @@
+"""What is imported when: glit and its command line are quick to start."""
+
 import subprocess
 import sys
+
+import pytest
+import typer
+
+from glit.cli.main import COMMANDS, app
 
 HEAVY = ("torch", "ray", "vllm", "transformers", "ultralytics", "segment_anything")
 
@@ -11,3 +18,50 @@ def test_importing_glit_and_its_command_line_loads_no_model_library():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_help_of_all_commands_imports_none_of_them():
+    code = (
+        "import sys\n"
+        "from glit.cli.main import main\n"
+        "sys.argv = ['glit', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('numpy', 'pyarrow', 'fsspec', 'duckdb', 'PIL', 'glit.cli.build')\n"
+        "       if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *page, last = found.stdout.splitlines()
+    assert last == "[]" and any("interpolate" in line for line in page)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify", "nowhere"],
+        ["build", "nowhere", "-o", "out"],
+        ["build", ".", "-o", "out", "--captions", "nowhere"],
+        ["train", "nowhere", "-o", "out"],
+        ["eval", "retrieval", "mini-clip", "nowhere"],
+    ],
+)
+def test_a_path_that_is_not_there_is_refused_before_anything_heavy(words, tmp_path):
+    code = (
+        "import sys\n"
+        "from glit.cli.main import main\n"
+        f"sys.argv = ['glit', *{words!r}]\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code)\n"
+        f"print([name for name in {(*HEAVY, 'glit.stages.score')!r} if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert found.stdout.split("\n")[:2] == ["2", "[]"] and "nowhere: no " in found.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_line_of_help_is_the_first_paragraph_of_the_docstring(name):
+    group = typer.main.get_command(app)
+    said = " ".join(group.commands[name].loaded.help.split("\n\n")[0].split())
+    assert COMMANDS[name][1] == said

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from glit import api
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, existing
 from glit.executors import ExecutorName
 from glit.importers import FORMATS
 from glit.runtime.progress import StageProgress
@@ -34,7 +34,10 @@ RayAddressOption = Annotated[
 
 def build_command(
     images: Annotated[
-        str, typer.Argument(help="A folder, glob, list file, tar, Parquet file or address.")
+        str,
+        typer.Argument(
+            help="A folder, glob, list file, tar, Parquet file or address.", callback=existing
+        ),
     ],
     output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder or address.")],
     recipe: Annotated[
@@ -53,6 +56,7 @@ def build_command(
         typer.Option(
             "--captions",
             help="Your own captions: a .jsonl, .csv, .parquet or COCO .json file.",
+            callback=existing,
         ),
     ] = None,
     regions: Annotated[
@@ -61,6 +65,7 @@ def build_command(
             "--regions",
             help="Your own boxes, with their sentences and phrases: a .jsonl, .csv, .parquet or "
             "COCO .json file.",
+            callback=existing,
         ),
     ] = None,
     executor: ExecutorOption = "ray",

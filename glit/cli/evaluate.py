@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from glit.cli.options import JsonOption, QuietOption, SetOption, hold
+from glit.cli.options import JsonOption, QuietOption, SetOption, existing, hold
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -37,7 +37,8 @@ def eval_command(
         str,
         typer.Argument(
             help="A glit dataset; with --format, published annotations; for classify, a folder "
-            "with one folder per class."
+            "with one folder per class.",
+            callback=existing,
         ),
     ],
     output: Annotated[

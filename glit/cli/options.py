@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from glit.errors import InputError
 from glit.storage.folder_lock import folder_lock
+
+
+def existing(value: str | None) -> str | None:
+    """The path or address of an argument; asked before anything heavy is imported.
+
+    Raises:
+        InputError: it is a local path, and there is nothing.
+    """
+    if value and _is_missing(value):
+        raise InputError(f"{value}: no such file or folder")
+    return value
+
+
+def existing_dataset(value: str) -> str:
+    """The same for a dataset.
+
+    Raises:
+        InputError: it is a local path, and there is nothing.
+    """
+    if _is_missing(value):
+        raise InputError(f"{value}: no dataset here; there is no such folder")
+    return value
+
+
+def _is_missing(value: str) -> bool:
+    return not (
+        "://" in value or glob.has_magic(value) or os.path.lexists(os.path.expanduser(value))
+    )
+
 
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the result only, no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-DatasetArgument = Annotated[str, typer.Argument(help="The dataset's folder or address.")]
+DatasetArgument = Annotated[
+    str, typer.Argument(help="The dataset's folder or address.", callback=existing_dataset)
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a recipe key: table.key=value; repeatable."),

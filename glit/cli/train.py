@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glit.cli.options import QuietOption, SetOption
+from glit.cli.options import QuietOption, SetOption, existing_dataset
 from glit.runtime.progress import StageProgress, duration
 from glit.runtime.ranks import rank
 from glit.runtime.terminal import Console
@@ -16,7 +16,10 @@ from glit.storage.outputs import local_folder
 
 
 def train_command(
-    dataset: Annotated[str, typer.Argument(help="A finished dataset, folder or address.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(help="A finished dataset, folder or address.", callback=existing_dataset),
+    ],
     output: Annotated[str, typer.Option("-o", "--output", help="The run's folder.")],
     recipe: Annotated[
         str | None,

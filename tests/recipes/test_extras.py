@@ -106,7 +106,7 @@ def test_a_module_that_no_extra_brings_is_no_users_mistake(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "command", [["train", "nowhere", "-o", "run"], ["eval", "retrieval", "m", "d"]]
+    "command", [["train", ".", "-o", "run"], ["eval", "retrieval", "m", "."]]
 )
 def test_train_and_eval_name_their_extra(monkeypatch, capsys, hide, command):
     hide("transformers")
