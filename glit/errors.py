@@ -33,6 +33,22 @@ def first_line(error: BaseException) -> str:
     return said.splitlines()[0] if said else type(error).__name__
 
 
+MOST_SAID = 300
+"""Characters of a value that a message repeats."""
+
+
+def cut(text: str, most: int = MOST_SAID) -> str:
+    """A value's text for a message, shortened in the middle.
+
+    >>> cut("a" * 9, 8)
+    'aaaa … a'
+    """
+    if len(text) <= most:
+        return text
+    tail = most // 6
+    return f"{text[: most - tail - 3]} … {text[len(text) - tail :]}"
+
+
 class GlitError(Exception):
     """Base of every error glit raises on purpose.
 

@@ -17,6 +17,7 @@ import threading
 import warnings
 import zlib
 from collections.abc import Iterator
+from typing import IO
 
 import numpy as np
 import simplejpeg
@@ -184,9 +185,10 @@ _HARMLESS_MARKERS = {0xE0, 0xDB, 0xC4, 0xDD, 0xFE}
 """JFIF, quantisation, Huffman codes, restart interval, comment."""
 
 
-def _open(data: bytes) -> Image.Image:
+def _open(data: bytes | IO[bytes]) -> Image.Image:
     try:
-        return open_with_pillow(io.BytesIO(data), formats=_FORMATS)
+        stream = io.BytesIO(data) if isinstance(data, bytes) else data
+        return open_with_pillow(stream, formats=_FORMATS)
     except UnidentifiedImageError as error:
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
     except _DECODER_ERRORS as error:
@@ -307,6 +309,27 @@ def upright_file(data: bytes) -> tuple[bytes, str]:
             return buffer.getvalue(), ".jpg"
         upright.save(buffer, "PNG")
         return buffer.getvalue(), ".png"
+
+
+def picture_frame(file: str | os.PathLike[str] | bytes) -> tuple[int, int, int]:
+    """Width and height of an upright image, and its EXIF orientation, from the header alone.
+
+    Args:
+        file: its path or its bytes.
+
+    Raises:
+        ImageError: it is damaged or no image.
+        OSError: it cannot be read.
+    """
+    data = io.BytesIO(file) if isinstance(file, bytes) else open(file, "rb")  # noqa: SIM115
+    with data, _PILLOW.as_wanted_here():
+        image = _open(data)
+        orientation = _orientation(image)
+        width, height = image.size
+        # Pillow states a TIFF's size as it is once turned
+        if orientation in (5, 6, 7, 8) and image.format != "TIFF":
+            width, height = height, width
+        return width, height, orientation
 
 
 def perceptual_hash(pixels: Pixels) -> int:

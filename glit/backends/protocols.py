@@ -131,6 +131,8 @@ class CaptionLookup(Protocol):
 
     name: str
     """Goes into ``caption_source.model``."""
+    strips: bool
+    """Whether whitespace around its captions goes."""
 
     def find(
         self, paths: Sequence[str], read_text: ReadText
@@ -196,8 +198,17 @@ class Detector(Protocol):
 class RegionReader(Protocol):
     """Reads regions from a text file beside the image."""
 
-    def read(self, text: str, *, width: int, height: int) -> list[Region]:
+    def read(
+        self, text: str, *, width: int, height: int, orientation: Callable[[], int] = ...
+    ) -> list[Region]:
         """Regions, best score first, boxes in pixels of the upright image.
+
+        Args:
+            text: of the file.
+            width: of the upright image, pixels.
+            height: of the upright image, pixels.
+            orientation: reads the EXIF orientation of the image file, for boxes of a picture whose
+                width and height are swapped.
 
         Raises:
             ValueError: the text is damaged, or belongs to another image.

@@ -4,8 +4,13 @@
 "score": 1.0, "source": "hand", "sentences": ["The cup is white."], "phrases": ["The cup"]}]}``.
 Boxes are in pixels of the upright image with exclusive ends, or of another kind of
 :data:`BOXES`; everything but the box may be left out. A sentence or phrase may also be
-``[start, end)``, characters of the caption. ``"mask"`` is COCO's ``{"size": [height, width],
-"counts": ...}``, of the image's size.
+``[start, end]``, characters of the caption as it was given, or ``[start, end, words]``, which is
+refused if the caption has other words there. ``"mask"`` is COCO's ``{"size": [height, width],
+"counts": ...}``.
+
+``"width"`` and ``"height"``, of the file or of a region, are those of the picture that the boxes
+are in; the size of a mask says the same. If they are not those of the upright image, boxes and
+masks are scaled or turned to it (:mod:`glit.data.frames`).
 
 The rows of ``--regions FILE`` for an image become the same text, with their numbers in ``rows``.
 """
@@ -13,9 +18,8 @@ The rows of ``--regions FILE`` for an image become the same text, with their num
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +28,32 @@ import numpy as np
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import MatcherConfig, ProposerConfig
 from glit.backends.weights import Resolved
+from glit.data.frames import XYXY, Frame, fit_frame, stated_size, upright_orientation
 from glit.data.records import Box, Region
-from glit.data.rle import checked_mask
+from glit.data.rle import MOST_TEXT, checked_mask, decode_rle, mask_text, read_rle
 from glit.recipes.config import require_value
+from glit.text.spans import CleanText, Span, find_phrase, same_words
 
 SUFFIX = ".json"
-BOXES = ("box_xyxy", "box_xywh", "box_xyxyn", "box_xywhn")
-"""Names of a box that say what its numbers are: two corners, or a corner and the size; pixels, or
-with ``n`` shares of width and height."""
-SHARES = ("box_xyxyn", "box_xywhn")
-_ROUNDING_PX = 0.5
-"""How far such a box may leave the image; published ones are rounded."""
-Said = str | tuple[int, int]
-"""A text, or the characters [start, end) of the caption."""
+BOXES = ("box_xyxy", "box_xywh", "box_cxcywh", "box_xyxyn", "box_xywhn", "box_cxcywhn")
+"""Names of a box that say what its numbers are: two corners, a corner and the size, or the centre
+and the size; pixels, or with ``n`` shares of width and height."""
+SHARES = ("box_xyxyn", "box_xywhn", "box_cxcywhn")
+_MOST_MASK = 1 << 27
+"""Pixels of a mask of another size than its image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Characters ``[start, end)`` of the caption as the user wrote it."""
+
+    start: int
+    end: int
+    words: str | None = None
+    """The text that stands there; None if the file does not say."""
+
+
+Said = str | Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +78,33 @@ class RegionFileReader:
     def __init__(self, config: ProposerConfig, model: Resolved | None = None) -> None:
         self._config = config
 
-    def read(self, text: str, *, width: int, height: int) -> list[Region]:
-        found = [each.region for each in read_region_file(text, width=width, height=height)]
+    def read(
+        self,
+        text: str,
+        *,
+        width: int,
+        height: int,
+        orientation: Callable[[], int] = upright_orientation,
+    ) -> list[Region]:
+        read = read_region_file(text, width=width, height=height, orientation=orientation)
+        found = [each.region for each in read]
         return [region for region in found if region.score >= self._config.score_threshold]
 
 
-def read_region_file(text: str, *, width: int, height: int) -> list[RegionOfFile]:
+def read_region_file(
+    text: str,
+    *,
+    width: int,
+    height: int,
+    orientation: Callable[[], int] = upright_orientation,
+) -> list[RegionOfFile]:
     """The regions of a file, best score first.
+
+    Args:
+        text: of the file.
+        width: of the upright image, pixels.
+        height: of the upright image, pixels.
+        orientation: reads the EXIF orientation of the image file.
 
     Raises:
         ValueError: it is not JSON in this layout, or a box does not fit the image.
@@ -87,18 +124,31 @@ def read_region_file(text: str, *, width: int, height: int) -> list[RegionOfFile
         try:
             if rows is not None and entry in entries[:number]:
                 raise ValueError(f"repeats row {rows[entries.index(entry)]}; leave one of them")
-            found.append(_region(entry, width=width, height=height))
-        except (KeyError, TypeError, ValueError) as error:
+            stated = stated_size(entry) if isinstance(entry, dict) else None
+            stated = stated or stated_size(content)
+            found.append(_region(entry, stated, (width, height), orientation))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             name = f"region {number}" if rows is None else f"row {rows[number]}"
             raise ValueError(f"{name}: {error}") from error
     return sorted(found, key=lambda each: -each.region.score)
 
 
-def _region(entry: Any, *, width: int, height: int) -> RegionOfFile:
+def _region(
+    entry: Any,
+    stated: tuple[Any, Any] | None,
+    size: tuple[int, int],
+    orientation: Callable[[], int],
+) -> RegionOfFile:
     key = next((key for key in ("box", *BOXES) if isinstance(entry, dict) and key in entry), None)
     if key is None:
         raise ValueError(f'found {entry!r:.60}, want an object with a "box"')
-    x0, y0, x1, y1 = _corners(key, entry[key], width=width, height=height)
+    width, height = size
+    mask = _mask_frame(entry["mask"], size, orientation) if "mask" in entry else None
+    if stated is not None:
+        frame = fit_frame(stated, size, orientation)
+    else:
+        frame = mask or Frame(stated=size, size=size)
+    x0, y0, x1, y1 = corners = _corners(key, entry[key], frame)
     if not (0 <= x0 < x1 <= width and 0 <= y0 < y1 <= height):
         raise ValueError(f"{key} {entry[key]} is empty or leaves the {width}x{height} image")
     score = entry.get("score", 1.0)
@@ -109,63 +159,91 @@ def _region(entry: Any, *, width: int, height: int) -> RegionOfFile:
         score=float(score),
         label=str(entry.get("label", "")),
         source=str(entry.get("source", "file")),
-        mask=_mask(entry["mask"], (x0, y0, x1, y1), width, height) if "mask" in entry else "",
+        mask=_mask(entry["mask"], mask, corners) if mask else "",
     )
     return RegionOfFile(
         region=region, sentences=_said(entry, "sentences"), phrases=_said(entry, "phrases")
     )
 
 
-def _corners(key: str, box: Any, *, width: int, height: int) -> list[float]:
-    """x0, y0, x1, y1 in pixels."""
+def _corners(key: str, box: Any, frame: Frame) -> XYXY:
+    """x0, y0, x1, y1 in pixels of the upright image."""
     first, second, *size = map(float, box)
     x1, y1 = size
-    if "xywh" in key:
+    if "cxcywh" in key:
+        first, second = first - x1 / 2, second - y1 / 2
+    if "wh" in key:
         x1, y1 = first + x1, second + y1
     if key in SHARES:
+        width, height = frame.stated if frame.change else frame.size
         first, second, x1, y1 = first * width, second * height, x1 * width, y1 * height
-    corners = [first, second, x1, y1]
-    if key == "box":
+    corners = frame.box((first, second, x1, y1))
+    if key == "box" and not frame.rounds:
         return corners
-    limits = (width, height, width, height)
-    near = [min(max(edge, 0.0), limit) for edge, limit in zip(corners, limits, strict=True)]
-    return [
-        within if abs(within - edge) <= _ROUNDING_PX else edge
-        for edge, within in zip(corners, near, strict=True)
-    ]
+    within = frame.cut(corners)
+    x0, y0, x1, y1 = (
+        inside if abs(inside - edge) <= frame.slack else edge
+        for edge, inside in zip(corners, within, strict=True)
+    )
+    return x0, y0, x1, y1
 
 
 def _said(entry: dict[str, Any], key: str) -> tuple[Said, ...]:
     said = entry.get(key, [])
-    if isinstance(said, list) and all(isinstance(each, str) or _is_span(each) for each in said):
-        return tuple(
-            unicodedata.normalize("NFC", each) if isinstance(each, str) else (each[0], each[1])
-            for each in said
+    if not isinstance(said, list):
+        raise ValueError(f"{key} {said!r:.60}, want a list of texts")
+    return tuple(_text_or_span(each, key) for each in said)
+
+
+def _text_or_span(value: Any, key: str) -> Said:
+    match value:
+        case str():
+            return unicodedata.normalize("NFC", value)
+        case [int(start), int(end)]:
+            return Place(start=start, end=end)
+        case [int(start), int(end), str(words)]:
+            return Place(start=start, end=end, words=words)
+    raise ValueError(f"{key} {value!r:.60}, want texts, [start, end] or [start, end, words]")
+
+
+def placed(caption: CleanText, said: Place) -> Span:
+    """The span of a caption that a file means.
+
+    Args:
+        caption: made of the one that the file counts in.
+        said: by the file.
+
+    Raises:
+        ValueError: the caption has no such span, or other words there.
+    """
+    try:
+        start, end = caption.span(said.start, said.end)
+    except ValueError as error:
+        raise ValueError(f"the caption: {error}") from error
+    found = caption.text[start:end]
+    if said.words is not None and not same_words(found, said.words):
+        raise ValueError(
+            f"[{said.start}, {said.end}] of the caption is {found[:60]!r}, the file says "
+            f"{said.words[:60]!r}; want characters of the caption, not bytes or UTF-16 units"
         )
-    raise ValueError(f"{key} {said!r:.60}, want a list of texts")
+    return start, end
 
 
-def _is_span(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(v) is int for v in value)
-
-
-def phrase_span(caption: str, said: Said) -> tuple[int, int]:
+def phrase_span(caption: CleanText, said: Said) -> Span:
     """Find a phrase in a caption, at its first place as whole words: start and end character.
 
-    >>> phrase_span("A scar, a car.", "car")
+    >>> phrase_span(CleanText("A scar, a car."), "car")
     (10, 13)
 
     Raises:
         ValueError: it is not in the caption.
     """
-    if isinstance(said, str):
-        found = re.search(rf"(?<!\w){re.escape(said)}(?!\w)", caption) if said.strip() else None
-        if found is None:
-            raise ValueError(f"the phrase {said!r:.80} is not in the caption")
-        return found.span()
-    if not 0 <= said[0] < said[1] <= len(caption):
-        raise ValueError(f"the phrase {list(said)} is not in the caption's {len(caption)} letters")
-    return said
+    if isinstance(said, Place):
+        return placed(caption, said)
+    found = find_phrase(caption.text, said)
+    if found is None:
+        raise ValueError(f"the phrase {said!r:.80} is not in the caption")
+    return found
 
 
 def rows_as_text(rows: Sequence[dict[str, Any]]) -> str:
@@ -174,10 +252,27 @@ def rows_as_text(rows: Sequence[dict[str, Any]]) -> str:
     return f'{{"regions": [{regions}], "rows": {json.dumps([row["line"] for row in rows])}}}'
 
 
-def _mask(found: Any, box: tuple[float, float, float, float], width: int, height: int) -> str:
+def _mask_frame(mask: Any, size: tuple[int, int], orientation: Callable[[], int]) -> Frame:
+    """How a mask moves to the image."""
+    height, width = mask["size"]
+    try:
+        return fit_frame((width, height), size, orientation)
+    except ValueError as error:
+        raise ValueError(f"mask of size {mask['size']!r:.40}: {error}") from error
+
+
+def _mask(found: Any, frame: Frame, box: XYXY) -> str:
+    width, height = map(int, frame.size)
+    counts = found["counts"]
     if list(found["size"]) != [height, width]:
-        raise ValueError(f"mask of size {found['size']}, the image has {[height, width]}")
-    return checked_mask(found["counts"], box, height=height, width=width)
+        if isinstance(counts, str) and len(counts) > MOST_TEXT:
+            raise ValueError(f"a mask of {len(counts)} characters, want at most {MOST_TEXT}")
+        across, down = map(int, frame.stated)
+        if across * down > _MOST_MASK:
+            raise ValueError(f"a mask of {across}x{down} pixels, want at most {_MOST_MASK}")
+        mask = decode_rle(read_rle(counts, height=down, width=across), height=down, width=across)
+        counts = mask_text(frame.mask(mask), height=height, width=width)
+    return checked_mask(counts, box, height=height, width=width)
 
 
 def _check_matcher(config: MatcherConfig, model: Resolved | None) -> None:

@@ -236,6 +236,7 @@ def import_command(
 
     Boxes published with them go to OUT.regions.jsonl, for --regions.
     """
+    from glit.data.frames import CHANGES
     from glit.importers import import_captions, regions_file
 
     path = local_file(output)
@@ -249,6 +250,9 @@ def import_command(
         edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
         left = f", {found.empty} empty ones left out" if found.empty else ""
         print(f"{found.regions} boxes: {regions_file(path)}{edge}{left}")
+    for count, how in ((found.scaled, "scaled"), (found.turned, "turned")):
+        if count:
+            print(f"boxes of {count} image{'s' * (count > 1)} were {how}: {CHANGES[how]}")
     if found.without:
         images_have = "1 image has" if found.without == 1 else f"{found.without} images have"
         print(f"{images_have} no caption" + ("" if found.regions is None else " or no box"))
@@ -259,6 +263,10 @@ def import_command(
             *(["--set", "ground.enabled=true"] if found.phrases else []),
         ]  # fmt: skip
         print(f"next: {shlex.join(words)}")
+    for fault in found.refused:
+        print(visible(f"left out: {fault}"), file=sys.stderr)
+    if found.refused:
+        print(f"{len(found.refused)} left out; listed above", file=sys.stderr)
     for name in found.missing:
         print(visible(f"missing: {name}"), file=sys.stderr)
     if found.missing:

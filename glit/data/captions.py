@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from glit.data.records import Caption, Drop, Sample
+from glit.text.spans import CleanText
 
 LONG, SHORT = "long", "short"
 """A caption that is brought without a kind is a long one."""
@@ -37,7 +37,9 @@ def text_of_kind(captions: Iterable[Mapping[str, Any]] | None, kind: str) -> str
     return next((each["text"] for each in captions or () if each["kind"] == kind), None)
 
 
-def with_provided(sample: Sample, texts: str | Mapping[str, str], *, name: str) -> Sample | Drop:
+def with_provided(
+    sample: Sample, texts: str | Mapping[str, str], *, name: str, strip: bool = False
+) -> Sample | Drop:
     """The sample with captions of the user, NFC.
 
     Args:
@@ -45,9 +47,10 @@ def with_provided(sample: Sample, texts: str | Mapping[str, str], *, name: str) 
         texts: its one caption, or several by kind, of which the first becomes ``caption`` and
             those without words are left out.
         name: of what the user brought them in.
+        strip: whether whitespace around them goes.
     """
     by_kind = {LONG: texts} if isinstance(texts, str) else texts
-    found = {kind: unicodedata.normalize("NFC", text) for kind, text in by_kind.items()}
+    found = {kind: CleanText(text, strip=strip).text for kind, text in by_kind.items()}
     text = next(iter(found.values()))
     if not has_words(text):
         return Drop(reason="empty_caption", message="the caption has no words")

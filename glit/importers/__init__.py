@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from glit.data.captions import LONG
-from glit.errors import InputError, closest
+from glit.data.frames import Frame, checked_size
+from glit.errors import InputError, closest, cut
 from glit.evaluation.readers import READERS, Reader
 from glit.evaluation.readers.files import (
     AnnotatedImage,
@@ -27,7 +30,7 @@ from glit.evaluation.readers.files import (
     no_parts,
 )
 from glit.evaluation.readers.goal import published_place
-from glit.importers.regions import REGION_IMPORTERS, RegionImage, picture_size
+from glit.importers.regions import REGION_IMPORTERS, RegionImage, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.store import Store
 
@@ -69,6 +72,10 @@ IMPORTERS: dict[str, Reader] = {
 }
 """Captions alone, by the name that ``glit import --format`` takes."""
 
+_NOT_OF_FORMAT = (
+    ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
+)  # fmt: skip
+"""What reading other files than those of a format raises."""
 FORMATS = (*IMPORTERS, *REGION_IMPORTERS)
 """What ``glit import --format`` takes."""
 
@@ -89,6 +96,13 @@ class Imported:
     """Those of them that left their image and were cut at its edge."""
     empty: int = 0
     """Boxes that were left out, as nothing of them is inside their image."""
+    scaled: int = 0
+    """Images whose boxes were scaled, as the file states a picture of another size."""
+    turned: int = 0
+    """Images whose boxes were turned with the picture's EXIF orientation."""
+    refused: tuple[str, ...] = ()
+    """Images and regions that cannot be right, each with its place and what is wrong; they were not
+    written."""
     kinds: tuple[str, ...] = ()
     """Of the captions, where images have several; the first becomes the dataset's ``caption``."""
     phrases: bool = False
@@ -151,10 +165,11 @@ def import_captions(
         ) from error
     except OSError as error:
         raise InputError(f"{annotations} to {output}: {error}") from error
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError) as error:
+    except _NOT_OF_FORMAT as error:
+        told = "" if name in REGION_IMPORTERS else f"{type(error).__name__}: "
         raise InputError(
             f"{annotations}: not the {name} annotations as published "
-            f"({type(error).__name__}: {error}); see {page} for the layout"
+            f"({told}{cut(str(error))}); see {page} for the layout"
         ) from error
 
 
@@ -202,41 +217,72 @@ def _by_kind(image: AnnotatedImage, *, has_long: bool) -> Iterator[tuple[str, st
 
 def _write_regions(found: Iterable[RegionImage], output: Path, annotations: Path) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
-    written = without = cut = empty = regions = 0
+    counts = Counter[str]()
     phrases, folder = False, ""
     missing: list[str] = []
+    refused: list[str] = []
     with _new_file(output) as captions, _new_file(regions_file(output)) as boxes:
-        for image in found:
-            if not image.caption or not image.rows:
-                without += 1
+        for image in _placed(found):
+            at = f"{image.where}, {image.path.name}"
+            refused += [f"{at}: {cut(each)}" for each in image.left_out]
+            if not image.fault and not (image.caption and image.rows):
+                counts["without"] += 1
                 continue
             if not image.path.is_file():
                 missing.append(str(image.path))
                 continue
+            frame, fault = frame_of(image)
+            if fault := image.fault or fault:
+                refused.append(f"{at}: {cut(fault)}")
+                continue
             captions.write(_line(image.path, output, caption=image.caption))
-            written += 1
+            counts["written"] += 1
+            counts[frame.change if frame else ""] += 1
             own = os.path.dirname(image.path)
             folder = os.path.commonpath([folder, own]) if folder else own
-            key = "box_xyxyn" if image.size == (1.0, 1.0) else "box_xyxy"
-            width, height = image.size or picture_size(image.path)
-            seen: set[tuple[float, ...]] = set()
-            for box, row in image.rows.items():
-                limits = (width, height, width, height)
-                inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, limits, strict=True))
-                if inside[0] >= inside[2] or inside[1] >= inside[3] or inside in seen:
-                    empty += 1
-                    continue
-                seen.add(inside)
-                cut += inside != box
-                phrases |= "phrases" in row
-                boxes.write(_line(image.path, output, **{key: inside}, **row))
-                regions += 1
-        if not written:
-            raise InputError(_nothing(annotations, missing))
+            phrases |= any("phrases" in row for row in image.rows.values())
+            _write_boxes(image, frame, output, boxes, counts)
+        if not counts["written"]:
+            raise InputError(_nothing(annotations, missing, refused))
     return Imported(
-        captions=written, without=without, missing=tuple(missing), regions=regions, cut=cut,
-        empty=empty, phrases=phrases, folder=folder,
+        captions=counts["written"], without=counts["without"], missing=tuple(missing),
+        regions=counts["regions"], cut=counts["cut"], empty=counts["empty"],
+        scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused), phrases=phrases,
+        folder=folder,
     )  # fmt: skip
+
+
+def _placed(found: Iterable[RegionImage]) -> Iterator[RegionImage]:
+    """The same, with the place of an entry that is none of its format in the error."""
+    where = ""
+    try:
+        for image in found:
+            where = image.where
+            yield image
+    except _NOT_OF_FORMAT as error:
+        told = f"after {where}: " if where else ""
+        raise ValueError(f"{told}{type(error).__name__}: {error}") from error
+
+
+def _write_boxes(
+    image: RegionImage, frame: Frame | None, output: Path, file: IO[str], counts: Counter[str]
+) -> None:
+    """Write the boxes of an image, moved to its file and cut at its edge."""
+    key = "box_xyxyn" if image.shares else "box_xyxy"
+    unknown = (math.inf, math.inf) if image.stated is None else checked_size(image.stated)
+    width, height = (1.0, 1.0) if image.shares else frame.size if frame else unknown
+    limits = (width, height, width, height)
+    seen: set[tuple[float, ...]] = set()
+    for given, row in image.rows.items():
+        box = moved_box(given, frame, shares=image.shares)
+        inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, limits, strict=True))
+        if inside[0] >= inside[2] or inside[1] >= inside[3] or inside in seen:
+            counts["empty"] += 1
+            continue
+        seen.add(inside)
+        counts["cut"] += inside != box
+        file.write(_line(image.path, output, **{key: inside}, **row))
+        counts["regions"] += 1
 
 
 @contextlib.contextmanager
@@ -251,7 +297,9 @@ def _line(path: Path, output: Path, **values: Any) -> str:
     return json.dumps({"path": place, **values}, ensure_ascii=False) + "\n"
 
 
-def _nothing(annotations: Path, missing: list[str]) -> str:
+def _nothing(annotations: Path, missing: list[str], refused: Sequence[str] = ()) -> str:
+    if refused:
+        return f"{annotations}: none of {len(refused)} entries can be right; {refused[0]}"
     if missing:
         return (
             f"{annotations}: none of {len(missing)} captioned images is there (first: "

@@ -1,15 +1,16 @@
 """Read published captions with boxes, as captions and rows of ``glit build --regions``.
 
 Boxes that leave their image are cut at its edge, and those that are empty then are left out; both
-are counted. Texts that are of a region and not of the image (Visual Genome, RefCOCO) follow one
-another as the caption, and each is the sentence of its region.
+are counted. An image whose entry cannot be right is left out and named: a phrase that its caption
+does not have, a box of a picture of another shape. Texts that are of a region and not of the image
+(Visual Genome, RefCOCO) follow one another as the caption, and each is the sentence of its region.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from PIL import Image
 
-from glit.backends.region_files import phrase_span
+from glit.data.frames import Frame, fit_frame, stated_size
 from glit.evaluation.readers.files import (
     chosen_parts,
     json_array,
@@ -28,8 +28,9 @@ from glit.evaluation.readers.files import (
     no_parts,
     plain_pickle,
 )
+from glit.images import ImageError, picture_frame
+from glit.text.spans import CleanText, Span, find_phrase, same_words
 
-Span = tuple[int, int]
 _CHAIN = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 """A phrase of Flickr30k Entities: ``[/EN#283585/people Two young guys]``."""
 
@@ -40,33 +41,44 @@ class RegionImage:
 
     path: Path
     """The image file; it need not exist."""
-    size: tuple[float, float] | None = (1.0, 1.0)
-    """Width and height in the units of the boxes: pixels, or 1 for shares; None for those of the
-    file."""
+    where: str = ""
+    """Its entry, for people: ``line 4``."""
+    shares: bool = True
+    """Whether boxes are shares of width and height; else pixels."""
+    stated: tuple[Any, Any] | None = None
+    """Width and height of the picture that the boxes are in, as published; None if none are."""
     caption: str = ""
     rows: dict[tuple[float, ...], dict[str, Any]] = field(default_factory=dict)
     """Regions by their box, xyxy; texts are spans of the caption."""
     said: dict[str, int] = field(default_factory=dict)
     """Where each text begins in the caption."""
+    fault: str = ""
+    """Why the image has to be left out; empty for a good one."""
+    left_out: list[str] = field(default_factory=list)
+    """What is wrong with those of its regions that cannot be right."""
 
     def say(self, text: str) -> Callable[[int, int], Span]:
         """Add a text to the caption; returns what makes its spans those of the caption.
 
         A text that is there already is not said again.
         """
-        lead = len(text) - len(text.lstrip())
-        plain = unicodedata.normalize("NFC", text.strip())
+        clean = CleanText(text, strip=True)
+        plain = clean.text
         ended = plain if not plain or plain[-1] in ".!?\"')”’" else f"{plain}."
         if ended not in self.said:
             before = f"{self.caption} " if self.caption and ended else self.caption
             self.caption, self.said[ended] = before + ended, len(before)
         start = self.said[ended]
 
-        def place(index: int) -> int:
-            told = len(unicodedata.normalize("NFC", text[lead : max(lead, index)]))
-            return start + min(told, len(plain))
+        def moved(first: int, last: int) -> Span:
+            own = clean.span(first, last)
+            return start + own[0], start + own[1]
 
-        return lambda first, last: (place(first), place(last))
+        return moved
+
+    def say_all(self, text: str) -> Span:
+        """Add a text to the caption; its span there."""
+        return self.say(text)(0, len(text))
 
     def add(self, box: Sequence[float], *, key: str = "", label: str = "", **rest: Any) -> None:
         """Add a region, and to ``rest[key]`` of one with this box.
@@ -77,14 +89,40 @@ class RegionImage:
             label: of the region.
             rest: ``score``, and ``spans``: those of the texts.
         """
-        row = self.rows.setdefault(tuple(map(float, box[:4])), {})
+        numbers = tuple(map(as_number, box[:4]))
+        if len(numbers) != 4:
+            raise ValueError(f"a box of {len(numbers)} numbers, want four")
+        row = self.rows.setdefault(numbers, {})
         if label:
             row.setdefault("label", label)
         if rest.get("score") is not None:
-            row.setdefault("score", min(max(float(rest["score"]), 0.0), 1.0))
+            row.setdefault("score", min(max(as_number(rest["score"]), 0.0), 1.0))
         for span in rest.get("spans", ()):
             if list(span) not in row.setdefault(key, []):
                 row[key].append(list(span))
+
+    @contextlib.contextmanager
+    def region(self) -> Iterator[None]:
+        """Read a region; one whose values cannot be right is left out and told."""
+        try:
+            yield
+        except (ValueError, OverflowError) as error:
+            self.left_out.append(str(error))
+
+
+def as_number(value: Any) -> float:
+    """A finite number.
+
+    Raises:
+        ValueError: it is none.
+        TypeError: it is no number at all.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{value} is no number")
+    found = float(value)
+    if not math.isfinite(found):
+        raise ValueError(f"a box or score holds {value}, want finite numbers")
+    return found
 
 
 def finehard(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
@@ -99,24 +137,32 @@ def finehard(annotations: Path, images: Path | None, split: str | None) -> Itera
     no_parts(split)
     files = sorted(annotations.glob("*.json")) if annotations.is_dir() else [annotations]
     folder = images or annotations.parent
-    for entry in (each for file in files for each in json_array(file)):
-        image = RegionImage(path=folder / entry["f_path"])
+    entries = ((file, each) for file in files for each in enumerate(json_array(file), start=1))
+    for file, (number, entry) in entries:
+        image = RegionImage(
+            path=folder / entry["f_path"],
+            where=f"{file.name}, entry {number}",
+            stated=stated_size(entry),
+        )
         image.say(entry["caption"])
         for each in entry.get("bbox_info") or ():
-            box = each["bbox"]
-            score = box[4] if len(box) > 4 else None
-            spans = []
-            for text in (each["long_expr"], each["short_expr"]):
-                try:
-                    spans.append(phrase_span(image.caption, unicodedata.normalize("NFC", text)))
-                except ValueError:
-                    continue
-            if spans:
-                image.add(box, key="phrases", score=score, spans=spans)
-            else:
-                text = each["long_expr"] or each["short_expr"]
-                image.add(box, key="sentences", score=score, spans=[image.say(text)(0, len(text))])
+            with image.region():
+                _add_expressions(image, each)
         yield image
+
+
+def _add_expressions(image: RegionImage, each: dict[str, Any]) -> None:
+    """Add a box of FineHARD with its expressions."""
+    box = each["bbox"]
+    score = box[4] if len(box) > 4 else None
+    texts = (each["long_expr"], each["short_expr"])
+    found = [find_phrase(image.caption, text) for text in texts]
+    spans = [span for span in found if span is not None]
+    if spans:
+        image.add(box, key="phrases", score=score, spans=spans)
+    else:
+        text = each["long_expr"] or each["short_expr"]
+        image.add(box, key="sentences", score=score, spans=[image.say_all(text)])
 
 
 def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
@@ -132,19 +178,28 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     folder = images or (annotations if annotations.is_dir() else annotations.parent)
     for file in files:
         with pq.ParquetFile(file) as table:
-            names = {"key", "file_name", "caption", "noun_chunks", "ref_exps"}
+            sizes = (*_GRIT_SIZE, "width", "height")
+            names = {"key", "file_name", "caption", "noun_chunks", "ref_exps", *sizes}
             columns = [name for name in table.schema_arrow.names if name in names]
+            number = 0
             for batch in table.iter_batches(4096, columns=columns):
                 for row in batch.to_pylist():
-                    yield _grit_row(row, folder)
+                    number += 1
+                    yield _grit_row(row, folder, f"{file.name}, row {number}")
 
 
-def _grit_row(row: dict[str, Any], folder: Path) -> RegionImage:
+_GRIT_SIZE = ("original_width", "original_height")
+"""Of the picture that was fetched, which img2dataset may have cut to another shape since."""
+
+
+def _grit_row(row: dict[str, Any], folder: Path, where: str) -> RegionImage:
     path = folder / (row.get("file_name") or f"{row['key'][:5]}/{row['key']}.jpg")
-    image = RegionImage(path=path)
+    stated = stated_size(row, *_GRIT_SIZE) or stated_size(row)
+    image = RegionImage(path=path, where=where, stated=stated)
     span = image.say(row["caption"] or "")
     for start, end, *box, score in [*row["noun_chunks"], *row["ref_exps"]]:
-        image.add(box, key="phrases", score=score, spans=[span(int(start), int(end))])
+        with image.region():
+            image.add(box, key="phrases", score=score, spans=[span(int(start), int(end))])
     return image
 
 
@@ -160,28 +215,59 @@ def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     no_parts(split)
     beside = annotations.parent / "images"
     folder = images or (beside if beside.is_dir() else annotations.parent)
-    for line in json_lines(annotations):
-        image = RegionImage(path=folder / line["filename"], size=(line["width"], line["height"]))
-        grounding = line.get("grounding") or {"caption": "", "regions": []}
-        span = image.say(grounding["caption"])
-        for each in grounding["regions"]:
-            places = each.get("tokens_positive") or [_found(grounding["caption"], each["phrase"])]
+    for number, line in enumerate(json_lines(annotations), start=1):
+        image = RegionImage(
+            path=folder / line["filename"],
+            where=f"line {number}",
+            shares=False,
+            stated=stated_size(line),
+        )
+        _read_odvg(image, line)
+        yield image
+
+
+def _read_odvg(image: RegionImage, line: dict[str, Any]) -> None:
+    grounding = line.get("grounding") or {"caption": "", "regions": []}
+    caption = grounding["caption"]
+    span = image.say(caption)
+    for each in grounding["regions"]:
+        with image.region():
+            places = _places(caption, each["phrase"], each.get("tokens_positive") or ())
             spans = [span(first, last) for first, last in places]
             boxes = each["bbox"] if isinstance(each["bbox"][0], list) else [each["bbox"]]
             for box in boxes:
                 image.add(box, key="phrases", spans=spans)
-        for each in (line.get("detection") or {}).get("instances", ()):
+    for each in (line.get("detection") or {}).get("instances", ()):
+        with image.region():
             image.add(each["bbox"], label=each.get("category", ""))
-        if line.get("conversations"):
-            image.say(line["conversations"][1]["value"])
-        yield image
+    if line.get("conversations"):
+        image.say(line["conversations"][1]["value"])
 
 
-def _found(caption: str, phrase: str) -> Span:
-    start = caption.lower().find(phrase.lower())
-    if start < 0:
-        raise ValueError(f"the phrase {phrase!r} is not in the caption {caption!r:.60}")
-    return start, start + len(phrase)
+def _places(
+    caption: str, phrase: str | list[str], stated: Sequence[Sequence[int]]
+) -> Sequence[Sequence[int]]:
+    """The spans of a phrase: as they are stated, if the caption has its words there; else found.
+
+    Raises:
+        ValueError: the phrase is not in the caption, or not where it is said to be.
+    """
+    said = phrase if isinstance(phrase, str) else " ".join(phrase)
+    if not stated:
+        found = [
+            find_phrase(caption, each) or find_phrase(caption, each, ignore_case=True)
+            for each in ([phrase] if isinstance(phrase, str) else phrase)
+        ]
+        if not found or None in found:
+            raise ValueError(f"the phrase {said[:80]!r} is not in the caption {caption[:60]!r}")
+        return [span for span in found if span is not None]
+    words = " ".join(caption[first:last] for first, last in stated)
+    if not same_words(words, said):
+        raise ValueError(
+            f"tokens_positive {str([*stated])[:60]} is {words[:60]!r}, the phrase is "
+            f"{said[:60]!r}; want characters of the caption, not bytes or UTF-16 units"
+        )
+    return stated
 
 
 def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
@@ -195,14 +281,19 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
     for each in values["annotations"]:
         boxes.setdefault(each["image_id"], []).append(each)
     found: dict[Path, RegionImage] = {}
-    for entry in values["images"]:
+    for number, entry in enumerate(values["images"], start=1):
         path = folder / entry["file_name"]
-        size = (entry["width"], entry["height"])
-        image = found.setdefault(path, RegionImage(path=path, size=size))
+        own = RegionImage(
+            path=path, where=f"images, entry {number}", shares=False, stated=stated_size(entry)
+        )
+        image = found.setdefault(path, own)
+        if image.stated != own.stated:
+            image.fault = f"states another size than {own.where}"
         span = image.say(entry["caption"])
         for each in boxes.get(entry["id"], ()):
-            spans = [span(first, last) for first, last in each["tokens_positive"]]
-            image.add(_xyxy(each["bbox"]), key="phrases", spans=spans)
+            with image.region():
+                spans = [span(first, last) for first, last in each["tokens_positive"]]
+                image.add(_xyxy(each["bbox"]), key="phrases", spans=spans)
     yield from found.values()
 
 
@@ -221,9 +312,9 @@ def flickr30k_entities(
     found = sorted(file.stem for file in (annotations / "Sentences").glob("*.txt"))
     for name in [each for names in lists for each in names] if lists else found:
         root = ET.parse(annotations / "Annotations" / f"{name}.xml").getroot()
-        size = (float(_text(root, "size/width")), float(_text(root, "size/height")))
+        stated = (float(_text(root, "size/width")), float(_text(root, "size/height")))
         path = (images or annotations) / _text(root, "filename")
-        image = RegionImage(path=path, size=size)
+        image = RegionImage(path=path, where=f"{name}.xml", shares=False, stated=stated)
         boxes: dict[str, list[list[float]]] = {}
         for each in root.iter("object"):
             if (box := each.find("bndbox")) is not None:
@@ -240,12 +331,14 @@ def _say_entities(image: RegionImage, line: str, boxes: dict[str, list[list[floa
     plain, at, spans = "", 0, []
     for match in _CHAIN.finditer(line):
         plain += line[at : match.start()]
-        spans.append((match[1], len(plain), len(plain) + len(match[2])))
+        if match[2].strip():
+            spans.append((match[1], len(plain), len(plain) + len(match[2])))
         plain, at = plain + match[2], match.end()
     span = image.say(plain + line[at:])
     for chain, first, last in spans:
         for box in boxes.get(chain, ()):
-            image.add(box, key="phrases", spans=[span(first, last)])
+            with image.region():
+                image.add(box, key="phrases", spans=[span(first, last)])
 
 
 def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
@@ -265,12 +358,20 @@ def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterat
     for ref in sorted((ref for ref in refs if ref["split"] in parts), key=lambda r: r["ref_id"]):
         entry, box = known[ref["image_id"]], boxes[ref["ann_id"]]
         path = (images or annotations.parent) / entry["file_name"]
-        size = (entry["width"], entry["height"])
-        image = found.setdefault(entry["id"], RegionImage(path=path, size=size))
-        said = [each["sent"] for each in ref["sentences"]]
-        spans = [image.say(text)(0, len(text)) for text in said]
-        label = labels.get(box["category_id"], "")
-        image.add(_xyxy(box["bbox"]), key="sentences", label=label, spans=spans)
+        image = found.setdefault(
+            entry["id"],
+            RegionImage(
+                path=path,
+                where=f"image {entry['id']}",
+                shares=False,
+                stated=stated_size(entry),
+            ),
+        )
+        with image.region():
+            said = [each["sent"] for each in ref["sentences"]]
+            spans = [image.say_all(text) for text in said if text.strip()]
+            label = labels.get(box["category_id"], "")
+            image.add(_xyxy(box["bbox"]), key="sentences", label=label, spans=spans)
     yield from found.values()
 
 
@@ -279,32 +380,61 @@ def visual_genome(
 ) -> Iterator[RegionImage]:
     """Visual Genome's ``region_descriptions.json``: ``x``, ``y``, ``width``, ``height`` in pixels
     and ``phrase`` of every region (its data readme), ``id`` or ``image_id`` of the image, which
-    lies in the folder, or in ``VG_100K`` or ``VG_100K_2`` below it.
+    lies in the folder, or in ``VG_100K`` or ``VG_100K_2`` below it. The sizes of the pictures are
+    those of ``image_data.json``, if it lies beside the file.
 
     The descriptions of an image follow one another as its caption; each is the sentence of its
     region.
     """
     no_parts(split)
     folder = images or annotations.parent
-    for entry in json_array(annotations):
-        name = f"{entry.get('image_id', entry.get('id'))}.jpg"
-        places = [folder / part / name for part in ("", "VG_100K", "VG_100K_2")]
+    sizes = _genome_sizes(annotations.parent / "image_data.json")
+    for number, entry in enumerate(json_array(annotations), start=1):
+        key = entry.get("image_id", entry.get("id"))
+        places = [folder / part / f"{key}.jpg" for part in ("", "VG_100K", "VG_100K_2")]
         path = next((place for place in places if place.is_file()), places[0])
-        image = RegionImage(path=path, size=None)
+        stated = stated_size(entry) or sizes.get(key)
+        image = RegionImage(path=path, where=f"entry {number}", shares=False, stated=stated)
         for each in entry["regions"]:
-            if text := each["phrase"].strip():
-                box = _xyxy([each[name] for name in ("x", "y", "width", "height")])
-                image.add(box, key="sentences", spans=[image.say(text)(0, len(text))])
+            if each["phrase"].strip():
+                with image.region():
+                    box = _xyxy([each[name] for name in ("x", "y", "width", "height")])
+                    image.add(box, key="sentences", spans=[image.say_all(each["phrase"])])
         yield image
 
 
-def picture_size(path: Path) -> tuple[float, float]:
-    """Width and height of an image file; endless for a damaged one, which a build drops."""
+def _genome_sizes(file: Path) -> dict[Any, tuple[Any, Any]]:
+    """Width and height by image; empty if there is no such file."""
+    if not file.is_file():
+        return {}
+    entries = json_array(file)
+    return {e.get("image_id", e.get("id")): (e["width"], e["height"]) for e in entries}
+
+
+def frame_of(image: RegionImage) -> tuple[Frame | None, str]:
+    """How an image's boxes move to its file, and why they cannot; neither for a damaged file, which
+    a build drops, and for shares without a stated size."""
+    if image.shares and image.stated is None:
+        return None, ""
     try:
-        with Image.open(path) as picture:
-            return picture.size
-    except OSError:
-        return math.inf, math.inf
+        width, height, orientation = picture_frame(image.path)
+    except (OSError, ImageError):
+        return None, ""
+    try:
+        return fit_frame(image.stated or (width, height), (width, height), lambda: orientation), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def moved_box(box: Sequence[float], frame: Frame | None, *, shares: bool) -> tuple[float, ...]:
+    """A box in the upright image, in the units it had."""
+    if frame is None or not frame.change or (shares and frame.change == "scaled"):
+        return tuple(box)
+    if not shares:
+        return frame.box(box)
+    sides = (*frame.stated, *frame.stated)
+    found = frame.box([share * side for share, side in zip(box, sides, strict=True)])
+    return tuple(edge / side for edge, side in zip(found, (*frame.size, *frame.size), strict=True))
 
 
 def _xyxy(box: Sequence[float]) -> list[float]:

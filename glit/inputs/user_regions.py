@@ -1,7 +1,8 @@
 """A user's file of regions, read once and streamed into a Parquet table sorted by path.
 
 A row is a region: the image's path, a box, and what is known of it (docs/your-images.md). The name
-of the box's key says what its numbers are; see :data:`glit.backends.region_files.BOXES`.
+of the box's key says what its numbers are; see :data:`glit.backends.region_files.BOXES`. ``width``
+and ``height`` are those of the picture that the box is in.
 """
 
 from __future__ import annotations
@@ -22,8 +23,14 @@ from glit.storage.members import is_utf8
 from glit.storage.store import Store
 
 _SCHEMA = pa.schema([("path", pa.string()), ("region", pa.string()), ("line", pa.int64())])
-_NAMES = "box_xyxy or box_xywh (pixels), box_xyxyn or box_xywhn (shares of width and height)"
-_OTHERS = ("label", "score", "source", "sentences", "phrases")
+_NAMES = (
+    "box_xyxy, box_xywh or box_cxcywh (pixels), box_xyxyn, box_xywhn or box_cxcywhn (shares of "
+    "width and height)"
+)
+_SIZE = ("width", "height")
+"""Of the picture that the box is in."""
+_NUMBERS = ("score", *_SIZE)
+_OTHERS = ("label", "score", "source", "sentences", "phrases", *_SIZE)
 _LISTS = ("sentences", "phrases")
 _LARGEST_SHARE = 1.5
 """Above it, a number cannot be meant as a share of the image."""
@@ -79,6 +86,8 @@ def _region(row: dict[str, Any], file: Path, number: int) -> dict[str, Any]:
     box = found[boxes[0]]
     if not (isinstance(box, list) and len(box) == 4 and all(map(_is_number, box))):
         raise InputError(f"{at} has {boxes[0]} = {str(box)[:60]}, want four numbers")
+    if len({*_SIZE} & found.keys()) == 1:
+        raise InputError(f"{at} has one of width and height; want both, or none of them")
     if boxes[0] in SHARES and max(box) > _LARGEST_SHARE:
         raise InputError(
             f"{at} has {boxes[0]} = {box}, want shares between 0 and 1; for pixels the name is "
@@ -97,7 +106,7 @@ def _plain(key: str, value: Any, at: str) -> Any:
         if key in _LISTS:
             return [value]
         numbers = [float(each) for each in re.split(r"[\s,;]+", value.strip())]
-        return numbers[0] if key == "score" else numbers
+        return numbers[0] if key in _NUMBERS and len(numbers) == 1 else numbers
     except ValueError as error:
         raise InputError(f"{at} has {key} = {value[:60]!r}, which cannot be read") from error
 
@@ -110,21 +119,31 @@ def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The annotations of a file in COCO's layout; MDETR's ``tokens_positive`` are phrases."""
     try:
         found = json.loads(file.read_text(encoding="utf-8-sig"))
-        names = {image["id"]: image["file_name"] for image in found["images"]}
+        images = {image["id"]: image for image in found["images"]}
         labels = {each["id"]: each["name"] for each in found.get("categories", ())}
         for number, each in enumerate(found["annotations"], start=1):
-            yield (
-                number,
-                {
-                    "path": names[each["image_id"]],
-                    "box_xywh": each["bbox"],
-                    "label": labels.get(each.get("category_id"), ""),
-                    "score": each.get("score"),
-                    "phrases": each.get("tokens_positive"),
-                },
-            )
+            image = images[each["image_id"]]
+            row = {
+                "path": image["file_name"],
+                "box_xywh": each["bbox"],
+                "label": labels.get(each.get("category_id"), ""),
+                "score": each.get("score"),
+                "phrases": _quoted(each.get("tokens_positive"), image.get("caption")),
+            }
+            size = {key: image[key] for key in _SIZE if image.get(key) is not None}
+            yield number, {**row, **size}
+    except RecursionError as error:
+        raise InputError(f"{file}: nested too deep to be COCO's JSON") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{file}: not COCO's JSON with images, annotations and categories "
             f"({type(error).__name__}: {error}); other regions go in .jsonl, .csv or .parquet"
         ) from error
+
+
+def _quoted(spans: Any, caption: Any) -> Any:
+    """Spans with the words that they have in the caption of the same file, which need not be that
+    of the build."""
+    if not isinstance(spans, list) or not isinstance(caption, str):
+        return spans
+    return [[first, last, caption[first:last]] for first, last in spans]

@@ -42,6 +42,7 @@ from glit.pipeline.ledger import (
     sum_series,
 )
 from glit.pipeline.listing import Chunk
+from glit.pipeline.moved_boxes import moved_boxes_note
 from glit.pipeline.open_work import OpenWork
 from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
 from glit.pipeline.preflight import some_pictures
@@ -149,6 +150,9 @@ def publish(
 def _card(opened: OpenWork, chunks: list[Chunk], manifest: dict[str, Any]) -> str:
     """The card of the dataset whose data files are in place."""
     progress = opened.progress
+    files = [f"data/{name}" for name in sorted(_data_files(manifest))]
+    if moved := moved_boxes_note(opened.work.plan.regions, opened.dataset, files):
+        progress.note(moved)
     progress.begin("count", total=manifest["counts"]["shipped"], done=0, drops=False)
     figures = dataset_statistics(opened.dataset, manifest, report=progress.advance)
     return dataset_card(manifest, figures, caution(manifest, some_pictures(opened.work, chunks)))

@@ -342,7 +342,8 @@ class LookUpCaptions(CaptionStage):
             if isinstance(texts, Drop):
                 yield texts
             else:
-                yield with_provided(sample, texts, name=self._lookup.name)
+                strip = self._lookup.strips
+                yield with_provided(sample, texts, name=self._lookup.name, strip=strip)
 
 
 def trim_to_sentence(text: str, splitter: Callable[[str], list[Span]]) -> str:

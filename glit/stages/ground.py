@@ -28,10 +28,11 @@ from glit.data.rle import checked_mask
 from glit.data.schema import GROUNDING, MASKS, PHRASE, REGION
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
+from glit.stages.given_captions import GivenCaptions
 from glit.stages.image_source import ImageSource, Loaded, loaded_batches, read_files
 from glit.stages.plan import Plan
 from glit.text.phrases import object_spans
-from glit.text.spans import Span, token_spans
+from glit.text.spans import CleanText, Span, token_spans
 
 SOURCE = "phrase"
 _GROUP = 4  # detector batches looked at together
@@ -109,7 +110,7 @@ class GroundStage(Stage):
         config = plan.config(GroundConfig)
         backend, tokenizer = cls.backend(config), TextTokenizer(plan.models["tokenizer"].path)
         if backend.reads == "file":
-            return ReadPhrases(config, tokenizer, plan.regions)
+            return ReadPhrases(config, tokenizer, plan.regions, GivenCaptions.of(plan))
         return cls(config, backend.make(config, plan.models["grounder"]), tokenizer)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
@@ -206,24 +207,30 @@ class ReadPhrases(GroundStage):
     """Takes phrases and their boxes as a file gives them; no image is decoded."""
 
     def __init__(
-        self, config: GroundConfig, tokenizer: TextTokenizer, table: UserTable | None
+        self,
+        config: GroundConfig,
+        tokenizer: TextTokenizer,
+        table: UserTable | None,
+        captions: GivenCaptions,
     ) -> None:
         super().__init__(config, None, tokenizer)
-        self._table = table
+        self._table, self._captions = table, captions
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         backend = self.backend(self._config)
-        read = read_files(samples, images, backend, self._table, read_region_file)
-        for sample, regions in zip(samples, read, strict=True):
-            yield regions if isinstance(regions, Drop) else self._given(sample, regions)
+        read = [*read_files(samples, images, backend, self._table, read_region_file)]
+        captions = self._captions.of_regions(samples, read, images)
+        for sample, regions, caption in zip(samples, read, captions, strict=True):
+            yield regions if isinstance(regions, Drop) else self._given(sample, regions, caption)
 
-    def _given(self, sample: Sample, regions: Sequence[RegionOfFile]) -> Outcome:
-        assert sample.caption is not None
+    def _given(
+        self, sample: Sample, regions: Sequence[RegionOfFile], caption: CleanText
+    ) -> Outcome:
         found: dict[Span, list[Region]] = defaultdict(list)
         try:
             for each in regions:
                 for said in each.phrases:
-                    found[phrase_span(sample.caption.text, said)].append(each.region)
+                    found[phrase_span(caption, said)].append(each.region)
         except ValueError as error:
             return Drop(reason="bad_masks", message=str(error))
         spans = [(_sentence_of(sample, span), *span) for span in sorted(found)]

@@ -6,13 +6,14 @@ import hashlib
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from glit.backends.base import Backend
 from glit.backends.region_files import rows_as_text
 from glit.backends.user_tables import NO_ROW, UserTable
 from glit.data.records import Drop, Sample
-from glit.images import NO_LIMIT, ImageError, Pixels, decode
+from glit.images import NO_LIMIT, ImageError, Pixels, decode, picture_frame
 from glit.runtime.prefetch import batched_by_weight, map_ahead
 from glit.storage.members import stem
 from glit.storage.store import Store
@@ -102,9 +103,22 @@ def read_files(
             yield text
             continue
         try:
-            yield read(text, width=sample.width, height=sample.height)
+            yield read(
+                text,
+                width=sample.width,
+                height=sample.height,
+                orientation=partial(_orientation, sample, images),
+            )
         except ValueError as error:
             yield Drop(reason="bad_masks", message=f"{name}: {error}")
+
+
+def _orientation(sample: Sample, images: ImageSource) -> int:
+    """EXIF orientation of a sample's file; 1 if it cannot be read, which other stages report."""
+    try:
+        return picture_frame(images.store.read(sample.source_path))[2]
+    except (OSError, ImageError):
+        return 1
 
 
 def _text_beside(name: str, images: ImageSource) -> str | Drop:

@@ -20,7 +20,7 @@ from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
 from glit.backends.matchers.clip import reading
 from glit.backends.protocols import Matcher, MatcherConfig
-from glit.backends.region_files import RegionOfFile, Said, read_region_file
+from glit.backends.region_files import RegionOfFile, Said, placed, read_region_file
 from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import Boxes, iou
@@ -29,6 +29,7 @@ from glit.images import Pixels
 from glit.recipes.config import Choice, added, is_enabled, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights
+from glit.stages.given_captions import GivenCaptions
 from glit.stages.image_source import (
     MOST_BYTES,
     ImageSource,
@@ -38,6 +39,7 @@ from glit.stages.image_source import (
 )
 from glit.stages.plan import Plan, Recipe
 from glit.text.phrases import head_phrases, head_span
+from glit.text.spans import CleanText
 
 SAME_IOU = 0.5
 """Overlap from which a grounding speaks for a region."""
@@ -151,7 +153,7 @@ class ScoreStage(Stage):
         config = plan.config(ScoreConfig)
         backend = cls.backend(config)
         if backend.reads == "file":
-            return ReadPairs(config, plan.regions)
+            return ReadPairs(config, plan.regions, GivenCaptions.of(plan))
         return cls(config, backend.make(config, plan.models["matcher"]))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
@@ -303,23 +305,28 @@ class ReadPairs(ScoreStage):
     """1 for the regions that the file gives to a sentence, else 0; a sentence without a region has
     1 with the whole image. No image is decoded."""
 
-    def __init__(self, config: ScoreConfig, table: UserTable | None) -> None:
-        self._config, self._table = config, table
+    def __init__(
+        self, config: ScoreConfig, table: UserTable | None, captions: GivenCaptions
+    ) -> None:
+        self._config, self._table, self._captions = config, table, captions
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         backend = self.backend(self._config)
-        read = read_files(samples, images, backend, self._table, read_region_file)
-        for sample, found in zip(samples, read, strict=True):
-            yield found if isinstance(found, Drop) else self._paired(sample, found)
+        read = [*read_files(samples, images, backend, self._table, read_region_file)]
+        captions = self._captions.of_regions(samples, read, images)
+        for sample, found, caption in zip(samples, read, captions, strict=True):
+            yield found if isinstance(found, Drop) else self._paired(sample, found, caption)
 
-    def _paired(self, sample: Sample, found: list[RegionOfFile]) -> Outcome:
+    def _paired(self, sample: Sample, found: list[RegionOfFile], caption: CleanText) -> Outcome:
         sentences, regions = sample.sentences or (), sample.regions or ()
         similarity = np.zeros((len(sentences), len(regions)), dtype=np.float32)
         for each in found:
             own = each.places(regions)
             for said in each.sentences:
-                meant = [number for number, s in enumerate(sentences) if _is_meant(s, said)]
-                meant = meant[-1:] if isinstance(said, str) else meant
+                try:
+                    meant = _meant(sentences, said, caption)
+                except ValueError as error:
+                    return Drop(reason="bad_masks", message=str(error))
                 if not meant:
                     return Drop(
                         reason="bad_masks", message=f"no sentence of the caption is {said!r:.80}"
@@ -330,11 +337,21 @@ class ReadPairs(ScoreStage):
         return dataclasses.replace(sample, scores=scores)
 
 
-def _is_meant(sentence: Sentence, said: Said) -> bool:
-    """Whether a file means a sentence, by its text or by characters that it shares."""
+def _meant(sentences: Sequence[Sentence], said: Said, caption: CleanText) -> list[int]:
+    """The sentences that a file means, by their text or by characters that they share.
+
+    Raises:
+        ValueError: the caption has no such characters, or other words there.
+    """
     if isinstance(said, str):
-        return sentence.text == said.strip()
-    return max(sentence.char_start, said[0]) < min(sentence.char_end, said[1])
+        alike = [n for n, sentence in enumerate(sentences) if sentence.text == said.strip()]
+        return alike[-1:]
+    start, end = placed(caption, said)
+    return [
+        number
+        for number, sentence in enumerate(sentences)
+        if max(sentence.char_start, start) < min(sentence.char_end, end)
+    ]
 
 
 def agreement(sample: Sample) -> Float[np.ndarray, "S R"] | None:

@@ -1,4 +1,4 @@
-"""Map character spans of sentences to token spans, exactly, for any text.
+"""Map character spans: to token spans, exactly, for any text; and along with a text that changes.
 
 Tokenizers report character offsets that are wrong around byte-level pieces, lower-casing and
 normalisation. So no offset is used here: the caption is cut at its sentence boundaries, the
@@ -9,11 +9,18 @@ after the boundary find it instead, and a token that lies across it belongs to b
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 Span = tuple[int, int]
 Encode = Callable[[Sequence[str]], list[list[int]]]
 """Token ids of each text: no start or end token, special tokens in the text read as text."""
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
+)
+"""Letters of scripts that write words without spaces, or particles onto them: Thai, Lao, Burmese,
+Khmer, Japanese, Chinese, Korean."""
 
 
 def locate(pieces: Iterable[str], text: str) -> list[Span]:
@@ -102,3 +109,116 @@ def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
 
 def _common_suffix(a: Sequence[int], b: Sequence[int]) -> int:
     return _common_prefix(a[::-1], b[::-1])
+
+
+class CleanText:
+    """A text in NFC, perhaps without outer whitespace, and where its characters went.
+
+    Every change that glit makes to a caption of the user goes through here, so that spans of the
+    user, which count the characters of the text as it was given, can follow.
+
+    Args:
+        given: the text.
+        strip: whether whitespace at both ends goes.
+    """
+
+    def __init__(self, given: str, *, strip: bool = False) -> None:
+        kept = given.strip() if strip else given
+        self._given, self._lead = given, len(given) - len(given.lstrip()) if strip else 0
+        self._is_same = unicodedata.is_normalized("NFC", kept)
+        self.text = kept if self._is_same else unicodedata.normalize("NFC", kept)
+
+    def span(self, start: int, end: int) -> Span:
+        """The characters of ``text`` that those of the given one became.
+
+        A span that begins or ends inside a letter and its marks takes the whole letter.
+
+        >>> CleanText(" Cafe\\u0301 a door", strip=True).span(7, 13)
+        (5, 11)
+
+        Raises:
+            ValueError: the given text has no such span.
+        """
+        if not 0 <= start < end <= len(self._given):
+            raise ValueError(f"[{start}, {end}] is no span of {len(self._given)} characters")
+        first, last = self._moved(start, -1), self._moved(end, 1)
+        if first >= last:
+            raise ValueError(f"[{start}, {end}] holds nothing but whitespace")
+        return first, last
+
+    def _moved(self, index: int, step: int) -> int:
+        """Where a place went; from inside a letter to its start or its end."""
+        at = index - self._lead
+        if self._is_same:
+            return min(max(at, 0), len(self.text))
+        kept = self._given[self._lead :]
+        at = min(max(at, 0), len(kept))
+        while not _divides(kept, at):
+            at += step
+        return min(len(unicodedata.normalize("NFC", kept[:at])), len(self.text))
+
+
+def _divides(text: str, at: int) -> bool:
+    """Whether the two parts of a text can be normalised one by one."""
+    parts = text[:at], text[at:]
+    one_by_one = "".join(unicodedata.normalize("NFC", part) for part in parts)
+    return one_by_one == unicodedata.normalize("NFC", text)
+
+
+def find_phrase(text: str, phrase: str, *, ignore_case: bool = False) -> Span | None:
+    """The first place of a phrase in a text, as whole words; None where there is none.
+
+    A place that is a part of a compound ("man" in "man-made") counts only if there is no other.
+    Writing without spaces between words has no whole words; there every place counts.
+
+    >>> find_phrase("A manhole beside a man.", "man")
+    (19, 22)
+    """
+    words = unicodedata.normalize("NFC", phrase).split()
+    if not words:
+        return None
+    pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE * ignore_case)
+    compound = None
+    at = 0
+    while match := pattern.search(text, at):
+        start, end = match.span()
+        at = start + 1
+        if _is_joined(text, start) or _is_joined(text, end):
+            continue
+        if not (_is_hyphenated(text, start - 1) or _is_hyphenated(text, end)):
+            return start, end
+        compound = compound or (start, end)
+    return compound
+
+
+def same_words(text: str, other: str) -> bool:
+    """Whether two texts are equal but for case, whitespace and normalisation.
+
+    >>> same_words("red  Door", "Red door"), same_words("ed door.", "red door")
+    (True, False)
+    """
+    one, two = (unicodedata.normalize("NFC", each).casefold().split() for each in (text, other))
+    return one == two
+
+
+def _is_joined(text: str, at: int) -> bool:
+    """Whether the characters before and after a place belong to one word."""
+    if not 0 < at < len(text):
+        return False
+    if unicodedata.category(text[at]).startswith("M"):
+        return True
+    before, after = text[at - 1], text[at]
+    if unicodedata.category(before).startswith("M"):
+        before = "a"  # a mark ends a letter
+    is_word = all(each.isalnum() or each == "_" for each in (before, after))
+    return is_word and not (_UNSPACED.match(text[at - 1]) or _UNSPACED.match(after))
+
+
+def _is_hyphenated(text: str, at: int) -> bool:
+    """Whether a hyphen with letters on both sides stands at a place."""
+    return (
+        0 < at < len(text) - 1
+        and text[at] in "-\u2010\u2011"
+        and text[at - 1].isalnum()
+        and text[at + 1].isalnum()
+    )

@@ -93,7 +93,7 @@ def test_boxes_go_along_when_the_image_was_made_smaller_or_larger():
 @pytest.mark.parametrize("width, height", [(80, 100), (100, 83), (50, 43), (104, 80)])
 def test_masks_of_another_shape_are_refused(width, height):
     text = file_of(annotation(patch(10, 20, 40, 70)))
-    with pytest.raises(ValueError, match=f"100 x 80 pixels, the image has {width} x {height}"):
+    with pytest.raises(ValueError, match=f"100x80 pixels, the image has {width}x{height}"):
         read(text, width=width, height=height)
 
 
@@ -163,7 +163,7 @@ def test_a_build_from_shipped_masks(tmp_path):
     assert messages[0] == "there is no 000001.json"
     assert messages[1].startswith("000002.json: not valid JSON")
     assert messages[2].startswith("000003.json cannot be read")
-    assert "100 x 80 pixels, the image has 128 x 128" in messages[3]
+    assert "100x80 pixels, the image has 128x128" in messages[3]
     assert_boxes_are_the_objects(tmp_path)
     files[1].write_text(json.dumps({**wide, "annotations": [
         annotation(patch(30, 30, 60, 60, width=256, height=256))

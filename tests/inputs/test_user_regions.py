@@ -146,7 +146,7 @@ def test_coco(images, tmp_path):
     ("row", "message"),
     [
         ({"bbox": [0, 0, 1, 1]}, "row 1 has 'bbox', which does not say how it counts"),
-        ({}, "row 1 has 0 boxes; want one of box_xyxy or box_xywh"),
+        ({}, "row 1 has 0 boxes; want one of box_xyxy, box_xywh or"),
         ({**BALL, **SUN}, "row 1 has 2 boxes"),
         ({"box_xyxy": [0, 0, 1]}, "want four numbers"),
         ({"box_xyxy": [0, 0, 1, "x"]}, "want four numbers"),
@@ -170,7 +170,10 @@ def test_a_row_that_is_not_understood_stops_the_build(tmp_path, row, message):
         ([BALL, SUN, BALL], ("propose", "row 3: repeats row 1")),
         ([{**BALL, "sentences": ["Not said."]}], ("score", "no sentence of the caption is 'Not")),
         ([{**BALL, "phrases": ["unny"]}], ("ground", "the phrase 'unny' is not in the caption")),
-        ([{**BALL, "phrases": [[40, 46]]}], ("ground", "not in the caption's 45 letters")),
+        (
+            [{**BALL, "phrases": [[40, 46]]}],
+            ("ground", r"the caption: \[40, 46\] is no span of 45"),
+        ),
     ],
 )
 def test_what_does_not_fit_the_image_drops_it(images, tmp_path, rows, drop):
@@ -241,3 +244,36 @@ def test_images_added_later_find_their_rows(images, regions, tmp_path):
     (images / "c.png").write_bytes(held)
     add(str(tmp_path / "out"), LocalExecutor(), quiet())
     assert len(Dataset(str(tmp_path / "out"))) == 3
+
+
+def test_spans_count_the_characters_of_the_caption_as_it_was_given(images, tmp_path):
+    """NFD and outer whitespace in the user's captions: spans move with what becomes of them."""
+    given = " \n" + "Cafe\u0301 a\u0300 la carte. A re\u0301d door is open.  "
+    first, last = given.index("A re"), given.index(" is open")
+    lines = [json.dumps({"path": f"{name}.png", "caption": given}) for name in "ab"]
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    start = given.index("re\u0301d")
+    rows = [
+        {"path": "a.png", **BALL, "sentences": [[first, last]], "phrases": [[first, last]]},
+        {"path": "a.png", **SUN, "phrases": [[start, start + 4, "r\u00e9d"]]},
+        {"path": "b.png", **BALL, "phrases": [[start - 2, start + 2, "r\u00e9d"]]},
+    ]
+    build(images, tmp_path / "out", jsonl(tmp_path / "r.jsonl", *rows), "ground.enabled=true")
+    [row] = Dataset(str(tmp_path / "out"))
+    phrases = [phrase["text"] for phrase in row.extra["phrases"]]
+    assert phrases == ["A r\u00e9d door", "r\u00e9d"]
+    [pair] = [pair for pair in row.pairs if not pair.global_wins]
+    assert row.sentences[pair.sentence].text == "A r\u00e9d door is open."
+    drops = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
+    told = {drop["source_path"]: drop["message"] for drop in drops}
+    assert "of the caption is 'A r\u00e9', the file says 'r\u00e9d'" in told["b.png"]
+    for name in "ab":  # the same of captions beside the images, which are stripped
+        (images / f"{name}.txt").write_text(given)
+    run_build(
+        images, tmp_path / "beside", recipe="provided", regions=tmp_path / "r.jsonl",
+        overrides=["ground.enabled=true", "caption.backend=sidecar"],
+    )  # fmt: skip
+    [row] = Dataset(str(tmp_path / "beside"))
+    assert row.caption.text == "Caf\u00e9 \u00e0 la carte. A r\u00e9d door is open."
+    assert [phrase["text"] for phrase in row.extra["phrases"]] == phrases
+    assert not list(verify(str(tmp_path / "beside")))

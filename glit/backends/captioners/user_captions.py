@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import ReadText
@@ -26,6 +26,7 @@ class BroughtCaptions(UserTable):
     """Captions of the user's file. Its table has a column ``kind`` where an image has captions of
     several kinds; null is ``long``."""
 
+    strips: ClassVar[bool] = False
     kinds: tuple[str, ...] = ()
     """The kinds that are looked up; empty for a file with one caption an image."""
 
@@ -72,6 +73,7 @@ class SidecarCaptions:
     """Captions in text files beside the images."""
 
     name = "sidecar"
+    strips = True
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
         return [self._read(stem(path) + SUFFIX, read_text) for path in paths]
@@ -83,7 +85,7 @@ class SidecarCaptions:
             return Drop(reason="no_caption", message=f"{beside} cannot be read: {error}")
         if text is None:
             return Drop(reason="no_caption", message=f"there is no {posixpath.basename(beside)}")
-        return text.strip()
+        return text
 
 
 def _provided(brought: BroughtCaptions) -> BroughtCaptions:

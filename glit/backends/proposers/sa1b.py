@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
+from glit.data.frames import Frame, fit_frame, upright_orientation
 from glit.data.records import Region
 from glit.data.rle import Runs, decode_rle, mask_text, read_rle, rle_area, rle_box
 
@@ -39,10 +41,11 @@ class Mask:
     runs: Runs
     """Its run lengths."""
 
-    def text(self, *, width: int, height: int) -> str:
-        """The mask at a size, as COCO's compressed run lengths."""
+    def text(self, frame: Frame) -> str:
+        """The mask in the upright image, as COCO's compressed run lengths."""
         mask = decode_rle(self.runs.tolist(), height=self.height, width=self.width)
-        return mask_text(mask, height=height, width=width)
+        width, height = map(int, frame.size)
+        return mask_text(frame.mask(mask), height=height, width=width)
 
 
 class Sa1bReader:
@@ -56,11 +59,17 @@ class Sa1bReader:
     def __init__(self, config: ProposerConfig, model: Resolved | None = None) -> None:
         self._config = config
 
-    def read(self, text: str, *, width: int, height: int) -> list[Region]:
+    def read(
+        self,
+        text: str,
+        *,
+        width: int,
+        height: int,
+        orientation: Callable[[], int] = upright_orientation,
+    ) -> list[Region]:
         """Regions of the masks, best predicted IoU first.
 
-        Masks must be of the upright image. SA-1B's images have no EXIF orientation; of other
-        images, masks of the image before rotation have another aspect ratio and are refused.
+        Masks of the image before its EXIF orientation are turned with it.
 
         Raises:
             ValueError: the text is damaged, or belongs to an image of another aspect ratio.
@@ -70,20 +79,28 @@ class Sa1bReader:
             for mask in read_masks(text)
             if self._config.min_area <= mask.share <= self._config.max_area
         ]
-        for mask in masks:
-            _check_shape(mask, width=width, height=height)
-        scale = np.array([[width / m.width, height / m.height] * 2 for m in masks]).reshape(-1, 4)
+        size = (width, height)
+        frames = [fit_frame((mask.width, mask.height), size, orientation) for mask in masks]
+        boxes = [scaled(frame, mask.box) for frame, mask in zip(frames, masks, strict=True)]
         return make_regions(
-            np.array([mask.box for mask in masks]).reshape(-1, 4) * scale,
+            np.array(boxes, dtype=np.float64).reshape(-1, 4),
             np.array([min(max(mask.predicted_iou, 0.0), 1.0) for mask in masks]),
             [""] * len(masks),
             width=width,
             height=height,
             source="sam",
-            masks=[mask.text(width=width, height=height) for mask in masks]
+            masks=[mask.text(frame) for mask, frame in zip(masks, frames, strict=True)]
             if self._config.keep_masks
             else None,
         )
+
+
+def scaled(frame: Frame, box: Sequence[float]) -> list[float]:
+    """A box in the upright image; tight boxes of masks follow the size by a pixel too."""
+    if frame.change == "turned":
+        return list(frame.box(box))
+    across, down = (a / b for a, b in zip(frame.size, frame.stated, strict=True))
+    return [edge * by for edge, by in zip(box, (across, down, across, down), strict=True)]
 
 
 def read_masks(text: str) -> list[Mask]:
@@ -131,16 +148,6 @@ def _mask(annotation: dict[str, Any]) -> Mask | None:
         predicted_iou=predicted_iou,
         runs=runs,
     )
-
-
-def _check_shape(mask: Mask, *, width: int, height: int) -> None:
-    """Raise ValueError unless the aspect ratios agree, within a pixel of rounding on each side."""
-    apart = abs(width / mask.width - height / mask.height)
-    if apart > 1 / mask.width + 1 / mask.height:
-        raise ValueError(
-            f"masks of a picture of {mask.width} x {mask.height} pixels, "
-            f"the image has {width} x {height}"
-        )
 
 
 SA1B = Backend(

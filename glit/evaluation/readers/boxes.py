@@ -17,6 +17,7 @@ from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question
 from glit.evaluation.readers.files import chosen_parts, load_json, plain_pickle
 from glit.evaluation.readers.questions import xyxy
+from glit.evaluation.readers.stated_sizes import StatedSizes
 
 _MIN_IOU = 0.5
 """With the expression's own box, for another box to be right (RefCOCO's Acc@0.5)."""
@@ -45,6 +46,7 @@ def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> Cl
     try:
         values = load_json(annotations)
         path_of = {image["id"]: folder / _file_name(image) for image in values["images"]}
+        sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
         numbers = {category["id"]: i for i, category in enumerate(values["categories"])}
         classes = [_names(category) for category in values["categories"]]
         found: list[tuple[Path, Box, int]] = [
@@ -52,15 +54,17 @@ def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> Cl
             for box in values["annotations"]
             if not box.get("iscrowd") and 0 not in box["bbox"][2:]
         ]
+        found = sorted(found)[: limit or None]
+        parts: list[ImagePart] = [(path, sizes.box(path, box)) for path, box, _ in found]
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise InputError(
             f"{annotations}: not COCO's or LVIS's boxes ({type(error).__name__}: {error})"
         ) from error
-    found = sorted(found)[: limit or None]
     if not found:
         raise InputError(f"{annotations}: it has no box")
+    sizes.warn(annotations)
     return ClassBoxes(
-        parts=[(path, box) for path, box, _ in found],
+        parts=parts,
         class_of=[number for _, _, number in found],
         classes=classes,
     )
@@ -90,7 +94,10 @@ def expressions(
         values = load_json(folder / "instances.json")
         known = sorted({ref["split"] for ref in refs})
         parts = chosen_parts(split, known, default="val")
-        name_of = {image["id"]: image["file_name"] for image in values["images"]}
+        path_of = {
+            image["id"]: (images or folder) / image["file_name"] for image in values["images"]
+        }
+        sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
         boxes_of: dict[Any, dict[Any, Box]] = defaultdict(dict)
         for box in values["annotations"]:
             if 0 not in box["bbox"][2:]:
@@ -98,21 +105,24 @@ def expressions(
         found = []
         for ref in sorted((r for r in refs if r["split"] in parts), key=lambda ref: ref["ref_id"]):
             boxes = boxes_of[ref["image_id"]]
-            path = (images or folder) / name_of[ref["image_id"]]
+            path = path_of[ref["image_id"]]
             overlap = iou(np.array([boxes[ref["ann_id"]]]), np.array(list(boxes.values())))[0]
             right = frozenset(np.flatnonzero(overlap >= _MIN_IOU).tolist())
-            candidates = tuple((path, box) for box in boxes.values())
+            candidates = tuple((path, sizes.box(path, box)) for box in boxes.values())
             for sentence in ref["sentences"]:
                 found.append(
                     Question(parts=candidates, texts=(sentence["sent"],), right=right, kind="")
                 )
                 if len(found) == limit:
-                    return found
+                    break
+            if len(found) == limit > 0:
+                break
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
         raise InputError(
             f"{files[0]}: not RefCOCO's files as published ({type(error).__name__}: {error}); see "
             "docs/evaluation.md for the layout"
         ) from error
+    sizes.warn(folder / "instances.json")
     return found
 
 

@@ -95,15 +95,30 @@ def with_suffix(path: Path) -> Path:
 
 def load_json(path: Path) -> Any:
     """A small file of JSON."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    return parse_json(path.read_text(encoding="utf-8-sig"))
+
+
+def parse_json(text: str) -> Any:
+    """The value of a text.
+
+    Raises:
+        ValueError: it is no JSON, or too deep.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Entries of a file with one JSON value a line."""
-    with path.open(encoding="utf-8") as file:
-        for line in file:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
             if line.strip():
-                yield json.loads(line)
+                try:
+                    yield parse_json(line)
+                except ValueError as error:
+                    raise ValueError(f"line {number}: {error}") from error
 
 
 def json_array(path: Path) -> Iterator[Any]:
@@ -113,7 +128,7 @@ def json_array(path: Path) -> Iterator[Any]:
     megabytes. Raises ValueError where the text is not such an array.
     """
     decoder = json.JSONDecoder()
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         text, at = "", 0
 
         def upcoming() -> str:
@@ -137,6 +152,8 @@ def json_array(path: Path) -> Iterator[Any]:
             upcoming()
             try:
                 entry, at = decoder.raw_decode(text, at)
+            except RecursionError as error:
+                raise ValueError("an entry is nested too deep") from error
             except json.JSONDecodeError:  # cut off, unless nothing follows
                 more = file.read(max(CHUNK, len(text) - at))
                 if not more:

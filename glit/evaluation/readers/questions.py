@@ -15,6 +15,7 @@ from pathlib import Path
 from glit.errors import InputError
 from glit.evaluation.questions import Question
 from glit.evaluation.readers.files import json_lines, load_json, with_suffix
+from glit.evaluation.readers.stated_sizes import StatedSizes
 
 Reader = Callable[[Path, Path], Iterator[Question]]
 _FG_OVD_NAMES = {
@@ -36,6 +37,7 @@ def fg_ovd(file: Path, images: Path) -> Iterator[Question]:
     """
     values = load_json(file)
     path_of = {image["id"]: images / image["file_name"] for image in values["images"]}
+    sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
     name_of = {category["id"]: category["name"] for category in values["categories"]}
     least = _FG_OVD_NEGATIVES.get(file.stem, _FG_OVD_ELSE)
     for box in values["annotations"]:
@@ -43,9 +45,11 @@ def fg_ovd(file: Path, images: Path) -> Iterator[Question]:
         if len(wrong) < least:
             continue
         texts = tuple(name_of[number] for number in (box["category_id"], *wrong[:least]))
-        part = (path_of[box["image_id"]], xyxy(box["bbox"]))
+        path = path_of[box["image_id"]]
+        part = (path, sizes.box(path, xyxy(box["bbox"])))
         kind = _FG_OVD_NAMES.get(file.stem, file.stem)
         yield Question(parts=(part,), texts=texts, right=frozenset({0}), kind=kind)
+    sizes.warn(file)
 
 
 def sugarcrepe(file: Path, images: Path) -> Iterator[Question]:
