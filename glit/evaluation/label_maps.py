@@ -76,8 +76,10 @@ def ade20k(folder: Path, split: str | None) -> Labelled:
     """ADE20K's 150 classes (``ADEChallengeData2016``), named by its ``objectInfo150.txt``."""
     part = split or "validation"
     maps = sorted((folder / "annotations" / part).glob("*.png"))
-    with (folder / "objectInfo150.txt").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file, delimiter="\t"))[1:]
+    with (folder / "objectInfo150.txt").open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    if uneven := [row for row in rows if len(row) != len(header)]:
+        raise ValueError(f"objectInfo150.txt: {len(header)} columns, but a row is {uneven[0]}")
     return Labelled(
         images=[folder / "images" / part / f"{path.stem}.jpg" for path in maps],
         maps=maps,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 import glob
 import io
@@ -15,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from glit.errors import InputError
+from glit.errors import InputError, cut
 from glit.images import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
+from glit.inputs.csv_rows import csv_rows
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
 from glit.storage.members import SUFFIXES, is_shard, stem
@@ -316,33 +316,36 @@ def _names_in_list(file: str) -> Iterator[tuple[int, str]]:
     folder, _, name = file.rpartition("/")
     try:
         data = Store(folder or "/").read(name)
-        yield from _names_in(file, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="\n"))
+        is_csv = file.lower().endswith(".csv")
+        # line ends as old Macs wrote them; a name may hold one where other line ends are there
+        newline = "" if is_csv else "\n" if b"\n" in data else "\r"
+        yield from _names_in(file, io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=newline))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as UTF-8 text ({error})") from error
-    except csv.Error as error:
-        raise InputError(f"{file}: not valid CSV ({error}); is a quote left open?") from error
 
 
 def _names_in(file: str, lines: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
     if file.lower().endswith(".csv"):
-        reader = csv.DictReader(lines, strict=True)  # or an open quote takes in all that follows
-        if "path" not in (reader.fieldnames or []):
-            found = ", ".join(reader.fieldnames or [])
-            raise InputError(f"{file}: found the columns {found or 'none'}, want one named 'path'")
-        for row in reader:
+        for number, row in csv_rows(lines, file, is_known={"path"}.__contains__):
+            if "path" not in row:
+                raise InputError(
+                    f"{file}: found the columns {cut(', '.join(row))}, want one named 'path'"
+                )
             if row["path"]:
-                yield reader.line_num, row["path"]
+                yield number, row["path"]
         return
     is_json = file.lower().endswith(".jsonl")
     for number, line in enumerate(lines, start=1):
         if stripped := line.strip():
+            if "\0" in stripped:
+                raise InputError(f"{file}: line {number} holds a NUL byte; write it anew in UTF-8")
             yield number, _json_path(file, number, line) if is_json else stripped
 
 
 def _json_path(file: str, number: int, line: str) -> str:
     try:
         return str(json.loads(line)["path"])
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
-            f'{file}: line {number}: want a JSON object with a "path" ({error!r})'
+            f'{file}: line {number}: want a JSON object with a "path" ({cut(repr(error))})'
         ) from error

@@ -18,7 +18,7 @@ import pyarrow as pa
 from glit.backends.region_files import BOXES, SHARES
 from glit.backends.user_tables import UserTable
 from glit.errors import InputError, closest
-from glit.inputs.user_tables import PATH_KEYS, finder, pick, rows_of, sorted_table
+from glit.inputs.user_tables import EMPTY_CELLS, PATH_KEYS, finder, pick, rows_of, sorted_table
 from glit.storage.members import is_utf8
 from glit.storage.store import Store
 
@@ -78,7 +78,7 @@ def _region(row: dict[str, Any], file: Path, number: int) -> dict[str, Any]:
     found = {
         key: _plain(key, value, at)
         for key, value in row.items()
-        if key not in PATH_KEYS and value is not None and value != ""
+        if key not in PATH_KEYS and not _is_empty(value)
     }
     boxes = [key for key in BOXES if key in found]
     if len(boxes) != 1:
@@ -109,6 +109,10 @@ def _plain(key: str, value: Any, at: str) -> Any:
         return numbers[0] if key in _NUMBERS and len(numbers) == 1 else numbers
     except ValueError as error:
         raise InputError(f"{at} has {key} = {value[:60]!r}, which cannot be read") from error
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.strip() in {"", *EMPTY_CELLS})
 
 
 def _is_number(value: Any) -> bool:

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import json
 import os
 import posixpath
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection
 
+from glit.backends.region_files import BOXES
 from glit.backends.user_tables import UserTable
-from glit.errors import InputError, first_line
+from glit.errors import InputError, cut, first_line
+from glit.inputs.csv_rows import csv_rows
 from glit.runtime.prefetch import batched
 from glit.storage.duckdb_temp import spilling
 from glit.storage.store import Store
@@ -152,10 +152,11 @@ def rows_of(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple
     suffix = file.suffix.lower()
     if suffix == ".parquet":
         return _parquet(file, is_read)
-    readers = {".jsonl": _jsonl, ".csv": _csv}
-    if suffix not in readers:
-        raise InputError(f"{file}: want .jsonl, .csv or .parquet")
-    return readers[suffix](file)
+    if suffix in (".csv", ".tsv"):
+        return _csv(file, is_read)
+    if suffix != ".jsonl":
+        raise InputError(f"{file}: want .jsonl, .csv, .tsv or .parquet")
+    return _jsonl(file)
 
 
 def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
@@ -206,6 +207,8 @@ def pick(
     for key in keys:
         if key in row:
             value = default if row[key] is None else row[key]
+            if default is not None and isinstance(value, str) and value.strip() in EMPTY_CELLS:
+                return default
             if not isinstance(value, str):
                 raise InputError(
                     f"{file}: row {number} has {key} = {str(value)[:60]!r} "
@@ -219,6 +222,7 @@ def pick(
 
 
 def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
+    number = 0
     with file.open(encoding="utf-8-sig") as lines:
         try:
             for number, line in enumerate(lines, start=1):
@@ -227,29 +231,21 @@ def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
                     if not isinstance(row, dict):
                         raise InputError(f"{file}: row {number} is no JSON object")
                     yield number, row
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{file}: not valid JSON lines in UTF-8 ({error})") from error
+        except (ValueError, RecursionError) as error:  # a number of 4,301 digits is one
+            what = "nested too deep" if isinstance(error, RecursionError) else cut(str(error))
+            raise InputError(
+                f"{file}: not valid JSON lines in UTF-8, at row {number} ({what})"
+            ) from error
 
 
-def _csv(file: Path) -> Iterator[tuple[int, dict]]:
+EMPTY_CELLS = frozenset(("nan", "NaN", "None", "NULL", "null", "<NA>"))
+"""What pandas, NumPy and SQL write of an empty cell once it is text."""
+
+
+def _csv(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:
     with file.open(encoding="utf-8-sig", newline="") as stream:
-        rows, number = csv.DictReader(stream), 1
-        try:
-            while (row := _next_row(rows)) is not None:
-                number += 1
-                yield number, row
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise InputError(f"{file}: not valid CSV in UTF-8 ({error})") from error
-
-
-def _next_row(rows: csv.DictReader) -> dict | None:
-    """With fields of any length, where Python's csv refuses those over 131,072 characters; for one
-    row alone, as the limit is the whole process's."""
-    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    try:
-        return next(rows, None)
-    finally:
-        csv.field_size_limit(before)
+        is_known = is_read or frozenset((*PATH_KEYS, "label", "score", *BOXES)).__contains__
+        yield from csv_rows(stream, str(file), is_known=is_known)
 
 
 def _parquet(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:

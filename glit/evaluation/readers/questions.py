@@ -93,8 +93,11 @@ def winoground(file: Path, images: Path) -> Iterator[Question]:
 def mmvp(file: Path, images: Path) -> Iterator[Question]:
     """MMVP-VLM (Tong et al., CVPR 2024): pairs of images with similar CLIP embeddings, and a
     statement that is true of one image of the pair."""
-    with file.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.reader(lines))[1:]
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        try:
+            rows = list(csv.reader(lines, strict=True))[1:]
+        except csv.Error as error:
+            raise ValueError(f"not valid CSV ({error})") from error
     if len(rows) % 2:
         raise ValueError(f"{len(rows)} statements; they come in pairs")
     for first, second in zip(rows[::2], rows[1::2], strict=True):

@@ -43,9 +43,11 @@ def flickr30k(
         return
     no_parts(split)
     captions: dict[str, list[str]] = {}
-    with annotations.open(encoding="utf-8") as file:
+    with annotations.open(encoding="utf-8-sig") as file:
         for line in file:
             if line.strip():
+                if "\t" not in line:
+                    raise ValueError(f"the line {line[:60]!r} has no tab after its image")
                 place, caption = line.split("\t", 1)
                 captions.setdefault(place.rsplit("#", 1)[0], []).append(caption)
     for name, texts in captions.items():

@@ -1,0 +1,112 @@
+"""CSV files lose no text: rows that are not certain are refused by their number."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from pandas import read_csv  # an independent reader
+
+from glit.errors import InputError
+from glit.inputs.csv_rows import csv_rows
+from glit.inputs.source import find_source
+from glit.inputs.user_captions import read_captions
+from glit.inputs.user_regions import read_regions
+
+
+def rows(text: str):
+    stream = io.StringIO(text, newline="")
+    return list(csv_rows(stream, "a.csv", is_known={"path", "caption"}.__contains__))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path,caption\na.png,A dog, a ball\n", r"a\.csv: row 2 has 3 fields, the header has 2"),
+        ("path,caption\na.png,A dog\nb.png\n", "row 3 has 1 fields"),
+        ('path,caption\na.png,"A dog\nb.png,"A cat." It.\n', "after row 1 .* a quote left open"),
+        ('path,caption\na.png,"A dog\n', "a quote left open"),
+        (
+            'path,caption\na.png,"A dog\nb.png,5"\n',
+            "row 2 takes in the row that begins with 'b.png",
+        ),
+        ('path,caption\na.png,"A \\"red\\" dog"\n', "not valid CSV after row 1"),
+        ("path,caption,caption\na,b,c\n", "has two columns 'caption'"),
+        ("path,caption\na.png,A\0dog\n", "row 2 holds a NUL byte"),
+        ("path;caption\na.png;A dog; a ball\n", "a semicolon or a line break in double quotes"),
+    ],
+)
+def test_what_may_have_lost_text_is_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        rows(text)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_separators_and_line_ends(delimiter, end):
+    header, long = delimiter.join(["path", "caption"]), '"A, b; c\td ""e"""'
+    text = end.join([header, f"a.png{delimiter}{long}", "", f'b.png{delimiter}5" of snow', ""])
+    found = rows(text)
+    assert found == [
+        (2, {"path": "a.png", "caption": 'A, b; c\td "e"'}),
+        (3, {"path": "b.png", "caption": '5" of snow'}),
+    ]
+    judge = read_csv(io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n")), sep=delimiter)
+    assert [row for _, row in found] == judge.to_dict("records")
+
+
+def test_a_caption_of_several_lines_and_a_space_after_commas():
+    assert rows('path, caption\na.png, "One.\nTwo, three."\n') == [
+        (2, {"path": "a.png", "caption": "One.\nTwo, three."})
+    ]
+
+
+def written(tmp_path: Path, name: str, text: str) -> Path:
+    (tmp_path / "a.png").touch()
+    (tmp_path / name).write_bytes(text.encode("utf-8-sig"))
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("name", ["c.csv", "c.tsv"])
+def test_captions_and_regions_are_read_so(tmp_path, name):
+    file = written(tmp_path, name, "image\tcaption\na.png\tA dog, a ball\n")
+    assert list(read_captions(file, str(tmp_path))) == [("a.png", "A dog, a ball", 2, None)]
+    file = written(tmp_path, f"r{name}", "path;box_xyxy;label\na.png;1 2 3 4;cat, grey\n")
+    [(path, region, number)] = read_regions(file, str(tmp_path))
+    assert (path, number) == ("a.png", 2) and '"cat, grey"' in region
+    with pytest.raises(InputError, match="row 2 has 3 fields, the header has 2"):
+        list(read_captions(written(tmp_path, name, "path,caption\na.png,A, b\n"), str(tmp_path)))
+
+
+@pytest.mark.parametrize("cell", ["nan", "NaN", "None", "NULL", "<NA>", " nan "])
+def test_empty_cells_that_became_text(tmp_path, cell):
+    text = f'path,caption,short_caption\na.png,"{cell}","{cell}"\nb.png,Nan bread.,\n'
+    found = list(read_captions(written(tmp_path, "c.csv", text), str(tmp_path)))
+    assert found == [("a.png", "", 2, None), ("b.png", "Nan bread.", 3, None)]
+    text = f"path,box_xyxy,label,score,sentences\na.png,1 2 3 4,{cell},{cell},{cell}\n"
+    [(_, region, _)] = read_regions(written(tmp_path, "r.csv", text), str(tmp_path))
+    assert region == '{"box_xyxy": [1.0, 2.0, 3.0, 4.0]}'
+
+
+def test_lists_of_images(tmp_path):
+    from glit.inputs.source import entries
+
+    for name, text in {
+        "l.csv": 'label;path\r"x;y";a.png\r',
+        "l.txt": "a.png\rb.png\r",
+        "m.csv": "path,label\na.png,1\n",
+    }.items():
+        (tmp_path / "b.png").touch()
+        found = [each.path for each in entries(find_source(str(written(tmp_path, name, text))))]
+        assert found == (["a.png", "b.png"] if name == "l.txt" else ["a.png"])
+    for name, text in {"l.csv": "path,x\na.png,1,2\n", "l.txt": "a\0.png\n"}.items():
+        with pytest.raises(InputError, match="row 2 has 3 fields|line 1 holds a NUL"):
+            list(entries(find_source(str(written(tmp_path, name, text)))))
+
+
+def test_json_that_is_too_deep_or_too_long(tmp_path):
+    for text in ("[" * 100_000, '{"path": ' + "9" * 5000 + "}"):
+        file = written(tmp_path, "c.jsonl", f'{{"path": "a.png", "caption": "A."}}\n{text}')
+        with pytest.raises(InputError, match=r"c\.jsonl: not valid JSON lines in UTF-8, at row 2"):
+            list(read_captions(file, str(tmp_path)))
