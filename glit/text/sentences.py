@@ -10,9 +10,12 @@ import importlib
 import re
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from glit.errors import UserError
 from glit.recipes.extras import require
+from glit.text.languages import text_language
+from glit.text.list_items import keep_list_markers
 from glit.text.spans import Span, locate
 
 Splitter = Callable[[str], list[Span]]
@@ -23,6 +26,8 @@ _UNUSUAL_SPACE = re.compile(r"[^\S\n ]")
 def make_splitter(name: str, language: str) -> Splitter:
     """The splitter of a name: a function from text to the character spans of its sentences.
 
+    A text that is without doubt in another language than ``language`` is split as one of its own.
+
     Raises:
         MissingExtraError: NLTK is not installed.
         UserError: NLTK's Punkt data is not on this machine.
@@ -30,10 +35,17 @@ def make_splitter(name: str, language: str) -> Splitter:
     if name == "dot":
         return split_at_dots
     assert name in ("sentencex", "punkt"), name
-    split = _punkt(language) if name == "punkt" else _sentencex(language)
-    if language != "en":  # the rules know English words
-        return split
-    return lambda text: repair(text, split(text))
+    make = _punkt if name == "punkt" else _sentencex
+    asked = make(language)
+
+    def split(text: str) -> list[Span]:
+        own = text_language(text, language)
+        found = (asked if own == language or name == "punkt" else _sentencex(own))(text)
+        if own == "en":  # the rules know English words
+            found = repair(text, found)
+        return keep_list_markers(text, found)
+
+    return split
 
 
 def split_at_dots(text: str) -> list[Span]:
@@ -55,6 +67,7 @@ def split_at_dots(text: str) -> list[Span]:
     return spans
 
 
+@cache
 def _sentencex(language: str) -> Splitter:
     segment = importlib.import_module("sentencex").segment  # compiled, without types
 
@@ -110,6 +123,7 @@ _STOP = re.compile(r"""(?P<word>\w*)(?P<mark>["”»’')\]]?)[.!?…]+(?:\s?["�
 _LOOK_BACK = 40
 """Characters before a gap in which its full stop and the word before that are looked for."""
 _ADDRESS = re.compile(r"(?:com|co|uk|org|edu|gov)\b")
+_REFERENCE = re.compile(r"[\[(]\d")
 _LONGEST = 300
 """Characters of a quotation; a mark that is closed later than that meant something else."""
 _MARK = re.compile(r'["“”„«»]')
@@ -149,6 +163,10 @@ def _goes_on(text: str, end: int, start: int, closed: set[int]) -> bool:
     """Whether no sentence ends at ``end``, though another is said to begin at ``start``."""
     if text[end:start] not in ("", " "):
         return False
+    if _REFERENCE.match(text, start) and text.endswith(" al.", 0, end):  # et al. [2004]
+        return True
+    if text[end - 1] == "]" and text[start].islower() and text[end - 2] not in ".!?":
+        return True  # [3] shows
     if end in closed:  # “STOP!” is painted: the stop belongs to the quotation
         return text[start].islower()
     if text[end - 1] != ".":

@@ -8,6 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from glit.errors import UserError
+from glit.text.languages import text_language
+from glit.text.list_items import keep_list_markers
 from glit.text.sentences import make_splitter, repair, split_at_dots
 from glit.text.spans import Span, locate
 
@@ -266,3 +268,73 @@ def test_punkt_without_its_data_says_what_to_do(monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [])
     with pytest.raises(UserError, match="punkt_tab on a connected machine, or use 'sentencex'"):
         make_splitter("punkt", "en")
+
+
+LISTS = {
+    "lines": "It shows a kitchen:|\n1. A kettle is on it.|\n2. Two cups stand.|\n3. A cat sleeps.",
+    "one line": "1. A kettle is on it.| 2. Two cups stand there.| 3. A cat sleeps.",
+    "no stops": "1. A red kettle| 2. Two white cups",
+    "brackets": "There are:| (1) A red cup.| (2) A blue cup.",
+    "half brackets": "1) A red cup.| 2) A blue cup.",
+    "stop and bracket": "1.) A red cup| 2.) A blue cup",
+    "letters": "Here they are:|\na) A dog sits.|\nb) A cat lies.",
+    "letters and stops": "a. A dog that sits| b. A cat that lies| c. A bird that sings",
+    "Roman": "i. A dog sits.| ii. A cat lies.| iii. A bird sings.| iv. A fish swims.",
+    "Roman capitals": "I. The dog sits.|\nII. The cat lies.",
+    "bullets": "• A dog sits there| • A cat lies there",
+    "bullets and numbers": "• 9. A dog sits there| • 10. A cat lies there",
+    "dashes": "- A red kettle\n|- Two white cups",
+    "two sentences an item": "1. A dog sits.| It is red.|\n2. A cat lies.| It is blue.",
+    "on lines of their own": "1.\nA dog sits.|\n2.\nA cat lies.",
+    "from seven on": "7. A dog sits.|\n8. A cat lies.",
+    "no list: a number": "It is in room 2.| The dog sits.",
+    "no list: initials": "A. B. Smith sits.| He is old.",
+    "no list: a war": "It is of World War I.| He fought.",
+    "no list: a king": "Here Napoleon I. is crowned.",
+    "no list: a count": "There are 3.| They run.",
+    "a reference": "Smith et al. [2004] show a dog.| It runs.",
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_markers_of_lists_begin_the_sentence_after_them(name):
+    text, sentences = parted(LISTS[name])
+    split = make_splitter("sentencex", "en")
+    assert cut(text, split(text)) == sentences
+    assert cut(text, keep_list_markers(text, split(text))) == sentences
+
+
+@given(st.text("1ai2bI.)( \nAx•-", max_size=40))
+def test_list_markers_keep_every_letter(text):
+    split = make_splitter("sentencex", "en")
+    spans = split(text)
+    assert all(start < end for start, end in spans)
+    assert all(one[1] <= two[0] for one, two in pairwise(spans))
+    rest = list(text)
+    for start, end in spans:
+        rest[start:end] = " " * (end - start)
+        assert text[start:end] == text[start:end].strip()
+    assert not "".join(rest).strip()
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("hy", "Շունը նստած է։| Կատուն քնած է։"),
+        ("ru", "На ул. Мира стоит дом.| Рядом сидит собака."),
+        ("de", "Der Hund ist z. B. auf der Wiese und am See.| Die Katze ist nicht zu sehen."),
+        ("el", "Ένας σκύλος κάθεται.| Μια γάτα κοιμάται."),
+    ],
+)
+def test_a_text_is_split_as_one_of_its_own_language(language, text):
+    assert text_language(text, "en") == language
+    plain, sentences = parted(text)
+    for asked in ("en", language):
+        assert cut(plain, make_splitter("sentencex", asked)(plain)) == sentences
+
+
+def test_the_language_asked_for_stays_where_a_text_fits_it():
+    assert text_language("The sign says “Привет” and the dog is on it.", "en") == "en"
+    assert text_language("A cat. Ein Hund.", "en") == "en"
+    assert text_language("Кіт спить.", "uk") == "uk"
+    assert text_language("Собака бежит.", "bg") == "bg"
