@@ -18,13 +18,10 @@ _BULLETS = re.compile(rf"(?:(?<!\S){_BULLET}|^[^\S\n]*[-–*])\s*(?=[^\W_]|[\"�
 _ALONE = re.compile(rf"(?:{_BULLET}\s*)?{_LABEL}|{_BULLET}|[-–*]")
 _LONGEST_MARKER = 12
 _SIGNS = frozenset("•⁃‣▪◦●")
-_FIRSTS = tuple(
-    before + label + after
-    for before in (" ", "\n", "\t", "(", *_SIGNS)
-    for label in "1aAiI"
-    for after in ".)"
-)
-"""What stands in every text with a list, unless it begins with one; a quick look."""
+_FIRSTS = tuple(label + after for label in "1aAiI" for after in ".)")
+"""What stands in every text with a list, after one of these or at the start of the text; a quick
+look."""
+_BEFORE = (" ", "\n", "\t", "(", *_SIGNS)
 _ENDED = re.compile(r"[.!?:;…。)\]\"”»]\s*$")
 _ROMAN = {"i": 1, "v": 5, "x": 10}
 
@@ -100,7 +97,9 @@ def _bullets(text: str) -> Iterator[Span]:
 
 def _enumerated(text: str) -> Iterator[Span]:
     """The markers of lists of two items or more."""
-    if not any(map(text.__contains__, _FIRSTS)) and not _ITEM.match(text):
+    near = [first for first in _FIRSTS if first in text]
+    has_first = any(before + first in text for first in near for before in _BEFORE)
+    if not has_first and not _ITEM.match(text):
         return
     chains: list[list[_Marker]] = []
     last: dict[str, tuple[int, list[_Marker]]] = {}

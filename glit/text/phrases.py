@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from glit.recipes.extras import require
+from glit.text.spans import find_phrase
 
 _INSIDE = {"DT", "PRP$", "CD", "JJ", "JJR", "JJS", "VBN", "VBG", "RB", "POS"}
 _STARTS = {"DT", "PRP$"}
@@ -288,9 +289,13 @@ def _tagged(sentence: str) -> Iterator[tuple[int, int, str]]:
     """Words and punctuation with their places in the sentence and their Penn Treebank tags."""
     from textblob.en import tag
 
-    position = 0
+    position, is_next = 0, True
     for word, kind in tag(sentence):
         found = sentence.find(word, position)
-        if found >= 0:  # the tagger rewrites some characters; such a word belongs to no phrase
+        if not is_next:  # not inside the word that was passed over
+            span = find_phrase(sentence[position:], word)
+            found = -1 if span is None else position + span[0]
+        is_next = found >= 0
+        if is_next:  # the tagger rewrites some characters; such a word belongs to no phrase
             position = found + len(word)
             yield found, position, kind.split("-")[0]
