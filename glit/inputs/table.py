@@ -136,6 +136,13 @@ def _image_column(schema: pa.Schema, name: str) -> str:
     for wanted in _IMAGE_NAMES:
         if wanted in found:
             return wanted
+    lists = [field for field in schema if _holds_lists(field.type)]
+    if lists:
+        others = f", and {', '.join(found)} may hold images too" if found else ""
+        raise InputError(
+            f"{name}: the column {lists[0].name!r} holds several images a row "
+            f"({lists[0].type!s:.80}){others}; write one image a row, in a column 'image'"
+        )
     if len(found) > 1:
         raise InputError(
             f"{name}: several columns may hold the images ({', '.join(found)}); name the image "
@@ -144,16 +151,37 @@ def _image_column(schema: pa.Schema, name: str) -> str:
     return found[0] if found else ""
 
 
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values, which a dictionary may hold."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def _holds_bytes(kind: pa.DataType) -> bool:
+    kind = _value_type(kind)
     if pa.types.is_struct(kind):
         index = kind.get_field_index("bytes")
         return index >= 0 and _holds_bytes(kind.field(index).type)
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return (
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    )
+
+
+def _holds_lists(kind: pa.DataType) -> bool:
+    is_list = (
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+    return is_list and (_holds_bytes(kind.value_type) or _holds_lists(kind.value_type))
 
 
 def _is_text(schema: pa.Schema, name: str) -> bool:
     index = schema.get_field_index(name)
-    return index >= 0 and (
-        pa.types.is_string(schema.field(index).type)
-        or pa.types.is_large_string(schema.field(index).type)
+    if index < 0:
+        return False
+    kind = _value_type(schema.field(index).type)
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )

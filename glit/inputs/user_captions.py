@@ -110,7 +110,11 @@ def read_captions(
         InputError: see :func:`prepare`.
     """
     relative = finder(file, image_root, where)
-    rows = _coco(file) if file.suffix.lower() == ".json" else rows_of(file, _is_read)
+    rows = (
+        _coco(file)
+        if file.suffix.lower() == ".json" and file.is_file()
+        else rows_of(file, _is_read)
+    )
     for number, row in rows:
         path = pick(row, PATH_KEYS, file, number)
         captions = _captions_in_row(row, file, number)

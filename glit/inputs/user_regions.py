@@ -54,7 +54,7 @@ def read_regions(file: Path, image_root: str, *, where: str = "") -> Iterator[tu
         InputError: see :func:`prepare_regions`.
     """
     relative = finder(file, image_root, where)
-    rows = _coco(file) if file.suffix.lower() == ".json" else rows_of(file, None)
+    rows = _coco(file) if file.suffix.lower() == ".json" and file.is_file() else rows_of(file, None)
     for number, row in rows:
         path = pick(row, PATH_KEYS, file, number)
         region = json.dumps(_region(row, file, number), ensure_ascii=False)

@@ -28,6 +28,7 @@ from glit.storage.duckdb_temp import spilling
 from glit.storage.store import Store
 
 PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
+_KINDS = (".parquet", ".csv", ".tsv", ".jsonl")
 _BATCH = 16_384
 _DIGITS = 12
 TableT = TypeVar("TableT", bound=UserTable)
@@ -94,9 +95,12 @@ def _is_address(path: str) -> bool:
 def _at_hand(given: str, option: str) -> Iterator[Path]:
     """The file, or a copy of the one at an address."""
     if not _is_address(given):
-        if not Path(given).is_file():
+        path = Path(given)
+        if path.is_dir():
+            parts_of(path)
+        elif not path.is_file():
             raise InputError(f"--{option} {given}: no such file")
-        yield Path(given)
+        yield path
         return
     folder, _, name = given.rpartition("/")
     try:
@@ -142,20 +146,56 @@ def _write_sorted(
     return name
 
 
+def parts_of(folder: Path) -> list[Path]:
+    """The files of a table that was written as a folder, as Spark does, in order.
+
+    Raises:
+        InputError: there is none, they are of several kinds, or the writing was not finished.
+    """
+    found = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))]
+    kinds = {path.suffix.lower() for path in found}
+    if (folder / "_temporary").exists():
+        raise InputError(f"{folder}: has a folder _temporary, so its writer has not finished")
+    if any(path.is_dir() for path in found) or len(kinds) != 1 or not kinds <= {*_KINDS}:
+        names = ", ".join(path.name for path in found[:3])
+        raise InputError(
+            f"{folder}: a folder with {cut(names) or 'no file'}; want files of one kind "
+            f"({', '.join(_KINDS)}), as Spark writes a table"
+        )
+    return found
+
+
+def _rows_of_parts(
+    folder: Path, is_read: Callable[[str], bool] | None
+) -> Iterator[tuple[int, dict]]:
+    """The rows of a folder's files, numbered through."""
+    before = 0
+    for file in parts_of(folder):
+        number = 0
+        for number, row in rows_of(file, is_read):
+            yield before + number, row
+        before += number
+
+
 def _sha256(file: Path) -> str:
+    if file.is_dir():
+        digests = " ".join(f"{part.name} {_sha256(part)}" for part in parts_of(file))
+        return hashlib.sha256(digests.encode()).hexdigest()
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def rows_of(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:
     """Rows of a file and their numbers; of a Parquet file these columns alone, None for all."""
+    if file.is_dir():
+        return _rows_of_parts(file, is_read)
     suffix = file.suffix.lower()
     if suffix == ".parquet":
         return _parquet(file, is_read)
     if suffix in (".csv", ".tsv"):
         return _csv(file, is_read)
     if suffix != ".jsonl":
-        raise InputError(f"{file}: want .jsonl, .csv, .tsv or .parquet")
+        raise InputError(f"{file}: want {', '.join(_KINDS)}")
     return _jsonl(file)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pandas import read_csv  # an independent reader
 
 from glit.errors import InputError
 from glit.inputs.csv_rows import csv_rows
 from glit.inputs.source import find_source
-from glit.inputs.user_captions import read_captions
+from glit.inputs.user_captions import prepare, read_captions
 from glit.inputs.user_regions import read_regions
+from glit.storage.store import Store
 
 
 def rows(text: str):
@@ -110,3 +114,35 @@ def test_json_that_is_too_deep_or_too_long(tmp_path):
         file = written(tmp_path, "c.jsonl", f'{{"path": "a.png", "caption": "A."}}\n{text}')
         with pytest.raises(InputError, match=r"c\.jsonl: not valid JSON lines in UTF-8, at row 2"):
             list(read_captions(file, str(tmp_path)))
+
+
+def test_a_table_that_spark_wrote_as_a_folder(tmp_path):
+    folder = tmp_path / "captions.parquet"
+    folder.mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        (tmp_path / name).touch()
+    for part, names in enumerate([["b.png", "a.png"], ["c.png"]]):
+        table = pa.table({"path": names, "caption": pa.array(names).dictionary_encode()})
+        pq.write_table(table, folder / f"part-0000{part}-x.snappy.parquet")
+    (folder / "_SUCCESS").touch()
+    (folder / ".part-00000.crc").touch()
+    assert [row[:3] for row in read_captions(folder, str(tmp_path))] == [
+        ("b.png", "b.png", 1), ("a.png", "a.png", 2), ("c.png", "c.png", 3),
+    ]  # fmt: skip
+    with prepared(tmp_path, folder) as first:
+        pass
+    pq.write_table(pa.table({"path": ["c.png"], "caption": ["C."]}), folder / "part-1.parquet")
+    with prepared(tmp_path, folder) as second:
+        assert first != second
+    (folder / "notes.txt").touch()
+    with pytest.raises(InputError, match="want files of one kind"):
+        list(read_captions(folder, str(tmp_path)))
+    (folder / "_temporary").mkdir()
+    with pytest.raises(InputError, match="its writer has not finished"):
+        list(read_captions(folder, str(tmp_path)))
+
+
+@contextlib.contextmanager
+def prepared(tmp_path: Path, captions: Path):
+    work = Store(str(tmp_path / "work"))
+    yield prepare(str(captions), image_root=str(tmp_path), work=work).table

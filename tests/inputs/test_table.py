@@ -76,3 +76,41 @@ def test_a_row_group_that_memory_does_not_hold_is_refused(monkeypatch):
     monkeypatch.setattr(table, "_MOST_GROUP", 20)
     with pytest.raises(InputError, match="row_group_size=100"):
         TableShard(written({"image": pa.array(ROWS, IMAGE)}), "x.parquet", size=1000)
+
+
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        (pa.binary_view(), pa.string_view()),
+        (pa.large_binary(), pa.large_string()),
+        (pa.dictionary(pa.int32(), pa.binary()), pa.dictionary(pa.int32(), pa.string())),
+        (pa.struct([("bytes", pa.binary_view())]), pa.string_view()),
+        (pa.struct([("bytes", pa.large_binary()), ("path", pa.string())]), pa.large_string()),
+    ],
+)
+def test_columns_of_further_types(image, text):
+    values = [b"12", b"34", b"12"]
+    if pa.types.is_struct(image):
+        values = [{"bytes": value} for value in values]
+        column = pa.array(values, image)
+    elif pa.types.is_dictionary(image):
+        column = pa.array(values).dictionary_encode()
+    else:
+        column = pa.array(values, image)
+    words = pa.array(["a", "b", "a"])
+    words = words.dictionary_encode() if pa.types.is_dictionary(text) else words.cast(text)
+    buffer = written({"image": column, "caption": words}, group=3)
+    shard = TableShard(buffer, "x.parquet", size=9999)
+    assert [shard.read(member(n)) for n in range(3)] == [b"12", b"34", b"12"]
+    assert [shard.read(f"{member(n)}.txt") for n in range(3)] == [b"a", b"b", b"a"]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(IMAGE), pa.large_list(pa.binary()), pa.list_(IMAGE, 1)])
+def test_several_images_a_row_are_refused_by_their_column(kind):
+    value = {"bytes": b"1", "path": ""} if pa.types.is_struct(kind.value_type) else b"1"
+    images = pa.array([[value]], kind)
+    for rest in ({}, {"thumb": [b"2"]}):
+        with pytest.raises(InputError, match=r"x.parquet: the column 'images' holds several imag"):
+            TableShard(written({"images": images, **rest}), "x.parquet", size=9999)
+    shard = TableShard(written({"images": images, "image": [b"2"]}), "x.parquet", size=9999)
+    assert shard.read(member(0)) == b"2"
