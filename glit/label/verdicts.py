@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from glit.errors import InputError
+from glit.errors import InputError, cut
+
+_LONGEST_LINE = 1 << 16
+_OPENING = '{"sample_id"'
+"""How a line begins; another last line is not glit's to remove."""
 
 Verdict = Literal["right", "wrong", "none", "false"]
 """``right``: the sentence tells of the region. ``wrong``: it tells of something elsewhere in the
@@ -36,34 +42,76 @@ class Labelled:
 def read_verdicts(file: Path) -> dict[tuple[str, int], Labelled]:
     """Read the last verdict on every sentence; empty if the file does not exist.
 
+    A last line that was not finished, as after a full disk, is no verdict; nor is such a beginning
+    to which an older glit wrote the next verdict.
+
     Raises:
-        InputError: a line is not one.
+        InputError: another line is not a verdict.
     """
     found: dict[tuple[str, int], Labelled] = {}
     if not file.exists():
         return found
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read ({error})") from error
+    *lines, last = text.split("\n")
+    if _is_verdict(last) or not (last.startswith(_OPENING) or _OPENING.startswith(last)):
+        lines.append(last)
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            labelled = _parsed(line, f"{file}, line {number}")
+            whole = line[line.rfind("{") :]
+            rest = whole if not _is_verdict(line) and _is_verdict(whole) else line
+            labelled = _parsed(rest, f"{file}, line {number}")
             found[labelled.key] = labelled
     return found
 
 
 def add_verdict(file: Path, labelled: Labelled) -> None:
-    """Append a line.
+    """Append a line, on disk when this returns; of one that cannot be written nothing is left.
 
     Raises:
         InputError: the file cannot be written.
     """
+    line = (json.dumps(asdict(labelled)) + "\n").encode()
     try:
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(asdict(labelled)) + "\n")
+        with file.open("a+b", buffering=0) as stream:
+            before = _end_of_lines(stream)
+            try:
+                written = 0
+                while written < len(line):
+                    written += stream.write(line[written:]) or 0
+                os.fsync(stream.fileno())
+            except OSError:
+                stream.truncate(before)
+                raise
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+
+
+def _end_of_lines(stream: io.FileIO) -> int:
+    """The size of a file whose last line is finished, or has been removed if it was none."""
+    size = stream.seek(0, os.SEEK_END)
+    start = max(0, size - _LONGEST_LINE)
+    stream.seek(start)
+    tail = stream.read(size - start) or b""
+    last = tail[tail.rfind(b"\n") + 1 :]
+    if not last:
+        return size
+    if _is_verdict(last.decode("utf-8", "replace")):
+        stream.write(b"\n")
+        return size + 1
+    size -= len(last)
+    stream.truncate(size)
+    return size
+
+
+def _is_verdict(line: str) -> bool:
+    try:
+        _parsed(line, "")
+    except InputError:
+        return False
+    return True
 
 
 def _parsed(line: str, where: str) -> Labelled:
@@ -71,8 +119,11 @@ def _parsed(line: str, where: str) -> Labelled:
         values: dict[str, Any] = json.loads(line)
         found = Labelled(**values)
         numbers = (found.sentence, found.region)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{where}: not a verdict on a pair ({error})") from error
-    if found.verdict not in VERDICTS or not all(type(n) is int and n >= 0 for n in numbers):
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{where}: not a verdict on a pair ({cut(str(error))})") from error
+    texts = isinstance(found.sample_id, str) and isinstance(found.verdict, str)
+    if not texts or found.verdict not in VERDICTS:
+        raise InputError(f"{where}: want a sample_id and a verdict of {', '.join(VERDICTS)}")
+    if not all(type(n) is int and 0 <= n < 1 << 31 for n in numbers):
         raise InputError(f"{where}: want a verdict of {', '.join(VERDICTS)} on two numbers")
     return found
