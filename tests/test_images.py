@@ -242,5 +242,5 @@ def test_converting_by_strips_changes_no_pixel(mode, monkeypatch):
         image.putalpha(gradient("L"))
     data = encode(image, kind)
     at_once = decode(data)
-    monkeypatch.setattr("glit.images._STRIP_PIXELS", 7 * 60)
+    monkeypatch.setattr("glit.images.colour.STRIP_PIXELS", 7 * 60)
     assert np.array_equal(decode(data), at_once)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from jaxtyping import Int
 
 from glit.errors import InputError
 from glit.evaluation.questions import ImageFiles
-from glit.images import open_with_pillow, pixel_limit
+from glit.images import ImageError, open_with_pillow, pixel_limit
+from glit.images.soundness import check_before
 
 IGNORED = -1
 """Label of pixels that are not counted."""
@@ -49,12 +51,14 @@ class LabelMaps(ImageFiles):
         """
         path = self.maps[index]
         try:
-            with open_with_pillow(path, formats=["PNG"]) as image:
+            data = path.read_bytes()
+            with open_with_pillow(io.BytesIO(data), formats=["PNG"]) as image:
                 width, height = image.size
                 if width * height > pixel_limit() or image.mode not in ("L", "P"):
                     raise ValueError(f"{width} x {height} pixels of mode {image.mode}")
+                check_before(data, image)
                 found = np.asarray(image).astype(np.int64) - 1
-        except (OSError, ValueError, SyntaxError) as error:
+        except (ImageError, OSError, ValueError, SyntaxError) as error:
             raise InputError(f"{path}: no labels of pixels ({error})") from error
         if (width, height) != self.size(index):
             raise InputError(f"{path}: {width} x {height} pixels, its image has another size")

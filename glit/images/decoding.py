@@ -20,13 +20,18 @@ from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
-import simplejpeg
-from jaxtyping import UInt8
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
-from glit.errors import GlitError, UserError
-
-Pixels = UInt8[np.ndarray, "_height _width 3"]
+from glit.errors import UserError
+from glit.images.colour import mend_transparency, to_srgb, with_profile
+from glit.images.errors import ImageError, Pixels
+from glit.images.jpeg import check_jpeg, decode_jpeg
+from glit.images.soundness import (
+    check_after,
+    check_before,
+    complaints_of_libtiff,
+    libtiff_is_heard,
+)
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jpe", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif", ".avif", ".jfif"}
@@ -40,8 +45,6 @@ NO_LIMIT = sys.maxsize
 _LIMIT_VARIABLE = "GLIT_MAX_PIXELS"
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "AVIF")
 """Pillow's names of the formats that are decoded."""
-_STRIP_PIXELS = 4_000_000
-"""Pixels converted to RGB at once, so that the copies in between stay small."""
 _ORIENTATION_TAG = 0x0112
 _DECODER_ERRORS = (
     OSError,
@@ -52,6 +55,7 @@ _DECODER_ERRORS = (
     IndexError,
     KeyError,
     OverflowError,
+    RuntimeError,
     struct.error,
     zlib.error,
 )
@@ -59,14 +63,6 @@ _SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
 """By Pillow's name of a format, where it is not the suffix itself."""
 
 open_with_pillow = Image.open  # ultralytics replaces it by one that installs packages
-
-
-class ImageError(GlitError):
-    """An image cannot be used; ``reason`` is a code of ``records.REASONS``."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class _PillowSettings:
@@ -89,6 +85,7 @@ class _PillowSettings:
             if self._inside == 1:
                 self._undo.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
                 self._undo.enter_context(warnings.catch_warnings())
+                self._undo.enter_context(libtiff_is_heard())
                 Image.MAX_IMAGE_PIXELS = None
                 warnings.simplefilter("ignore")
         try:
@@ -136,20 +133,29 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
     size = _size_of_simple_jpeg(data)
     if size is not None:
         _check_size(*size, limit)
-        pixels = _decode_jpeg(data)
+        pixels = decode_jpeg(data)
         if pixels is not None:
             return pixels
     with _PILLOW.as_wanted_here():
         image = _open(data)
         _check_size(*image.size, limit)
-        if image.format == "PNG":
-            _check_png(data)
         # Pillow turns a TIFF itself as it loads it
         orientation = 1 if image.format == "TIFF" else _orientation(image)
-        pixels = _decode_jpeg(data) if _is_plain_jpeg(image) else None
+        pixels = _decode_jpeg(data, image) if image.format in ("JPEG", "MPO") else None
         if pixels is None:
-            pixels = _decode_pillow(image)
+            pixels = _decode_pillow(data, image)
     return np.ascontiguousarray(_upright(pixels, orientation))
+
+
+def _decode_jpeg(data: bytes, image: Image.Image) -> Pixels | None:
+    """Pixels in sRGB; None leaves a sound file to Pillow."""
+    if image.mode not in ("RGB", "L"):
+        check_jpeg(data)
+        return None
+    pixels = decode_jpeg(data)
+    if pixels is not None:
+        with_profile(pixels, image)
+    return pixels
 
 
 def _check_size(width: int, height: int, most: int) -> None:
@@ -185,31 +191,16 @@ _HARMLESS_MARKERS = {0xE0, 0xDB, 0xC4, 0xDD, 0xFE}
 """JFIF, quantisation, Huffman codes, restart interval, comment."""
 
 
-def _open(data: bytes | IO[bytes]) -> Image.Image:
+def _open(data: bytes | IO[bytes]) -> ImageFile.ImageFile:
     try:
         stream = io.BytesIO(data) if isinstance(data, bytes) else data
-        return open_with_pillow(stream, formats=_FORMATS)
+        image = open_with_pillow(stream, formats=_FORMATS)
+        mend_transparency(image)  # before the EXIF block is asked for, which loads a PNG
+        return image
     except UnidentifiedImageError as error:
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
     except _DECODER_ERRORS as error:
         raise ImageError("corrupt", f"the header is damaged: {error}") from error
-
-
-def _check_png(data: bytes) -> None:
-    """Pillow does not look at the checksums of pixel data; a damaged file would give noise."""
-    position = 8
-    while position + 12 <= len(data):
-        length = int.from_bytes(data[position : position + 4], "big")
-        end = position + 12 + length
-        kind = data[position + 4 : position + 8]
-        if end > len(data):
-            break
-        if zlib.crc32(data[position + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
-            raise ImageError("corrupt", f"the checksum of a {kind!r} chunk is wrong")
-        if kind == b"IEND":
-            return
-        position = end
-    raise ImageError("corrupt", "the file ends before its last chunk")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -219,60 +210,17 @@ def _orientation(image: Image.Image) -> int:
         return 1  # a damaged EXIF block leaves good pixels
 
 
-def _is_plain_jpeg(image: Image.Image) -> bool:
-    return image.format == "JPEG" and image.mode in ("RGB", "L")
-
-
-def _decode_jpeg(data: bytes) -> Pixels | None:
-    """libjpeg-turbo, strict; None hands a complaint to Pillow, which has the last word."""
+def _decode_pillow(data: bytes, image: Image.Image) -> Pixels:
     try:
-        return simplejpeg.decode_jpeg(data, colorspace="RGB", strict=True)
-    except ValueError:
-        return None
-
-
-def _decode_pillow(image: Image.Image) -> Pixels:
-    try:
-        image.load()
-        return _to_rgb(image)
-    except ImageError:
-        raise
+        check_before(data, image)
+        with complaints_of_libtiff() as complaints:
+            image.load()
+        if complaints:
+            raise ImageError("corrupt", f"the image is damaged: {complaints[0]}")
+        pixels = to_srgb(image)
     except _DECODER_ERRORS as error:
         raise ImageError("corrupt", f"the image is truncated or damaged: {error}") from error
-
-
-def _to_rgb(image: Image.Image) -> Pixels:
-    if image.mode.startswith("I"):
-        return _from_16_bit(np.asarray(image))
-    if image.mode in ("F", "LAB"):
-        raise ImageError("unsupported_mode", f"mode {image.mode} has no defined conversion to RGB")
-    pixels = np.empty((image.height, image.width, 3), np.uint8)
-    transparent = image.has_transparency_data
-    for top, bottom in _strips(image.width, image.height):
-        strip = image.crop((0, top, image.width, bottom))
-        shown = _strip_over_white(strip) if transparent else strip.convert("RGB")
-        pixels[top:bottom] = np.asarray(shown)
-    return pixels
-
-
-def _strips(width: int, height: int) -> Iterator[tuple[int, int]]:
-    """Rows ``[top, bottom)`` of about ``_STRIP_PIXELS``."""
-    rows = max(1, _STRIP_PIXELS // width)
-    return ((top, min(height, top + rows)) for top in range(0, height, rows))
-
-
-def _strip_over_white(image: Image.Image) -> Image.Image:
-    white = Image.new("RGBA", image.size, (255, 255, 255, 255))
-    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-
-
-def _from_16_bit(values: np.ndarray) -> Pixels:
-    """Grey values 0..65535 to 0..255, rounded."""
-    height, width = values.shape
-    pixels = np.empty((height, width, 3), np.uint8)
-    for top, bottom in _strips(width, height):
-        grey = np.clip(values[top:bottom].astype(np.int64), 0, 65535)
-        pixels[top:bottom] = ((grey * 255 + 32767) // 65535)[:, :, None]
+    check_after(data, image, pixels)
     return pixels
 
 

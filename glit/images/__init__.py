@@ -1,0 +1,37 @@
+"""Decode image files to upright sRGB pixels, and encode them.
+
+decoding     files to pixels
+jpeg         libjpeg-turbo, and which of its complaints mean damage
+soundness    damage to other formats
+zeros        pixels that stand for bytes that were lost
+colour       modes, depths, transparency and colour profiles
+"""
+
+from glit.images.decoding import (
+    IMAGE_SUFFIXES,
+    MAX_PIXELS,
+    NO_LIMIT,
+    OTHER_IMAGE_SUFFIXES,
+    decode,
+    encode_smaller,
+    open_with_pillow,
+    perceptual_hash,
+    pixel_limit,
+    upright_file,
+)
+from glit.images.errors import ImageError, Pixels
+
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "MAX_PIXELS",
+    "NO_LIMIT",
+    "OTHER_IMAGE_SUFFIXES",
+    "ImageError",
+    "Pixels",
+    "decode",
+    "encode_smaller",
+    "open_with_pillow",
+    "perceptual_hash",
+    "pixel_limit",
+    "upright_file",
+]

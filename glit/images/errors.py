@@ -1,0 +1,18 @@
+"""What images are when decoded, and why some cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import UInt8
+
+from glit.errors import GlitError
+
+Pixels = UInt8[np.ndarray, "_height _width 3"]
+
+
+class ImageError(GlitError):
+    """An image cannot be used; ``reason`` is a code of ``records.REASONS``."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
