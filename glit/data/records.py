@@ -207,6 +207,7 @@ REASONS: dict[str, str] = {
     "bad_name": "the file name is not valid UTF-8",
     "empty_file": "the file has no bytes",
     "not_an_image": "no decoder recognises the bytes",
+    "unsupported_format": "a picture of a format that glit does not decode",
     "corrupt": "the image is truncated or damaged",
     "too_large": "more pixels than ingest.max_pixels, or a file of more than 1 GiB",
     "too_small": "a side shorter than ingest.min_side",

@@ -1,5 +1,6 @@
 """Decode image files to upright sRGB pixels, and encode them.
 
+formats      suffixes, first bytes
 decoding     files to pixels
 jpeg         libjpeg-turbo, and which of its complaints mean damage
 soundness    damage to other formats
@@ -8,10 +9,8 @@ colour       modes, depths, transparency and colour profiles
 """
 
 from glit.images.decoding import (
-    IMAGE_SUFFIXES,
     MAX_PIXELS,
     NO_LIMIT,
-    OTHER_IMAGE_SUFFIXES,
     decode,
     encode_smaller,
     open_with_pillow,
@@ -20,6 +19,7 @@ from glit.images.decoding import (
     upright_file,
 )
 from glit.images.errors import ImageError, Pixels
+from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
 
 __all__ = [
     "IMAGE_SUFFIXES",

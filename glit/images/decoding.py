@@ -25,19 +25,16 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from glit.errors import UserError
 from glit.images.colour import mend_transparency, to_srgb, with_profile
 from glit.images.errors import ImageError, Pixels
+from glit.images.formats import HEAD_BYTES, other_format
 from glit.images.jpeg import check_jpeg, decode_jpeg
 from glit.images.soundness import (
     check_after,
     check_before,
     complaints_of_libtiff,
+    is_raw,
     libtiff_is_heard,
 )
 
-IMAGE_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif", ".avif", ".jfif"}
-)
-OTHER_IMAGE_SUFFIXES = frozenset({".jp2", ".j2k", ".heic", ".heif", ".jxl", ".psd", ".svg", ".ico"})
-"""Images that glit does not decode; a build counts and names them."""
 MAX_PIXELS = 150_000_000
 """Default limit of an image's pixels: 450 MB decoded."""
 NO_LIMIT = sys.maxsize
@@ -124,8 +121,8 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
             None takes :func:`pixel_limit`.
 
     Raises:
-        ImageError: with reason ``empty_file``, ``not_an_image``, ``corrupt``, ``too_large`` or
-            ``unsupported_mode``.
+        ImageError: with reason ``empty_file``, ``not_an_image``, ``unsupported_format``,
+            ``corrupt``, ``too_large`` or ``unsupported_mode``.
     """
     if not data:
         raise ImageError("empty_file", "the file has no bytes")
@@ -140,7 +137,7 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
         image = _open(data)
         _check_size(*image.size, limit)
         # Pillow turns a TIFF itself as it loads it
-        orientation = 1 if image.format == "TIFF" else _orientation(image)
+        orientation = 1 if image.format in ("TIFF", "HEIF") else _orientation(image)
         pixels = _decode_jpeg(data, image) if image.format in ("JPEG", "MPO") else None
         if pixels is None:
             pixels = _decode_pillow(data, image)
@@ -195,10 +192,36 @@ def _open(data: bytes | IO[bytes]) -> ImageFile.ImageFile:
     try:
         stream = io.BytesIO(data) if isinstance(data, bytes) else data
         image = open_with_pillow(stream, formats=_FORMATS)
+        if image.format == "TIFF" and is_raw(image, data if isinstance(data, bytes) else b""):
+            raise _unsupported("RAW")
         mend_transparency(image)  # before the EXIF block is asked for, which loads a PNG
         return image
     except UnidentifiedImageError as error:
+        name = other_format(data[:HEAD_BYTES])
+        if name == "HEIF" and (opened := _open_heif(data)) is not None:
+            return opened
+        if name:
+            raise _unsupported(name) from error
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
+    except _DECODER_ERRORS as error:
+        raise ImageError("corrupt", f"the header is damaged: {error}") from error
+
+
+def _unsupported(name: str) -> ImageError:
+    how = "convert it to JPEG or PNG"
+    if name == "HEIF":
+        how = f"pip install 'glit[heif]', or {how}"
+    return ImageError("unsupported_format", f"{name}, which glit does not decode; {how}")
+
+
+def _open_heif(data: bytes) -> ImageFile.ImageFile | None:
+    """A picture that the extra ``heif`` decodes, turned already; None where it is not installed."""
+    try:
+        from pillow_heif import HeifImageFile  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return None
+    try:
+        return HeifImageFile(io.BytesIO(data))
     except _DECODER_ERRORS as error:
         raise ImageError("corrupt", f"the header is damaged: {error}") from error
 

@@ -22,8 +22,17 @@ from glit.images.zeros import check_zeros
 _BLOCKS_PER_ZERO = 4
 """Of a lossy WebP; nine and more were measured."""
 _TIFF_TABLES = 347
+_SUBFILE_TYPE, _SUB_IFDS, _DNG_VERSION = 254, 330, 50706
 _TIFF_OFFSETS = ((273, 279), (324, 325))
 """Tags: where strips or tiles begin, and their bytes."""
+
+
+def is_raw(image: Image.Image, data: bytes) -> bool:
+    """Whether a TIFF is the RAW file of a camera, of which Pillow would decode a thumbnail: DNG,
+    Canon's CR2, or a reduced picture before others, as Nikon's and Sony's."""
+    tags = getattr(image, "tag_v2", {})
+    is_reduced = tags.get(_SUBFILE_TYPE, 0) & 1 and _SUB_IFDS in tags
+    return _DNG_VERSION in tags or data[8:10] == b"CR" or bool(is_reduced)
 
 
 def check_before(data: bytes, image: Image.Image) -> None:

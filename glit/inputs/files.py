@@ -13,7 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.images import IMAGE_SUFFIXES
+from glit.images.formats import (
+    HEAD_BYTES,
+    IMAGE_SUFFIXES,
+    OTHER_IMAGE_SUFFIXES,
+    is_picture,
+    suffix_of,
+    tells_nothing,
+)
 from glit.inputs.table import TableShard, member
 from glit.inputs.tar import SCHEMA, Member, TarShard, scan
 from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
@@ -85,8 +92,29 @@ class ImageFiles(Store):
             if suffix in beside:
                 role = 1 + beside.index(suffix)
                 yield Entry(path=path, size=each.size, stamp=shard.stamp, role=role)
-            elif not each.name or suffix.lower() in IMAGE_SUFFIXES:
-                yield Entry(path=path, size=each.size, stamp=shard.stamp)
+            else:
+                entry = Entry(path=path, size=each.size, stamp=shard.stamp)
+                if not each.name or self._is_image(entry, shard.path, each):
+                    yield entry
+
+    def is_picture(self, entry: Entry) -> bool:
+        """Whether the first bytes of a file are those of a picture."""
+        if entry.size < 0:
+            return False
+        try:
+            return is_picture(self.read_range(entry.path, 0, HEAD_BYTES))
+        except OSError:
+            return False
+
+    def _is_image(self, entry: Entry, shard: str, found: Member) -> bool:
+        suffix = suffix_of(found.name)
+        if suffix in IMAGE_SUFFIXES or suffix in OTHER_IMAGE_SUFFIXES:
+            return True
+        if found.size < 0 or not tells_nothing(found.name):
+            return False
+        return is_picture(
+            self.read_range(shard, found.offset, found.offset + min(HEAD_BYTES, found.size))
+        )
 
     def _opened(self, shard: Entry) -> TableShard | list[Member]:
         if shard.size < 0:

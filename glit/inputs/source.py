@@ -8,14 +8,18 @@ import io
 import json
 import os
 import posixpath
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from glit.errors import InputError, cut
-from glit.images import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
+from glit.images.formats import (
+    IMAGE_SUFFIXES,
+    OTHER_IMAGE_SUFFIXES,
+    suffix_of,
+    tells_nothing,
+)
 from glit.inputs.csv_rows import csv_rows
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
@@ -26,10 +30,6 @@ _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
 _PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 _GLOB_CHARACTERS = frozenset("*?[")
 _SHARDS_AT_ONCE = 8
-_SKIPPED = -1
-"""Role of an image that glit does not decode."""
-_SKIPPED_SUFFIXES = OTHER_IMAGE_SUFFIXES | IMAGE_SUFFIXES
-"""Of the latter, a file whose whole name is a suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +133,13 @@ def entries(
     *,
     sidecars: Sequence[str] = (),
     work: Store | None = None,
-    skipped: Counter[str] | None = None,
 ) -> Iterator[Entry]:
     """The input files, unsorted, as one listing gives them.
 
-    A folder gives its image files by suffix or, if it has none, the images in its shards; a glob
-    or a list gives exactly what it names, and of shards the images in them.
+    A folder gives its image files, by suffix and, where a name leaves open what a file is, by first
+    bytes, also those that ingest drops as ``unsupported_format``; if it has none that glit decodes,
+    the images in its shards. A glob or a list gives exactly what it names, and of shards the images
+    in them.
 
     Args:
         source: what to list.
@@ -146,7 +147,6 @@ def entries(
             them has role 1, and so on.
         work: the work folder of the build, where the indexes of tars are kept; None keeps none.
             What it and the dataset's ``data`` hold is no input, should they lie below the root.
-        skipped: counts, by suffix, a folder's images of formats that glit does not decode.
     """
     files = ImageFiles(source.root, index="" if work is None else work.root)
     own = () if work is None else _own_folders(files, work)
@@ -155,15 +155,11 @@ def entries(
     for entry in _found(source, files, sidecars):
         if entry.path.startswith(own):
             continue
-        if entry.role == _SKIPPED:
-            if skipped is not None:
-                skipped[_suffix(entry.path)] += 1
-            continue
         if is_shard(entry.path):
             if not found_images or source.pattern or source.list_file:
                 shards.append(entry)
             continue
-        found_images = found_images or (entry.role == 0 and not entry.path.endswith("/"))
+        found_images = found_images or (entry.role == 0 and suffix_of(entry.path) in IMAGE_SUFFIXES)
         yield entry
     if not shards or (found_images and not source.pattern and not source.list_file):
         return
@@ -189,7 +185,7 @@ def _own_folders(files: Store, work: Store) -> tuple[str, ...]:
     return ()
 
 
-def _found(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[Entry]:
+def _found(source: Source, files: ImageFiles, sidecars: Sequence[str]) -> Iterator[Entry]:
     """Images, shards, and files beside images."""
     if source.list_file:
         yield from _listed(source, files, sidecars)
@@ -200,29 +196,8 @@ def _found(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[En
             yield entry
         elif role := roles.get(posixpath.splitext(entry.path)[1]):
             yield entry._replace(role=role)
-        elif not source.pattern and _suffix(entry.path) in _SKIPPED_SUFFIXES:
-            yield entry._replace(role=_SKIPPED)
-
-
-def _suffix(path: str) -> str:
-    """The suffix in small letters; of a file that is named like one, such as ``.png``, its name."""
-    name = path.rpartition("/")[2]
-    return (os.path.splitext(name)[1] or name).lower()
-
-
-def skipped_note(skipped: Mapping[str, int]) -> str:
-    """One line for a person about images that were not read; empty where there were none.
-
-    >>> skipped_note({".heic": 3, ".png": 1})
-    "not read: 3 '.heic', 1 named '.png'; convert them to JPEG or PNG, or rename them"
-    """
-    if not skipped:
-        return ""
-    named = (
-        f"{number} {'named ' if suffix in IMAGE_SUFFIXES else ''}{suffix!r}"
-        for suffix, number in sorted(skipped.items())
-    )
-    return f"not read: {', '.join(named)}; convert them to JPEG or PNG, or rename them"
+        elif not source.pattern and tells_nothing(entry.path) and files.is_picture(entry):
+            yield entry
 
 
 def _wanted(entry: Entry, pattern: str) -> bool:
@@ -230,8 +205,8 @@ def _wanted(entry: Entry, pattern: str) -> bool:
         return _glob_match(entry.path.split("/"), pattern.split("/"))
     if entry.path.endswith("/"):
         return True  # a folder that cannot be opened is reported, not passed over
-    suffix = os.path.splitext(entry.path)[1].lower()
-    return suffix in IMAGE_SUFFIXES or is_shard(entry.path)
+    suffix = suffix_of(entry.path)
+    return suffix in IMAGE_SUFFIXES or suffix in OTHER_IMAGE_SUFFIXES or is_shard(entry.path)
 
 
 def _glob_match(path: list[str], pattern: list[str]) -> bool:

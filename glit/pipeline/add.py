@@ -134,7 +134,7 @@ def _list(
 ) -> list[Chunk]:
     """All chunks; the listing is written where the folder has grown."""
     with (
-        images_now(work.store, work.plan, source) as (now, not_read),
+        images_now(work.store, work.plan, source) as now,
         work.store.local_copy("listing.parquet") as listing,
     ):
         found = difference(now, listing, before)
@@ -144,8 +144,6 @@ def _list(
                 f"captions or masks did, and {found.gone} went; their samples stay as they were "
                 "made"
             )
-        if not_read:
-            progress.note(not_read)
         new = found.new if limit is None else min(found.new, limit)
         if not new and num_listed == len(before):
             return before

@@ -274,18 +274,15 @@ def _list(
     """
     size = work.plan.config(IngestConfig).chunk_size
     with (
-        images_now(work.store, work.plan, source) as (now, not_read),
+        images_now(work.store, work.plan, source) as now,
         work.store.atomic("listing.parquet") as target,
     ):
         chunks = write_listing(now, target, chunk_size=size, limit=request.limit)
         if not chunks:
             raise InputError(
                 f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF "
-                "and AVIF files in the folder and below it, then in .tar and .parquet files"
-                f"{'; ' if not_read else ''}{not_read})"
+                "and AVIF files in the folder and below it, then in .tar and .parquet files)"
             )
-        if not_read:
-            progress.note(not_read)
         if before is None and work.plan.brought is not None and work.plan.brought.kinds:
             kinds = ", ".join(work.plan.brought.kinds)
             progress.note(f"{work.plan.brought.name}: captions of the kinds {kinds}")

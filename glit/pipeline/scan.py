@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.inputs.source import Source, entries, skipped_note
+from glit.inputs.source import Source, entries
 from glit.inputs.user_tables import brought_table
 from glit.pipeline.plan import sidecars
 from glit.pipeline.tables import disk_errors
@@ -90,28 +89,27 @@ class Found:
 
 
 @contextlib.contextmanager
-def images_now(work: Store, plan: Plan, source: Source) -> Iterator[tuple[Found, str]]:
+def images_now(work: Store, plan: Plan, source: Source) -> Iterator[Found]:
     """The images of a source as they are now, with the stamps of all that the recipe reads beside
-    them; and what to tell of those that are not read.
+    them.
 
     Raises:
         RunError: nothing can be written there, of what happens meanwhile too.
     """
-    skipped = Counter[str]()
     beside = tuple(sidecars(plan.recipe).values())
     with (
         disk_errors(work.root),
         brought_table(plan.brought) as captions,
         brought_table(plan.regions) as regions,
         gathered(
-            entries(source, sidecars=beside, work=work, skipped=skipped),
+            entries(source, sidecars=beside, work=work),
             Path(work.full("")) if work.is_local else None,
             num_beside=len(beside),
             captions=captions,
             regions=regions,
         ) as found,
     ):
-        yield found, skipped_note(skipped)
+        yield found
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "phrases": ("textblob",),
     "superpixels": ("skimage",),
     "lance": ("lance",),
+    "heif": ("pillow_heif",),
     "lora": ("peft",),
     "s3": ("s3fs",),
     "gs": ("gcsfs",),

@@ -13,6 +13,7 @@ import pyarrow as pa
 from glit.data.records import Drop, Sample
 from glit.data.rows import drop_row
 from glit.images import MAX_PIXELS, ImageError, decode, perceptual_hash
+from glit.images.formats import OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.inputs.files import MOST_BYTES
 from glit.recipes.config import require_value, speed_only
 from glit.runtime.prefetch import map_ahead
@@ -116,6 +117,10 @@ def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
     try:
         pixels = decode(data, max_pixels=config.max_pixels)
     except ImageError as error:
+        suffix = suffix_of(entry.path)
+        if error.reason == "not_an_image" and suffix in OTHER_IMAGE_SUFFIXES:
+            message = f"a file {suffix}, which glit does not decode; convert it to JPEG or PNG"
+            return _dropped(row, "unsupported_format", message)
         return _dropped(row, error.reason, str(error))
     except MemoryError:
         return _dropped(row, "too_large", "the decoded image does not fit in memory")

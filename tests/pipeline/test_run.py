@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from building import Counting, counts, data_bytes, quiet, run_build, with_captio
 from PIL import Image
 
 from glit.dataset.verify import verify
-from glit.errors import DamagedTableError, InputError, RecipeError, UserError
+from glit.errors import DamagedTableError, InputError, RecipeError, RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
@@ -145,17 +146,28 @@ def test_an_empty_folder(tmp_path):
         run_build(tmp_path / "in", tmp_path / "out", overrides=["caption.backend=sidecar"])
 
 
-def test_images_of_other_formats_are_counted_and_named(scenes, tmp_path):
+def test_pictures_of_other_formats_are_drops_and_the_balance_holds(scenes, tmp_path):
+    """HEIC by suffix, a JPEG under odd names, text that is no picture."""
     folder = with_captions_beside(scenes, tmp_path / "in", 2)
-    for name in ("a.heic", "b.HEIC", "c.jp2", ".png", "notes.md"):
-        (folder / name).write_bytes(b"x")
-    said = Notes()
-    run_build(folder, tmp_path / "out", overrides=["caption.backend=sidecar"], progress=said)
-    line = "not read: 2 '.heic', 1 '.jp2', 1 named '.png'; convert them to JPEG or PNG, or rename"
-    assert line in "\n".join(said.told)
+    heif = bytes(3) + b"\x18ftypheic" + bytes(40)
+    for name in ("a.heic", "b.HIF", "noext"):
+        (folder / name).write_bytes(heif)
+    (folder / "c.tga").write_bytes(b"x")
+    for number, name in enumerate(("d", "e.jpg~", "f.jpg?w=100", "g.jpg.1", ".png", "h.pjpeg")):
+        Image.new("RGB", (40, 40), (number, 0, 90)).save(buffer := io.BytesIO(), "JPEG")
+        (folder / name).write_bytes(buffer.getvalue())
+        (folder / f"{name.rpartition('.')[0] or name}.txt").write_text("One. Two.")
+    for name in ("notes.md", "LICENSE", "x.bin"):
+        (folder / name).write_bytes(b"II, a king")
+    found = run_build(folder, tmp_path / "out", overrides=["caption.backend=sidecar"])["counts"]
+    assert found["ingested"] == 2 + 4 + 6
+    assert found["drops"].pop("ingest/unsupported_format") == 4
+    left = found["shipped"] + sum(found["drops"].values()) + found["duplicates"]
+    assert found["ingested"] == left + 4
+    assert not [key for key in found["drops"] if key.startswith("ingest/")]
     (tmp_path / "others").mkdir()
-    (tmp_path / "others" / "a.heic").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"no images found .*; not read: 1 '\.heic'"):
+    (tmp_path / "others" / "a.heic").write_bytes(heif)
+    with pytest.raises(RunError, match="1 ingest/unsupported_format"):
         run_build(tmp_path / "others", tmp_path / "o", overrides=["caption.backend=sidecar"])
 
 
