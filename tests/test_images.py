@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from glit.errors import UserError
-from glit.images import ImageError, decode, encode_smaller, perceptual_hash, upright_file
+from glit.images import ImageError, decode, encode_smaller, upright_file
 
 
 def encode(image: Image.Image, kind: str, **options) -> bytes:
@@ -155,15 +155,6 @@ def test_corrupt_png_chunk():
     assert caught.value.reason == "corrupt"
 
 
-def test_perceptual_hash_is_near_for_the_recompressed_and_far_for_another():
-    image = gradient(size=(120, 90))
-    a, b = decode(encode(image, "PNG")), decode(encode(image, "JPEG", quality=80))
-    mask = (1 << 64) - 1
-    distance = ((perceptual_hash(a) ^ perceptual_hash(b)) & mask).bit_count()
-    other = ((perceptual_hash(a) ^ perceptual_hash(a[:, ::-1])) & mask).bit_count()
-    assert distance <= 4 < other
-
-
 def test_encode_smaller_keeps_the_aspect():
     data, width, height = encode_smaller(np.asarray(gradient(size=(600, 400))), max_side=300)
     assert (width, height) == (300, 200)
@@ -218,7 +209,8 @@ def test_a_turned_tiff_is_turned_once(compression, orientation):
 def test_other_formats_of_pillow_are_no_images_here(data):
     with pytest.raises(ImageError) as caught:
         decode(data)
-    assert caught.value.reason == "not_an_image"
+    is_known = data[:2] == b"P6" or data[4:8] == b"jP  "
+    assert caught.value.reason == ("unsupported_format" if is_known else "not_an_image")
 
 
 def test_the_limit_of_pixels_holds_unasked_and_can_be_set(monkeypatch):

@@ -16,7 +16,8 @@ from glit.data.meaning import near_duplicates
 from glit.data.schema import WITH_DISTANCE
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import DatasetError
-from glit.images import ImageError, Pixels, decode, perceptual_hash
+from glit.images import ImageError, Pixels, decode
+from glit.images.likeness import Look, alike, cells_of, look
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress
@@ -86,18 +87,26 @@ def groups_alike(
     Args:
         dataset: whose rows.
         numbers: of the rows to compare, ascending.
-        bits: of 64, in which the perceptual hashes of images that look alike differ at most.
+        bits: of 64, in which the perceptual hashes of images that look alike differ at most; their
+            colours are alike too. A picture too even to have a hash looks like no other.
         progress: counts the images.
 
     Raises:
         DatasetError: an image cannot be read.
     """
     progress.begin("hash", total=len(numbers), done=0, drops=False)
-    hashes = np.empty(len(numbers), np.int64)
-    for number, value in enumerate(_images(dataset, numbers, perceptual_hash)):
-        hashes[number] = value
+    seen: list[Look] = []
+    for each in _images(dataset, numbers, look):
+        seen.append(each)
         progress.advance(1)
-    first = near_groups(hashes.view(np.uint64), most_bits=bits)
+    hashed = np.array([at for at, each in enumerate(seen) if each.hash is not None], np.int64)
+    hashes = np.array([seen[at].hash for at in hashed], np.int64).view(np.uint64)
+    colours = cells_of([seen[at].colours for at in hashed])
+    groups = near_groups(
+        hashes, most_bits=bits, confirm=lambda one, other: alike(colours[one], colours[other])
+    )
+    first = np.arange(len(seen))
+    first[hashed] = hashed[groups]
     return dataset.table(["sample_id"])["sample_id"].take(pa.array(numbers[first])).to_pylist()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Int64, UInt64
 
@@ -17,6 +19,7 @@ _MOST_AT_ONCE = 1 << 22
 """Pairs that are compared at once, some 200 MB."""
 
 Hashes = UInt64[np.ndarray, " N"]
+Confirm = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class HashIndex:
@@ -79,19 +82,26 @@ class HashIndex:
         return self._first[band][keys], self._first[band][keys + 1]
 
 
-def near_groups(hashes: Hashes, *, most_bits: int) -> Int64[np.ndarray, " N"]:
+def near_groups(
+    hashes: Hashes, *, most_bits: int, confirm: Confirm | None = None
+) -> Int64[np.ndarray, " N"]:
     """For every hash the first of its group; hashes that differ in few bits are of one group, and
     so are those that are each near a third.
 
     Args:
         hashes: N of them.
         most_bits: at most :data:`SURE_BITS`.
+        confirm: tells of pairs of near hashes, by their numbers, whether they count; None takes
+            them all.
 
     >>> near_groups(np.array([0, 0b1111, 0b11, 7 << 40], np.uint64), most_bits=2).tolist()
     [0, 0, 0, 3]
     """
     assert most_bits <= SURE_BITS, most_bits
-    values, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    if confirm is None:
+        values, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    else:
+        values, first, inverse = hashes, np.arange(len(hashes)), np.arange(len(hashes))
     index, parent = HashIndex(values), list(range(len(values)))
 
     def root(number: int) -> int:
@@ -101,8 +111,12 @@ def near_groups(hashes: Hashes, *, most_bits: int) -> Int64[np.ndarray, " N"]:
 
     for start in range(0, len(values), _BLOCK):
         asked, entry = index.near(values[start : start + _BLOCK], most_bits=most_bits)
-        later = entry > start + asked
-        for a, b in zip((start + asked[later]).tolist(), entry[later].tolist(), strict=True):
+        later = np.flatnonzero(entry > start + asked)
+        pairs = start + asked[later], entry[later]
+        if confirm is not None:
+            counted = confirm(*pairs)
+            pairs = pairs[0][counted], pairs[1][counted]
+        for a, b in zip(*(each.tolist() for each in pairs), strict=True):
             parent[root(a)] = root(b)
     roots = np.array([root(number) for number in range(len(values))], np.int64)
     earliest = np.full(len(values), len(hashes))

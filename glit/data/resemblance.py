@@ -30,6 +30,9 @@ LEAST_CORRELATION = 0.93
 """Of two thumbnails that are called the same picture."""
 _CROPS = {58: (0, 3, 6), 51: (0, 3, 6, 10, 13)}
 """Sides of crops (90 and 80 %), and where they start."""
+_LEAST_STEP, _LEAST_STEPS = 2, 8
+"""Grey levels and number of steps between neighbouring means, below which a hash says next to
+nothing of its picture."""
 _LEAST_OF_MEANS = 0.8
 """Correlation of the 72 means below which the thumbnails are not compared."""
 _ROWS, _COLUMNS = 8, 9
@@ -149,7 +152,7 @@ class References:
         self._variant = np.repeat(np.arange(len(VARIANTS), dtype=np.int32), len(telling))
         values = np.concatenate([values for values, _ in made])
         means = np.concatenate([means for _, means in made])
-        self._index, self._means = HashIndex(values), means
+        self._index, self._means, self._telling = HashIndex(values), means, _tells(means)
         upright = [at for at, each in enumerate(VARIANTS) if each in ((0, WHOLE), (4, WHOLE))]
         self._uprights = np.flatnonzero(np.isin(self._variant, upright))
         self._upright = HashIndex(values[self._uprights], flipped=True)
@@ -199,8 +202,17 @@ class References:
         """Numbers of hashes, and the entries that differ in few bits and have like means."""
         image, entry = index.near(values, most_bits=MOST_BITS)
         entry = entry if entries is None else entries[entry]
+        told = _tells(means)[image] & self._telling[entry]
+        image, entry = image[told], entry[told]
         alike = _correlations(means[image], self._means[entry]) >= _LEAST_OF_MEANS
         yield from zip(image[alike].tolist(), entry[alike].tolist(), strict=True)
+
+
+def _tells(means: UInt8[np.ndarray, "M 72"]) -> np.ndarray:
+    """Whether enough neighbours differ by more than noise."""
+    cells = means.reshape(-1, _ROWS, _COLUMNS).astype(np.int16)
+    across = np.abs(np.diff(cells, axis=2)) >= _LEAST_STEP
+    return across.sum(axis=(1, 2)) >= _LEAST_STEPS
 
 
 def _best_correlation(image: Thumbnail, whole: Thumbnail, window: Window) -> float:

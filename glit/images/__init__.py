@@ -5,6 +5,7 @@ decoding     files to pixels
 jpeg         libjpeg-turbo, and which of its complaints mean damage
 soundness    damage to other formats
 zeros        pixels that stand for bytes that were lost
+likeness     whether two pictures look the same
 colour       modes, depths, transparency and colour profiles
 """
 
@@ -14,7 +15,6 @@ from glit.images.decoding import (
     decode,
     encode_smaller,
     open_with_pillow,
-    perceptual_hash,
     pixel_limit,
     upright_file,
 )
@@ -31,7 +31,6 @@ __all__ = [
     "decode",
     "encode_smaller",
     "open_with_pillow",
-    "perceptual_hash",
     "pixel_limit",
     "upright_file",
 ]

@@ -303,17 +303,6 @@ def picture_frame(file: str | os.PathLike[str] | bytes) -> tuple[int, int, int]:
         return width, height, orientation
 
 
-def perceptual_hash(pixels: Pixels) -> int:
-    """64-bit difference hash of the grey image at 9 x 8: one bit per rising neighbour.
-
-    Signed, so that it fits Arrow's int64.
-    """
-    grey = Image.fromarray(pixels).convert("L").resize((9, 8), Image.Resampling.BOX)
-    values = np.asarray(grey, dtype=np.int16)
-    bits = (values[:, 1:] > values[:, :-1]).ravel()
-    return int(np.packbits(bits).view(">i8")[0])
-
-
 def encode_smaller(pixels: Pixels, *, max_side: int) -> tuple[bytes, int, int]:
     """JPEG (quality 95) whose longer side is ``max_side``; also its width and height."""
     image = Image.fromarray(pixels)

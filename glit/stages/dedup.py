@@ -1,7 +1,7 @@
 """Duplicates across the whole input: the first in listing order stays.
 
 Exact ones share a SHA-256 and are found by DuckDB, which spills to disk. Near
-ones (optional) share a perceptual hash up to a number of bits.
+ones (optional) share a perceptual hash up to a number of bits, and colours.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from glit.images.likeness import same_colours
 from glit.runtime.prefetch import batched
 from glit.storage.duckdb_temp import spilling
 
 VERSION = 1
+NEAR_VERSION = 2
+"""Of the search for near-duplicates; 1 compared hashes alone, those of even pictures too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ _SCHEMA = pa.schema(
         ("sample_id", pa.string()),
         ("source_path", pa.string()),
         ("perceptual_hash", pa.int64()),
+        ("colours", pa.binary()),
     ]
 )
 _TABLES_AT_ONCE = 64
@@ -89,10 +93,13 @@ def find_duplicates(
         repeats = {(duplicate.chunk, duplicate.row) for duplicate in exact}
         live = connection.execute(f"SELECT {_COLUMNS} FROM live ORDER BY chunk, row")
         images = (
-            Seen(chunk=chunk, row=row, sample_id=sample_id, source_path=path, perceptual_hash=value)
-            for chunk, row, sample_id, path, value in iter(live.fetchone, None)
-            if (chunk, row) not in repeats
-        )
+            Seen(
+                chunk=chunk, row=row, sample_id=sample_id, source_path=path, perceptual_hash=value,
+                colours=colours,
+            )
+            for chunk, row, sample_id, path, value, colours in iter(live.fetchone, None)
+            if value is not None and (chunk, row) not in repeats
+        )  # fmt: skip
         near = near_duplicates(images, max_bits=near_bits)
     return sorted([*exact, *near], key=lambda duplicate: (duplicate.chunk, duplicate.row))
 
@@ -100,6 +107,8 @@ def find_duplicates(
 def _live(item: tuple[int, pa.Table]) -> pa.Table:
     """The rows of a chunk that were not dropped."""
     chunk, table = item
+    if "colours" not in table.column_names:  # a table of before, or one without hashes
+        table = table.append_column("colours", pa.nulls(len(table), pa.binary()))
     whole = table.select(_SCHEMA.names[2:])
     whole = whole.add_column(0, "row", pa.array(np.arange(len(table))))
     whole = whole.add_column(0, "chunk", pa.array(np.full(len(table), chunk)))
@@ -115,10 +124,12 @@ class Seen:
     sample_id: str
     source_path: str
     perceptual_hash: int
+    colours: bytes
 
 
 def near_duplicates(images: Iterable[Seen], *, max_bits: int) -> list[Duplicate]:
-    """Images within ``max_bits`` Hamming distance of an earlier kept one, in the given order.
+    """Images within ``max_bits`` Hamming distance of an earlier kept one of like colours, in the
+    given order.
 
     Exact for any distance: hashes that differ in at most k bits agree in one of k + 1 bands
     (pigeonhole), so only images that share a band are compared.
@@ -128,13 +139,19 @@ def near_duplicates(images: Iterable[Seen], *, max_bits: int) -> list[Duplicate]
     buckets: list[dict[int, list[int]]] = [{} for _ in shifts]
     hashes: list[int] = []
     paths: list[str] = []
+    colours: list[bytes] = []
     found: list[Duplicate] = []
     for image in images:
         value = image.perceptual_hash & 0xFFFF_FFFF_FFFF_FFFF
         bands = [(value >> shift) & ((1 << width) - 1) for shift in shifts]
         pairs = list(zip(bands, buckets, strict=True))
         near = {index for band, bucket in pairs for index in bucket.get(band, ())}
-        close = [index for index in near if (hashes[index] ^ value).bit_count() <= max_bits]
+        close = [
+            index
+            for index in near
+            if (hashes[index] ^ value).bit_count() <= max_bits
+            and same_colours(colours[index], image.colours)
+        ]
         if close:
             found.append(
                 Duplicate(
@@ -147,4 +164,5 @@ def near_duplicates(images: Iterable[Seen], *, max_bits: int) -> list[Duplicate]
             bucket.setdefault(band, []).append(len(hashes))
         hashes.append(value)
         paths.append(image.source_path)
+        colours.append(image.colours)
     return found

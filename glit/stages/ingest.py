@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from glit.data.records import Drop, Sample
 from glit.data.rows import drop_row
-from glit.images import MAX_PIXELS, ImageError, decode, perceptual_hash
+from glit.images import MAX_PIXELS, ImageError, decode
 from glit.images.formats import OTHER_IMAGE_SUFFIXES, suffix_of
+from glit.images.likeness import look
 from glit.inputs.files import MOST_BYTES
 from glit.recipes.config import require_value, speed_only
 from glit.runtime.prefetch import map_ahead
@@ -38,7 +39,8 @@ class IngestConfig:
     """Images with a shorter side are dropped as ``too_small``."""
     near_duplicates: int = -1
     """Two images count as duplicates if their perceptual hashes differ in at most this many of 64
-    bits; -1 turns it off."""
+    bits and their colours are alike; -1 turns it off. A picture too even to have such a hash is
+    compared byte by byte."""
 
     def __post_init__(self) -> None:
         require_value(
@@ -69,11 +71,17 @@ class Ingest(TableStep):
         ("height", pa.int32()),
         ("num_bytes", pa.int64()),
         ("perceptual_hash", pa.int64()),
+        ("colours", pa.binary()),
     )
     key = "source_path"
 
     def __init__(self, config: IngestConfig) -> None:
         self._config = config
+
+    @classmethod
+    def identity(cls, plan: Plan) -> Mapping[str, Any]:
+        asked = plan.config(IngestConfig).near_duplicates >= 0
+        return {"near_duplicates": dedup.NEAR_VERSION} if asked else {}
 
     @classmethod
     def open(cls, plan: Plan) -> Ingest:
@@ -131,7 +139,8 @@ def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
         )
     row |= {"width": width, "height": height}
     if config.near_duplicates >= 0:
-        row["perceptual_hash"] = perceptual_hash(pixels)
+        seen = look(pixels)
+        row |= {"perceptual_hash": seen.hash, "colours": seen.colours}
     return row
 
 

@@ -51,3 +51,11 @@ def test_groups_are_those_of_a_graph(bits):
 def test_none_and_one():
     assert near_groups(np.empty(0, np.uint64), most_bits=6).tolist() == []
     assert near_groups(np.array([7], np.uint64), most_bits=6).tolist() == [0]
+
+
+def test_groups_of_confirmed_pairs():
+    """Equal hashes too are asked for."""
+    hashes = np.array([5, 5, 5, 4], np.uint64)
+    kinds = np.array([0, 1, 0, 1])
+    found = near_groups(hashes, most_bits=1, confirm=lambda one, other: kinds[one] == kinds[other])
+    assert found.tolist() == [0, 1, 0, 1]
