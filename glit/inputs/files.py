@@ -30,6 +30,8 @@ from glit.storage.store import Entry, Store
 MOST_BYTES = 1 << 30
 """Of a file or a member of a shard: a larger one is no image but would fill the memory."""
 _OPEN = 8
+_SCAN = " 2"
+"""Of the indexes of tars; before, members behind the first end were not in them."""
 _BUFFER = 1 << 20
 
 
@@ -140,7 +142,9 @@ class ImageFiles(Store):
 
     def _tar_members(self, shard: Entry) -> list[Member]:
         """From the index, else from the archive's headers, for which all of it may be read."""
-        key = hashlib.sha256(f"{shard.path} {shard.size} {shard.stamp}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(
+            f"{shard.path} {shard.size} {shard.stamp}{_SCAN}".encode()
+        ).hexdigest()[:16]
         kept = Store(self._index) if self._index else None
         if kept is not None:
             try:

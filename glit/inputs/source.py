@@ -23,7 +23,7 @@ from glit.images.formats import (
 from glit.inputs.csv_rows import csv_rows
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
-from glit.storage.members import SUFFIXES, is_shard, stem
+from glit.storage.members import SUFFIXES, is_shard, spelt_on_disk, stem
 from glit.storage.store import Entry, Store, tidy
 
 _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
@@ -233,7 +233,9 @@ def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[E
 
 def _paths_in_list(source: Source) -> Iterator[str]:
     for number, name in _names_in_list(source.list_file):
-        yield _relative(name, source, number)
+        path = _relative(name, source, number)
+        is_local = "://" not in source.root and not path.isascii() and "\0" not in path
+        yield spelt_on_disk(source.root, path) if is_local else path
 
 
 def _once(paths: Iterator[str], again: Callable[[], Iterator[str]]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from glit.storage.members import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, escaped, is_utf8, stem
 
 _BLOCK = 512
+_PIECE = 1 << 18
 CAPTION_KEYS = ("caption", "text")
 SCHEMA = pa.schema([("name", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
 
@@ -32,6 +33,8 @@ class Member:
 def scan(file: Any, size: int) -> Iterator[Member]:
     """Yield every member in order; if the archive is damaged, a last entry describes the damage.
 
+    Archives that were put one behind the other into a file (``cat a.tar b.tar``) are all read.
+
     Of members that have the same name the second is called ``NAME#2``, and so on.
 
     Args:
@@ -40,26 +43,38 @@ def scan(file: Any, size: int) -> Iterator[Member]:
     """
     seen: dict[str, int] = {}
     damage = Member(name="", offset=0, size=DAMAGED)
-    at = -1
+    at, start = -1, 0
     try:
-        archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is the caller's
-        while (info := archive.next()) is not None:
-            if info.size < 0 or info.offset_data <= at:  # or tarfile goes round for ever
-                raise ValueError("a member of negative size")
-            at = info.offset_data
-            archive.members.clear()  # pyright: ignore[reportAttributeAccessIssue] - or all stay
-            if not info.isdir():
-                yield (found := _member(info, size, seen))
-                if found.size == DAMAGED:
-                    return
-        at = archive.offset
-        file.seek(at)
-        end = file.read(_BLOCK)
+        while True:
+            file.seek(start)
+            archive = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is the caller's
+            while (info := archive.next()) is not None:
+                if info.size < 0 or info.offset_data <= at:  # or tarfile goes round for ever
+                    raise ValueError("a member of negative size")
+                at = info.offset_data
+                archive.members.clear()  # pyright: ignore[reportAttributeAccessIssue] - or all stay
+                if not info.isdir():
+                    yield (found := _member(info, size, seen))
+                    if found.size == DAMAGED:
+                        return
+            end, start = archive.offset, _after_zeros(file, archive.offset)
+            if start < 0:
+                return
+            if start == end:  # tarfile takes a bad header for the end
+                raise ValueError("a bad header")
     except (tarfile.TarError, ValueError, OverflowError, EOFError):
         yield damage
-        return
-    if end.strip(b"\0") or (end and len(end) < _BLOCK):  # tarfile takes a bad header for the end
-        yield damage
+
+
+def _after_zeros(file: Any, start: int) -> int:
+    """Where something stands after the zero blocks that end an archive, as where two archives were
+    put into one file; -1 if nothing does."""
+    file.seek(start)
+    while piece := file.read(_PIECE):
+        if kept := piece.lstrip(b"\0"):
+            return start + (len(piece) - len(kept)) // _BLOCK * _BLOCK
+        start += len(piece)
+    return -1
 
 
 def _member(info: tarfile.TarInfo, size: int, seen: dict[str, int]) -> Member:

@@ -25,6 +25,7 @@ from glit.errors import InputError, cut, first_line
 from glit.inputs.csv_rows import csv_rows
 from glit.runtime.prefetch import batched
 from glit.storage.duckdb_temp import spilling
+from glit.storage.members import spelt_on_disk
 from glit.storage.store import Store
 
 PATH_KEYS = ("path", "file_name", "filename", "image", "source_path")
@@ -207,7 +208,12 @@ def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
         return lambda path: _below(path, image_root, "" if _is_address(under) else under)
     root = Path(image_root)
     beside = "." if _is_address(where) else os.path.relpath(file.resolve().parent, root)
-    return lambda path: _relative(path, root, beside)
+
+    def find(path: str) -> str:
+        found = _relative(path, root, beside)
+        return found if found.isascii() or "\0" in found else spelt_on_disk(root, found)
+
+    return find
 
 
 def _below(path: str, image_root: str, under: str) -> str:

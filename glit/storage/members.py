@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import unicodedata
 from typing import Final
 
 MARK: Final = "::"
@@ -48,6 +49,23 @@ def escaped(name: str) -> str:
     """
     plain = _LIKE_ESCAPED.sub(r"\\x5c", name)
     return os.fsencode(plain).decode("utf-8", "backslashreplace")
+
+
+def spelt_on_disk(root: str | os.PathLike[str], path: str) -> str:
+    """A path below a folder as the disk spells it, should it differ in Unicode's normal form alone.
+
+    macOS writes ``é`` as two characters, a caption file as one. A path that is not there stays.
+    """
+    if path.isascii() or os.path.lexists(os.path.join(root, path)):
+        return path
+    found = ""
+    for part in path.split("/"):
+        forms = (part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD")))
+        there = (each for each in forms if os.path.lexists(os.path.join(root, found, each)))
+        if (name := next(there, None)) is None:
+            return path
+        found = posixpath.join(found, name)
+    return found
 
 
 def is_shard(path: str) -> bool:

@@ -117,3 +117,31 @@ def test_an_archive_that_became_shorter_is_an_error():
     members = list(scan(io.BytesIO(data), len(data)))
     with pytest.raises(OSError, match="ends within it"):
         TarShard(lambda start, end: data[start : end - 1], members).read("a.png")
+
+
+def test_archives_one_behind_the_other_are_all_read():
+    first = tar([("a.jpg", b"1" * 700), ("b.jpg", b"2")])
+    second = tar([("c.jpg", b"3"), ("a.jpg", b"4")])
+    data = first + second + tar([("d.jpg", b"5" * 513)], end=False)
+    found = list(scan(io.BytesIO(data), len(data)))
+    assert [m.name for m in found] == ["a.jpg", "b.jpg", "c.jpg", "a#2.jpg", "d.jpg"]
+    assert [shard(data).read(m.name) for m in found] == [b"1" * 700, b"2", b"3", b"4", b"5" * 513]
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"garbage", b"x" * 1024, tar([("c.jpg", b"3" * 900)])[:700], b"\x1f\x8b" + b"z" * 600],
+)
+def test_what_follows_the_end_and_is_no_archive_is_told(tail):
+    data = tar([("a.jpg", b"1")]) + tail
+    sizes = [m.size for m in scan(io.BytesIO(data), len(data))]
+    assert sizes[0] == 1 and sizes[-1] == DAMAGED
+
+
+def test_zeros_after_the_end_are_nothing():
+    data = tar([("a.jpg", b"1")]) + bytes(700_001)
+    assert [m.size for m in scan(io.BytesIO(data), len(data))] == [1]
+
+
+def test_an_archive_of_zeros_is_empty():
+    assert list(scan(io.BytesIO(bytes(10240)), 10240)) == []
