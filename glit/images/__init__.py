@@ -15,6 +15,7 @@ from glit.images.decoding import (
     decode,
     encode_smaller,
     open_with_pillow,
+    picture_frame,
     pixel_limit,
     upright_file,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "decode",
     "encode_smaller",
     "open_with_pillow",
+    "picture_frame",
     "pixel_limit",
     "upright_file",
 ]

@@ -188,17 +188,19 @@ _HARMLESS_MARKERS = {0xE0, 0xDB, 0xC4, 0xDD, 0xFE}
 """JFIF, quantisation, Huffman codes, restart interval, comment."""
 
 
-def _open(data: bytes | IO[bytes]) -> ImageFile.ImageFile:
+def _open(data: bytes, stream: IO[bytes] | None = None) -> ImageFile.ImageFile:
+    """The file of these bytes, or that of a stream which begins with them."""
     try:
-        stream = io.BytesIO(data) if isinstance(data, bytes) else data
-        image = open_with_pillow(stream, formats=_FORMATS)
-        if image.format == "TIFF" and is_raw(image, data if isinstance(data, bytes) else b""):
+        image = open_with_pillow(stream or io.BytesIO(data), formats=_FORMATS)
+        if image.format == "TIFF" and is_raw(image, data):
             raise _unsupported("RAW")
         mend_transparency(image)  # before the EXIF block is asked for, which loads a PNG
         return image
     except UnidentifiedImageError as error:
         name = other_format(data[:HEAD_BYTES])
-        if name == "HEIF" and (opened := _open_heif(data)) is not None:
+        if stream is not None:
+            stream.seek(0)
+        if name == "HEIF" and (opened := _open_heif(stream.read() if stream else data)) is not None:
             return opened
         if name:
             raise _unsupported(name) from error
@@ -292,9 +294,11 @@ def picture_frame(file: str | os.PathLike[str] | bytes) -> tuple[int, int, int]:
         ImageError: it is damaged or no image.
         OSError: it cannot be read.
     """
-    data = io.BytesIO(file) if isinstance(file, bytes) else open(file, "rb")  # noqa: SIM115
-    with data, _PILLOW.as_wanted_here():
-        image = _open(data)
+    stream = io.BytesIO(file) if isinstance(file, bytes) else open(file, "rb")  # noqa: SIM115
+    with stream, _PILLOW.as_wanted_here():
+        head = stream.read(HEAD_BYTES)
+        stream.seek(0)
+        image = _open(head, stream)
         orientation = _orientation(image)
         width, height = image.size
         # Pillow states a TIFF's size as it is once turned

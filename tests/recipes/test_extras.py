@@ -105,9 +105,7 @@ def test_a_module_that_no_extra_brings_is_no_users_mistake(monkeypatch):
         command_line.main()
 
 
-@pytest.mark.parametrize(
-    "command", [["train", ".", "-o", "run"], ["eval", "retrieval", "m", "."]]
-)
+@pytest.mark.parametrize("command", [["train", ".", "-o", "run"], ["eval", "retrieval", "m", "."]])
 def test_train_and_eval_name_their_extra(monkeypatch, capsys, hide, command):
     hide("transformers")
     monkeypatch.setattr(sys, "argv", ["glit", *command])
