@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from glit.errors import UserError
-from glit.images import ImageError, decode, encode_smaller, upright_file
+from glit.images import ImageError, decode, encode_smaller, picture_frame, upright_file
 
 
 def encode(image: Image.Image, kind: str, **options) -> bytes:
@@ -236,3 +236,12 @@ def test_converting_by_strips_changes_no_pixel(mode, monkeypatch):
     at_once = decode(data)
     monkeypatch.setattr("glit.images.colour.STRIP_PIXELS", 7 * 60)
     assert np.array_equal(decode(data), at_once)
+
+
+def test_the_size_in_a_header(tmp_path):
+    """Bombs too; formats that start programs are no images."""
+    (tmp_path / "bomb.png").write_bytes(bomb())
+    assert picture_frame(tmp_path / "bomb.png") == (60_000, 60_000, 1)
+    (tmp_path / "x.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    with pytest.raises(ImageError, match="no decoder"):
+        picture_frame(tmp_path / "x.jpg")

@@ -5,7 +5,8 @@
     captions.json     every caption
 
 A region's category is its label; one whose mask was kept (``propose.keep_masks``) has COCO's
-compressed run lengths as ``segmentation``. What COCO has no field for stands beside ``bbox``:
+compressed run lengths as ``segmentation``, any other its box as a polygon.
+What COCO has no field for stands beside ``bbox``:
 ``score``, ``source``, and ``sentences``: those that have this region as their pair, best pair
 first, with their span in the caption.
 """
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 NO_LABEL = "region"
 """The category of regions without a label, as SAM's are."""
 
+_FIRST = {"info": {"description": "exported by glit", "version": "1.0"}, "licenses": []}
+"""What readers of COCO ask for besides."""
+
 _DECIMALS = 4
 """Of pixels; a box is stored in float32."""
 
@@ -39,8 +43,10 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
     categories: dict[str, int] = {}
     number = num_captions = 0
     with (
-        JsonFile(folder / "instances.json", "images", "annotations", "categories") as instances,
-        JsonFile(folder / "captions.json", "images", "annotations") as captions,
+        JsonFile(
+            folder / "instances.json", "images", "annotations", "categories", first=_FIRST
+        ) as instances,
+        JsonFile(folder / "captions.json", "images", "annotations", first=_FIRST) as captions,
     ):
         for image_id, row in enumerate(dataset, start=1):
             name = write_picture(row, folder / "images")
@@ -70,8 +76,10 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
 
 
 def _box(region: Region) -> dict[str, Any]:
+    x0, y0, x1, y1 = (round(value, _DECIMALS) for value in region.box.xyxy)
     return {
         "bbox": [round(value, _DECIMALS) for value in xywh(region)],
+        "segmentation": [[x0, y0, x1, y0, x1, y1, x0, y1]],
         "area": round(region.box.area_px, _DECIMALS),
         "iscrowd": 0,
         "score": region.score,

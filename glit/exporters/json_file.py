@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -13,10 +14,12 @@ from typing import Any, BinaryIO
 class JsonFile:
     """Write ``{"a": [...], "b": [...]}``; each list grows in its own temporary file.
 
-    Used with ``with``; the file is there when the block ends without an error.
+    ``first`` holds values that stand before the lists. Used with ``with``; the file is there
+    when the block ends without an error.
     """
 
-    def __init__(self, path: Path, *lists: str) -> None:
+    def __init__(self, path: Path, *lists: str, first: Mapping[str, Any] | None = None) -> None:
+        self._first = first or {}
         self._path = path
         self._names = lists
         self._empty = dict.fromkeys(lists, True)
@@ -50,8 +53,11 @@ class JsonFile:
 
     def _join(self) -> None:
         with self._path.open("wb") as out:
+            out.write(b"{")
+            for name, value in self._first.items():
+                out.write(f'"{name}": {json.dumps(value, ensure_ascii=False)},\n'.encode())
             for position, name in enumerate(self._names):
-                out.write(b",\n" if position else b"{")
+                out.write(b",\n" if position else b"")
                 out.write(f'"{name}": [\n'.encode())
                 self._files[name].seek(0)
                 shutil.copyfileobj(self._files[name], out)
