@@ -57,12 +57,18 @@ def localized_narratives(
 def goal_train(
     annotations: Path, images: Path | None, split: str | None
 ) -> Iterator[AnnotatedImage]:
-    """What GOAL's trainer reads, and ``glit export --to goal`` writes; its segments are left."""
+    """What GOAL's trainer reads, and ``glit export --to goal`` writes; its segments are left.
+
+    Its lists of segments (``docci_segment_sim_bbox_del_org.json``) have ``original_filename`` and
+    ``original_caption``; those of whole images (``DCI_train_del_org.json``) have ``filename`` and
+    ``caption``, as its test sets do.
+    """
     no_parts(split)
     folder = images or annotations.parent
     for entry in json_array(annotations):
-        place = published_place(entry["original_filename"], folder)
-        yield annotated(place, [entry["original_caption"]])
+        prefix = "original_" if "original_filename" in entry else ""
+        place = published_place(entry[f"{prefix}filename"], folder)
+        yield annotated(place, [entry[f"{prefix}caption"]])
 
 
 IMPORTERS: dict[str, Reader] = {

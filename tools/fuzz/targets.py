@@ -19,15 +19,19 @@ from PIL import Image
 
 from glit.backends.proposers.sa1b import Sa1bReader
 from glit.backends.protocols import ProposerConfig
+from glit.backends.region_files import read_region_file
 from glit.backends.tokenizer import TextTokenizer
 from glit.backends.weights import resolve
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
 from glit.images import decode
+from glit.importers import import_captions, regions_file
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
+from glit.inputs.user_regions import read_regions
+from glit.label.verdicts import read_verdicts
 from glit.pipeline.lock import read_lock
 from glit.pipeline.tables import read_table
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
@@ -81,6 +85,10 @@ def targets(
     found: dict[str, tuple[Sequence[bytes], Check]] = {
         "images": (_pictures(), _Images(folder)),
         "captions.jsonl": ([b"".join(first)], _captions(folder, ".jsonl")),
+        **{f"imports: {name}": _import(folder, name) for name in ("odvg", "mdetr")},
+        "regions.jsonl": ([_REGIONS], _regions(folder)),
+        "region files": ([_REGION_FILE], _region_files),
+        "verdicts": ([_VERDICTS], _file(folder / "verdicts.jsonl", read_verdicts)),
         "captions.csv": ([_csv(texts[:4])], _captions(folder, ".csv")),
         "captions.parquet": ([_parquet(texts[:8])], _captions(folder, ".parquet")),
         "caption texts": ([text.encode() for text in texts[:40]] + _ODD_TEXTS, _Texts()),
@@ -98,6 +106,64 @@ def targets(
     known = {name: Target(corpus=corpus, check=check) for name, (corpus, check) in found.items()}
     strangers = Strangers(folder / "strangers", dataset, model)
     return known | {"strangers' datasets": Target(corpus=[WHOLE], check=strangers, seconds=60)}
+
+
+_REGIONS = (
+    b'{"path": "a.png", "box_xyxy": [1, 2, 9, 9], "width": 80, "height": 60, "score": 0.5}\n'
+    b'{"path": "b.png", "box_cxcywhn": [0.5, 0.5, 0.25, 1], "phrases": [[2, 5, "cat"], "A"]}\n'
+)
+_REGION_FILE = (
+    b'{"width": 80, "height": 60, "regions": [{"box": [1, 2, 9, 9], "sentences": ["A cat.", [0, 3]]'
+    b'}, {"box_xywhn": [0.5, 0, 0.5, 0.25], "mask": {"size": [30, 40], "counts": [0, 300, 900]}}]}'
+)
+_VERDICTS = b'{"sample_id": "a", "sentence": 0, "region": 1, "verdict": "right"}\n' * 2
+
+
+def _import(folder: Path, name: str) -> tuple[Sequence[bytes], Check]:
+    """Annotations of two images, one of which states another size than it has."""
+    images = folder / f"images of {name}"
+    images.mkdir(parents=True, exist_ok=True)
+    for number in range(2):
+        Image.new("RGB", (40, 30 + 10 * number)).save(images / f"{number}.png")
+    size = {"width": 80, "height": 60}
+    caption = "Cafe\u0301 and a cat by a red door."
+    if name == "odvg":
+        region = {"bbox": [1, 2, 9, 9], "phrase": "a cat", "tokens_positive": [[10, 15]]}
+        grounding = {"caption": caption, "regions": [region, {**region, "tokens_positive": None}]}
+        rows = [{"filename": f"{n}.png", **size, "grounding": grounding} for n in range(2)]
+        corpus = "".join(json.dumps(row) + "\n" for row in rows)
+    else:
+        entries = [{"id": n, "file_name": f"{n}.png", "caption": caption, **size} for n in range(2)]
+        box = {"image_id": 0, "bbox": [1, 2, 9, 9], "tokens_positive": [[10, 15]]}
+        corpus = json.dumps({"images": entries, "annotations": [box]})
+
+    def read(path: Path) -> None:
+        output = folder / f"{name}.out.jsonl"
+        import_captions(name, path, output, images=images)
+        rows = [json.loads(line) for line in regions_file(output).read_text().splitlines()]
+        texts = [json.loads(line)["caption"] for line in output.read_text().splitlines()]
+        for row in rows:
+            x0, y0, x1, y1 = row["box_xyxy"]
+            assert 0 <= x0 < x1 <= 40 and 0 <= y0 < y1 <= 40, row
+            longest = max(map(len, texts))
+            assert all(0 <= a < b <= longest for a, b in row.get("phrases", ())), row
+
+    return [corpus.encode()], _file(folder / f"{name}.json", read)
+
+
+def _regions(folder: Path) -> Check:
+    return _file(folder / "r.jsonl", lambda path: list(read_regions(path, str(folder))))
+
+
+def _region_files(data: bytes) -> str:
+    try:
+        found = read_region_file(data.decode("utf-8", "replace"), width=40, height=30)
+    except ValueError:
+        return "ValueError"
+    for each in found:
+        x0, y0, x1, y1 = each.region.box.xyxy
+        assert 0 <= x0 < x1 <= 40 and 0 <= y0 < y1 <= 30, each
+    return "taken"
 
 
 def _file(path: Path, read: Callable[[Path], object]) -> Check:
