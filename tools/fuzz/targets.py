@@ -114,7 +114,7 @@ _REGIONS = (
 )
 _REGION_FILE = (
     b'{"width": 80, "height": 60, "regions": [{"box": [1, 2, 9, 9], "sentences": ["A cat.", [0, 3]]'
-    b'}, {"box_xywhn": [0.5, 0, 0.5, 0.25], "mask": {"size": [30, 40], "counts": [0, 300, 900]}}]}'
+    b'}, {"box_xywhn": [0, 0, 0.25, 1], "mask": {"size": [30, 40], "counts": [0, 300, 900]}}]}'
 )
 _VERDICTS = b'{"sample_id": "a", "sentence": 0, "region": 1, "verdict": "right"}\n' * 2
 
