@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glit import api
 from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, existing
 from glit.executors import ExecutorName
-from glit.importers import FORMATS
 from glit.runtime.progress import StageProgress
-from glit.runtime.terminal import Console, visible
-from glit.storage.outputs import local_file, local_folder, output_folder
+from glit.runtime.terminal import Console
+from glit.storage.outputs import output_folder
 
 if TYPE_CHECKING:
     from glit.pipeline.add import Added
@@ -217,95 +213,4 @@ def _balance(counts: dict[str, Any]) -> str:
     return (
         f"{counts['ingested']} images = {counts['shipped']} shipped + "
         f"{counts['dropped']} dropped + {counts['duplicates']} duplicates"
-    )
-
-
-def import_command(
-    annotations: Annotated[
-        Path, typer.Argument(help="The annotations, a file or folder as published.")
-    ],
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The .jsonl file to write.")],
-    images: Annotated[Path | None, typer.Option("--images", help="The image folder.")] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", help="Parts, joined by +. Default: all.")
-    ] = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Convert published captions to a file for glit build --captions. Lists missing images.
-
-    Boxes published with them go to OUT.regions.jsonl, for --regions.
-    """
-    from glit.data.frames import CHANGES
-    from glit.importers import import_captions, regions_file
-
-    path = local_file(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        found = import_captions(
-            form, annotations, path, images=images, split=split, progress=progress
-        )
-    what = f"images with captions of the kinds {', '.join(found.kinds)}" if found.kinds else ""
-    print(f"{found.captions} {what or 'captions'}: {path}")
-    if found.regions is not None:
-        edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
-        left = f", {found.empty} empty ones left out" if found.empty else ""
-        print(f"{found.regions} boxes: {regions_file(path)}{edge}{left}")
-    for count, how in ((found.scaled, "scaled"), (found.turned, "turned")):
-        if count:
-            print(f"boxes of {count} image{'s' * (count > 1)} were {how}: {CHANGES[how]}")
-    if found.without:
-        images_have = "1 image has" if found.without == 1 else f"{found.without} images have"
-        print(f"{images_have} no caption" + ("" if found.regions is None else " or no box"))
-    if found.regions is not None:
-        words = [
-            "glit", "build", found.folder, "-o", path.stem, "-r", "provided",
-            "--captions", str(path), "--regions", str(regions_file(path)),
-            *(["--set", "ground.enabled=true"] if found.phrases else []),
-        ]  # fmt: skip
-        print(f"next: {shlex.join(words)}")
-    for fault in found.refused:
-        print(visible(f"left out: {fault}"), file=sys.stderr)
-    if found.refused:
-        print(f"{len(found.refused)} left out; listed above", file=sys.stderr)
-    for name in found.missing:
-        print(visible(f"missing: {name}"), file=sys.stderr)
-    if found.missing:
-        number = len(found.missing)
-        images_are = "1 image is" if number == 1 else f"{number} images are"
-        print(f"{images_are} missing; listed above", file=sys.stderr)
-
-
-def import_model_command(
-    checkpoint: Annotated[
-        Path,
-        typer.Argument(
-            help="A published file of weights (.pt, .bin, .safetensors), or FG-CLIP's folder."
-        ),
-    ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    like: Annotated[
-        str,
-        typer.Option(
-            "--like",
-            help="The CLIP it was fine-tuned from: a name, a folder, a hub id. Default: the "
-            "checkpoint's own folder, else clip-vit-b-16.",
-        ),
-    ] = "",
-    activation: Annotated[
-        Literal["quick_gelu", "gelu"] | None,
-        typer.Option(
-            "--activation",
-            help="Activation of the model, which no file of weights says. Default: that of --like.",
-        ),
-    ] = None,
-) -> None:
-    """Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit train, eval
-    and build. Runs no code in the file."""
-    from glit.importers.model import import_model
-
-    folder = local_folder(output)
-    made = import_model(checkpoint, folder, like=like, activation=activation)
-    print(
-        f"{made.parameters:,} parameters, a window of {made.context} tokens, activation "
-        f"{made.activation}, SHA-256 of the file {made.sha256}: {folder}"
     )

@@ -61,19 +61,19 @@ COMMANDS = {
         "Query the dataset with SQL, read-only. Cannot access files outside the dataset.",
     ),
     "export": (
-        "glit.cli.inspect:export_command",
+        "glit.cli.share:export_command",
         "Write the dataset, or the samples of a condition, in another format.",
     ),
     "push": (
-        "glit.cli.inspect:push_command",
+        "glit.cli.share:push_command",
         "Upload a finished dataset to the Hugging Face Hub. Run it again to resume.",
     ),
     "import": (
-        "glit.cli.build:import_command",
+        "glit.cli.imports:import_command",
         "Convert published captions to a file for glit build --captions. Lists missing images.",
     ),
     "import-model": (
-        "glit.cli.build:import_model_command",
+        "glit.cli.imports:import_model_command",
         "Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit"
         " train, eval and build. Runs no code in the file.",
     ),

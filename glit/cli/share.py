@@ -1,0 +1,72 @@
+"""``export`` and ``push``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from glit import api
+from glit.cli.options import DatasetArgument, ImageRootOption, QuietOption
+from glit.exporters import EXPORTERS
+from glit.runtime.terminal import Console
+from glit.storage.outputs import local_folder
+
+
+def export_command(
+    dataset: DatasetArgument,
+    to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(EXPORTERS)}.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    embeddings: Annotated[
+        str, typer.Option("--embeddings", help="For lance: also write image vectors of this CLIP.")
+    ] = "",
+    where: Annotated[
+        str, typer.Option("--where", help="Write only samples that meet this SQL condition.")
+    ] = "",
+    no_grid: Annotated[
+        bool, typer.Option("--no-grid", help="Leave out the grid's regions, and their pairs.")
+    ] = False,
+    image_root: ImageRootOption = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Write the dataset, or the samples of a condition, in another format."""
+    from glit.dataset.select import narrowed
+    from glit.exporters import export
+    from glit.runtime.progress import StageProgress
+
+    folder = local_folder(output)
+    opened = narrowed(api.open_dataset(dataset, image_root=image_root), where)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        progress.begin("export", total=len(opened), done=0, drops=False)
+        if embeddings:
+            progress.loading(embeddings)
+        export(
+            opened,
+            to=to,
+            output=folder,
+            embeddings=embeddings,
+            grid=not no_grid,
+            report=progress.advance,
+        )
+    print(f"{len(opened)} images: {folder}")
+
+
+def push_command(
+    dataset: Annotated[str, typer.Argument(help="The folder of a finished dataset.")],
+    repository: Annotated[str, typer.Argument(help="The repository on the Hub: OWNER/NAME.")],
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a private repository. Default: public.")
+    ] = False,
+    licence: Annotated[
+        str, typer.Option("--license", help="Licence for the uploaded card, as cc-by-4.0.")
+    ] = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Upload a finished dataset to the Hugging Face Hub. Run it again to resume."""
+    from glit.runtime.progress import StageProgress
+
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        pushed = api.push(dataset, repository, private=private, licence=licence, progress=progress)
+    what = "private" if pushed.private else "public"
+    done = f"{pushed.num_uploaded} of {pushed.num_files} files uploaded"
+    print(f"{done}: {pushed.url} ({what}; glit reads {pushed.address})")
