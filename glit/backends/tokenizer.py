@@ -10,6 +10,8 @@ from typing import Any
 from glit.errors import WeightsError
 from glit.recipes.extras import require
 
+_LEGACY_END = 2
+
 
 class TextTokenizer:
     """A model's tokenizer as token spans and embeddings need it.
@@ -28,16 +30,23 @@ class TextTokenizer:
         self._fast.no_padding()
         self._fast.encode_special_tokens = True
 
-    def check_fits(self, num_rows: int, model: str) -> None:
-        """Refuse a model that has no embedding for some of the tokens.
+    def check_fits(self, num_rows: int, model: str, *, end: int | None = None) -> None:
+        """Refuse a model that has no embedding for some of the tokens, or reads another end token.
 
         Args:
             num_rows: of the model's table of token embeddings.
             model: for the message.
+            end: the end token in the model's configuration; None and 2, which CLIP's older ones
+                say of every tokenizer, say nothing.
 
         Raises:
             WeightsError: names both numbers.
         """
+        if end not in (None, _LEGACY_END, self.end_id):
+            raise WeightsError(
+                f"model {model}: its tokenizer ends a text with token {self.end_id}, but its "
+                f"config.json says {end}; put the tokenizer there that it was trained with"
+            )
         if len(self.hf) <= num_rows:
             return
         # special tokens in a text are ordinary text, so most of those are never met

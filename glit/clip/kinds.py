@@ -47,7 +47,9 @@ def make_encoder(model: Any, preprocessing: Preprocessing, tokenizer: TextTokeni
     Raises:
         WeightsError: the tokenizer has more tokens than the model has embeddings.
     """
-    tokenizer.check_fits(len(model.text_model.get_input_embeddings().weight), model.name_or_path)
+    siglip, text = isinstance(tokenizer, SiglipTokenizer), model.config.text_config
+    rows = len(model.text_model.get_input_embeddings().weight)
+    tokenizer.check_fits(rows, model.name_or_path, end=None if siglip else text.eos_token_id)
     mean, std = preprocessing.mean, preprocessing.std
     if isinstance(tokenizer, SiglipTokenizer):
         return SiglipEncoder(model, mean=mean, std=std, pad_id=tokenizer.pad_id)

@@ -187,6 +187,18 @@ def test_a_tokenizer_of_more_tokens_than_embeddings_is_refused(tmp_path) -> None
         load_embedder(str(folder), EvaluateConfig())
 
 
+def test_a_tokenizer_with_another_end_than_the_models_is_refused(tmp_path) -> None:
+    folder = Path(shutil.copytree(mini_model("clip"), tmp_path / "clip"))
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["eos_token_id"] = 5
+    (folder / "config.json").write_text(json.dumps(config))
+    said = "ends a text with token 966, but its config.json says 5"
+    with pytest.raises(WeightsError, match=said):
+        matcher_of(folder)
+    with pytest.raises(WeightsError, match=said):
+        load_embedder(str(folder), EvaluateConfig())
+
+
 def test_a_file_of_weights_names_the_command_that_makes_a_folder(tmp_path) -> None:
     torch.save({}, tmp_path / "clip.pt")
     check = MATCHERS["clip"].check

@@ -68,7 +68,8 @@ class ClipMatcher:
         for part in self._linear_parts():
             use_onednn(part)
         self.tokenizer = self._open_tokenizer(model.path)
-        self.tokenizer.check_fits(self.model.config.text_config.vocab_size, repr(model.name))
+        text: Any = self.model.config.text_config
+        self.tokenizer.check_fits(text.vocab_size, repr(model.name), end=self._end_in(text))
         self.spec = _crop_spec(
             model.path, getattr(self.model.config.vision_config, "image_size", 0)
         )
@@ -83,6 +84,10 @@ class ClipMatcher:
             return load_open_clip(folder).to(self.dtype)
         kind = MetaClip2Model if model_type(folder) == "metaclip_2" else CLIPModel
         return load_whole(kind, folder, local_files_only=True, dtype=self.dtype, weights_only=True)
+
+    def _end_in(self, text_config: Any) -> int | None:
+        """The token whose output is a text's embedding, if the configuration decides it."""
+        return text_config.eos_token_id
 
     def _linear_parts(self) -> list[Any]:
         """Modules whose linear layers another library may multiply by."""

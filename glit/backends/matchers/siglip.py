@@ -37,6 +37,10 @@ class SiglipMatcher(ClipMatcher):
 
         return SiglipTokenizer(folder)
 
+    def _end_in(self, text_config: Any) -> None:
+        """The last position is read, whatever token is there."""
+        return
+
     def embed_inputs(self, pixels: Any) -> Tensor:
         """Embeddings [N, D] of normalised pixels [N, 3, S, S], on the device."""
         count = len(pixels)
