@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -118,7 +119,10 @@ class _Run:
         fused = accelerator.device.type == "cuda"
         optimizer = make_optimizer(ingredients.model, self.objective, config, fused=fused)
         self.rates = [group["lr"] for group in optimizer.param_groups]
-        self.model, self.optimizer = accelerator.prepare(ingredients.model, optimizer)
+        with warnings.catch_warnings():
+            # torch has another name for what accelerate calls so
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+            self.model, self.optimizer = accelerator.prepare(ingredients.model, optimizer)
         if config.compile:
             clip = ingredients.model.encoder.clip
             clip.vision_model.compile()
