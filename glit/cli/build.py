@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glit import api
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, existing
+from glit.cli.options import (
+    DatasetArgument,
+    JsonOption,
+    QuietOption,
+    SetOption,
+    existing,
+    existing_images,
+)
 from glit.executors import ExecutorName
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console
@@ -32,7 +39,8 @@ def build_command(
     images: Annotated[
         str,
         typer.Argument(
-            help="A folder, glob, list file, tar, Parquet file or address.", callback=existing
+            help="A folder, glob, list file, tar, Parquet file or address.",
+            callback=existing_images,
         ),
     ],
     output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder or address.")],

@@ -24,6 +24,20 @@ def existing(value: str | None) -> str | None:
     return value
 
 
+def existing_images(value: str) -> str:
+    """The same for the images of a build.
+
+    Raises:
+        InputError: it is a local path, and there is nothing.
+    """
+    if _is_missing(value):
+        raise InputError(
+            f"{value}: no such folder; want a folder of images, a glob, a list file, or shards "
+            "(.tar, .parquet)"
+        )
+    return value
+
+
 def existing_dataset(value: str) -> str:
     """The same for a dataset.
 

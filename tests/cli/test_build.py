@@ -187,7 +187,8 @@ def test_what_is_printed(scenes, tmp_path, run_glit):
 
 def test_without_a_recipe_the_one_taken_is_named(tmp_path, monkeypatch, run_glit):
     monkeypatch.setattr("glit.backends.device.best_device", lambda: "cpu")
-    done = run_glit("build", tmp_path / "nowhere", "-o", tmp_path / "out", "--executor", "local")
+    (tmp_path / "empty").mkdir()
+    done = run_glit("build", tmp_path / "empty", "-o", tmp_path / "out", "--executor", "local")
     assert done.code == 2
     assert "using the recipe 'mini'" in " ".join(done.output.split())
-    assert done.errors.startswith(f"glit: {tmp_path}/nowhere: no such folder")
+    assert done.errors.startswith(f"glit: {tmp_path}/empty: no images")

@@ -53,9 +53,9 @@ def test_a_checkpoint_of_what_is_no_run_is_refused(tiny_clip, make_dataset, run_
 
 
 def test_where_nothing_can_be_written_nothing_is_measured(tmp_path, run_glit) -> None:
-    """Neither the model nor the dataset is looked for before."""
+    """Neither is the model looked for before, nor the dataset opened."""
     (tmp_path / "file").touch()
     for output, reason in (("file", "it is a file, want a folder"), ("file/x", "cannot write")):
-        done = run_glit("eval", "retrieval", "nowhere", "nothing", "-o", tmp_path / output)
+        done = run_glit("eval", "retrieval", "nowhere", tmp_path, "-o", tmp_path / output)
         assert done.code == 2 and done.errors.count("\n") == 1
         assert reason in done.errors

@@ -82,7 +82,7 @@ def test_a_stopped_training_exits_as_its_signal_says(
 
 def test_a_mistyped_objective_names_the_nearest(tmp_path, run_glit) -> None:
     done = run_glit(
-        "train", "nowhere", "-o", tmp_path / "run", "-r", "fast-goal", "--objective", "fastgoal"
+        "train", ".", "-o", tmp_path / "run", "-r", "fast-goal", "--objective", "fastgoal"
     )
     assert done.code == 2 and "did you mean 'fast-goal'?" in done.errors
     assert [*tmp_path.iterdir()] == []
@@ -97,7 +97,7 @@ def test_no_dataset_is_one_line(tmp_path, run_glit) -> None:
 
 def test_two_objectives_are_refused(tmp_path, run_glit) -> None:
     done = run_glit(
-        "train", "nowhere", "-o", tmp_path / "run", "-r", "mini", "--objective", "clip",
+        "train", ".", "-o", tmp_path / "run", "-r", "mini", "--objective", "clip",
         "--set", "train.objective=siglip",
     )  # fmt: skip
     assert done.code == 2
@@ -108,6 +108,6 @@ def test_two_objectives_are_refused(tmp_path, run_glit) -> None:
 
 def test_a_file_is_no_run_folder(tmp_path, run_glit) -> None:
     (tmp_path / "run").touch()
-    done = run_glit("train", "nowhere", "-o", tmp_path / "run", "-r", "mini")
+    done = run_glit("train", ".", "-o", tmp_path / "run", "-r", "mini")
     assert done.code == 2
     assert done.errors == f"glit: {tmp_path}/run: cannot write there; it is a file, want a folder\n"

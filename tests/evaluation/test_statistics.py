@@ -78,7 +78,7 @@ def test_what_has_no_caption_is_refused(tmp_path) -> None:
     path.write_text('{"caption": ""}\n')
     with pytest.raises(InputError, match="no caption under caption or text"):
         api.statistics(path, kind="captions")
-    with pytest.raises(InputError, match="want .jsonl, .csv or .parquet"):
+    with pytest.raises(InputError, match="captions.txt: want .parquet, .csv, .tsv, .jsonl"):
         api.statistics(tmp_path / "captions.txt", kind="captions")
     with pytest.raises(InputError, match="known formats are glit"):
         api.statistics(path, kind="docic")
