@@ -13,6 +13,7 @@ import pytest
 import typer
 from PIL import Image
 
+from glit.cli import options
 from glit.cli.main import app
 from tools import demo
 
@@ -47,6 +48,7 @@ def test_scenes_get_the_embedded_models_and_photographs_do_not(scenes, photograp
 def test_without_models_it_says_what_to_fetch_and_what_works_today(
     photographs, monkeypatch, capsys, tmp_path
 ):
+    monkeypatch.setattr(options, "_is_missing", lambda value: False)
     run(monkeypatch, "--output", tmp_path / "demo", "--images", photographs)
     said = capsys.readouterr().out
     assert not (tmp_path / "demo").exists()
