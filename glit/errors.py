@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+from glit.masking import masked
 
 
 def closest(found: str, known: Iterable[str]) -> str:
@@ -29,7 +32,7 @@ def first_line(error: BaseException) -> str:
     >>> first_line(OSError(5, "Input/output error", "a.parquet"))
     'Input/output error'
     """
-    said = str((isinstance(error, OSError) and error.strerror) or error).strip()
+    said = masked(str((isinstance(error, OSError) and error.strerror) or error)).strip()
     return said.splitlines()[0] if said else type(error).__name__
 
 
@@ -43,6 +46,7 @@ def cut(text: str, most: int = MOST_SAID) -> str:
     >>> cut("a" * 9, 8)
     'aaaa … a'
     """
+    text = masked(text)  # of a key that is cut, half would stay
     if len(text) <= most:
         return text
     tail = most // 6
@@ -53,11 +57,14 @@ class GlitError(Exception):
     """Base of every error glit raises on purpose.
 
     The message is one line: where, what was found, what was wanted, what to do next. Only where
-    several things have to be fetched, each has a line below it.
+    several things have to be fetched, each has a line below it. Keys and passwords are hidden.
     ``exit_code`` is what the command line returns: 2 for a user's mistake, 1 for a failed run.
     """
 
     exit_code = 1
+
+    def __init__(self, *said: Any) -> None:
+        super().__init__(*(masked(each) if isinstance(each, str) else each for each in said))
 
 
 class UserError(GlitError):

@@ -20,7 +20,7 @@ class Server:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 outer.requests.append(body)
                 status, headers, answer = outer.answer(body)
-                data = json.dumps(answer).encode()
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
@@ -47,6 +47,6 @@ class Server:
         return self.answers.pop(0) if self.answers else ok("A plain wall.")
 
 
-def ok(text, finish="stop"):
-    choice = {"message": {"content": text}, "finish_reason": finish}
+def ok(text, finish="stop", **message):
+    choice = {"message": {"content": text, **message}, "finish_reason": finish}
     return 200, {}, {"choices": [choice]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,8 +17,12 @@ from glit.data.captions import KIND_RULE, are_kinds
 from glit.data.geometry import Boxes
 from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
-from glit.recipes.config import added, require_value, speed_only
+from glit.recipes.config import Fields, added, require_value, speed_only
 
+SAMPLING = ("repetition_penalty", "top_p", "top_k", "min_p")
+"""The keys of the recipe that a model's generation_config.json has too."""
+_OWN_FIELDS = ("messages", "model", "n", "stream", "response_format")
+_SECRET_FIELD = re.compile(r"(?i)api[-_]?key|authorization|password|secret|(^|[-_])token$")
 ReadText = Callable[[str], str | None]
 """A small text file among the images, by its path; None when there is none."""
 
@@ -43,14 +48,29 @@ class WriterConfig(ModelConfig):
     api_key_env: str = speed_only("OPENAI_API_KEY")
     """Environment variable with the endpoint's key; if it is unset, no key is sent."""
     timeout_s: float = speed_only(120.0)
-    """Longest wait for one answer of the endpoint, in seconds."""
+    """Longest wait for one answer of the endpoint, to its end, in seconds."""
     retries: int = speed_only(5)
     """Retries of a failed endpoint request, with growing waits."""
     structured: bool = added(False)
     """Make ``vllm`` and ``endpoint`` answer with JSON, ``{"caption": "..."}``, and keep its text:
     for models that put remarks around their captions."""
+    repetition_penalty: float = added(-1.0)
+    """Above 1, tokens that were written before become less probable. This key and the next three
+    are alike in all backends; -1 takes what the model's generation_config.json says, or the
+    server's own."""
+    top_p: float = added(-1.0)
+    """Where captions are sampled: from the fewest tokens that have this probability together."""
+    top_k: int = added(-1)
+    """Where captions are sampled: from so many of the most probable tokens; 0 from all."""
+    min_p: float = added(-1.0)
+    """Where captions are sampled: from tokens at least this share as probable as the first."""
+    request: Fields = added(Fields())
+    """Further fields of every request to ``endpoint``, as in ``request = {max_completion_tokens =
+    400, max_tokens = ""}``; an empty text leaves out a field that glit sends. No keys: the manifest
+    holds them."""
 
     def __post_init__(self) -> None:
+        self._check_request()
         for name in ("max_tokens", "batch_size"):
             found = getattr(self, name)
             require_value(found >= 1, f"[{self.table}] {name}: found {found}, want >= 1")
@@ -59,6 +79,35 @@ class WriterConfig(ModelConfig):
             0 < self.timeout_s < math.inf,
             f"[{self.table}] timeout_s: found {self.timeout_s}, want a number above 0",
         )
+
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        fits = {
+            "repetition_penalty": (0 < self.repetition_penalty < math.inf, "a number above 0"),
+            "top_p": (0 < self.top_p <= 1, "above 0 and at most 1"),
+            "top_k": (self.top_k >= 0, ">= 0"),
+            "min_p": (0 <= self.min_p <= 1, "0 to 1"),
+        }
+        for key, (is_good, want) in fits.items():
+            found = getattr(self, key)
+            require_value(
+                found == -1 or is_good,
+                f"[{self.table}] {key}: found {found}, want {want}, or -1 for the model's own",
+            )
+
+    def _check_request(self) -> None:
+        if not self.request:
+            return
+        where, backend = f"[{self.table}] request", getattr(self, "backend", "endpoint")
+        require_value(backend == "endpoint", f"{where}: {backend!r} is no server; leave it out")
+        for key in self.request:
+            require_value(key not in _OWN_FIELDS, f"{where}: {key!r} is set by glit; leave it out")
+            require_value(
+                not _SECRET_FIELD.search(key),
+                f"{where}: {key!r} looks like a key, which the manifest would hold; put it into "
+                f"the environment variable that {self.table}.api_key_env names",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,6 +177,25 @@ def _at_work(
     return {"executor": executor, "ray_address": address, "progress": progress}
 
 
+def trust_command(
+    recipe: Annotated[str, typer.Argument(help="A recipe file (TOML).", show_default=False)],
+) -> None:
+    """Confirm a recipe file that asks for pickles, keys, another machine or other files.
+
+    It says what the file asks for. When the file or one that it is based on changes, it has to be
+    confirmed again.
+    """
+    from glit.recipes import trust
+    from glit.recipes.toml_tables import trusted_tables
+
+    _, (wanted, contents) = trusted_tables(recipe, confirmed=True)
+    if not wanted:
+        print(f"{recipe}: asks for nothing that needs to be confirmed")
+        return
+    path = trust.confirm(contents)
+    print(f"{recipe}: asks for {', '.join(wanted)}; confirmed in {path}")
+
+
 def lock_command(
     recipe: Annotated[str, typer.Argument(help="A built-in recipe or a TOML file.")],
     overrides: SetOption = None,

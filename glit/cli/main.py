@@ -36,6 +36,10 @@ COMMANDS = {
         "glit.cli.build:retry_command",
         "Process the dropped samples again and merge the ones that succeed.",
     ),
+    "trust": (
+        "glit.cli.build:trust_command",
+        "Confirm a recipe file that asks for pickles, keys, another machine or other files.",
+    ),
     "lock": (
         "glit.cli.build:lock_command",
         "Record the models of a recipe on this machine, for glit build --locked.",

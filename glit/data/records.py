@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from glit.masking import masked
+
 GRID_SOURCES = ("quadrant", "centre")
 """The values of ``Region.source`` for grid regions."""
 
@@ -199,7 +201,21 @@ class Drop:
     """Number of earlier attempts on the sample."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", " ".join(self.message.split())[:500])
+        object.__setattr__(self, "message", masked(" ".join(self.message.split()))[:500])
+
+
+class DropError(Exception):
+    """Raised by a backend for one sample that it cannot do; without a reason it is the stage's own
+    for failures of its model.
+
+    >>> DropError("content_filter", "the server's filter stopped the answer").reason
+    'content_filter'
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
 
 
 REASONS: dict[str, str] = {
@@ -220,6 +236,7 @@ REASONS: dict[str, str] = {
     "looping": "the caption repeats itself",
     "wrong_language": "the caption is in another language than split.language",
     "captioner_error": "the captioner failed on this image",
+    "content_filter": "a filter of the server stopped the answer",
     "no_sentence": "the caption holds no sentence",
     "no_masks": "there is no readable mask or region file beside this image",
     "bad_masks": "the mask or region file is damaged, or does not fit the image or its caption",

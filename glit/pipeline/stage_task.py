@@ -15,8 +15,9 @@ from glit.backends.device import gpu_memory
 from glit.backends.model_files import weight_files, weights_hash
 from glit.backends.weights import Resolved
 from glit.data.records import Drop
-from glit.errors import DamagedTableError, RunError, WeightsError
+from glit.errors import DamagedTableError, GlitError, RunError, WeightsError
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
+from glit.pipeline.failures import FailuresAlike, refuse_total_failure
 from glit.pipeline.listing import Chunk
 from glit.pipeline.state import STATE
 from glit.pipeline.tables import drops_by_reason, read_table
@@ -24,10 +25,8 @@ from glit.pipeline.work import Work
 from glit.stages.base import TableStep
 from glit.stages.image_source import ImageSource
 
-_ALL_FAILED = 8
 _KEEP_EVERY_S = 20.0
 _BEAT_EVERY_S = 0.5
-_FAILURES = {"model_error", "captioner_error", "not_finite"}
 _LOST = {
     "worker_crash": "the sample killed its worker process repeatedly",
     "timeout": "the sample kept its worker process busy until that was ended, repeatedly",
@@ -128,7 +127,8 @@ class StageWorker:
         self._partial = work.partial_tables(name)
         config = work.plan.configs[name]
         backend = work.plan.flow.step(name).backend(config)
-        self._is_slow = backend is not None and backend.is_slow(config)
+        self._failures = FailuresAlike(name, backend if work.retry is None else None)
+        self._keeps_rows = backend is not None and (backend.is_slow(config) or backend.on_server)
 
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
         """Process a chunk, but for the rows that earlier tables have of it, and publish its table.
@@ -137,34 +137,43 @@ class StageWorker:
             RunError: the disk is full, or a model failed on every sample of the chunk.
         """
         items, (kept, retried) = self._work.items(self._name, unit), self._earlier(unit)
+        goes_on = self._keeps_rows and self._work.store.exists(self._work.so_far(self._name, unit))
         todo = [item for item in items if self._key(item) not in kept]
         fresh = yield from with_heartbeats(self._kept(unit, self.rows(todo, excluded), excluded))
-        self._refuse_total_failure(fresh)
+        if not goes_on:  # else the rest of the chunk did not fail
+            refuse_total_failure(self._name, fresh)
         for row, key in zip(fresh, map(self._key, todo), strict=True):
             if row.get("drop") and key in retried:
                 row["drop"]["attempt"] = retried[key] + 1
             kept[key] = row
         rows = [kept[self._key(item)] for item in items]
         self._work.write(self._name, unit, rows)
-        if self._is_slow:
+        if self._keeps_rows:
             self._work.store.remove(self._work.so_far(self._name, unit))
         return Tally(rows=len(rows), drops=drops_by_reason(rows))
 
     def _kept(
         self, unit: Chunk, rows: Iterator[dict[str, Any]], excluded: Mapping[int, str]
     ) -> Iterator[dict[str, Any]]:
-        """The rows; of a slow stage, those that are no drops are written down now and then.
+        """The rows; where they are slow or paid for, those that are no drops are written down now
+        and then, and when the stage ends with an error.
 
         Not while a sample that kills workers is looked for: its place counts among what is left.
         """
         kept, written = [], time.monotonic()
-        for row in rows:
-            yield row
-            kept += [row] if not row.get("drop") else []
-            late = time.monotonic() - written >= _KEEP_EVERY_S
-            if late and kept and self._is_slow and not excluded:
+        keeps = self._keeps_rows and not excluded
+        try:
+            for row in rows:
+                yield row
+                kept += [row] if not row.get("drop") else []
+                self._failures.count(row)
+                if keeps and kept and time.monotonic() - written >= _KEEP_EVERY_S:
+                    self._work.keep(self._name, unit, kept)
+                    written = time.monotonic()
+        except GlitError:
+            if keeps and kept:
                 self._work.keep(self._name, unit, kept)
-                written = time.monotonic()
+            raise
 
     def _key(self, item: Any) -> str:
         return self._stage.blank(item)[self._stage.key]
@@ -177,7 +186,7 @@ class StageWorker:
             DamagedTableError: the table from before a retry is damaged.
         """
         work, name, kept = self._work, self._name, {}
-        if self._is_slow and work.store.exists(so_far := work.so_far(name, unit)):
+        if self._keeps_rows and work.store.exists(so_far := work.so_far(name, unit)):
             with contextlib.suppress(DamagedTableError):
                 kept |= self._rows_of(so_far)
         if self._partial:
@@ -212,14 +221,6 @@ class StageWorker:
             else:
                 yield next(made)
         assert next(made, None) is None, f"{self._name}: more rows than items"
-
-    def _refuse_total_failure(self, rows: list[dict[str, Any]]) -> None:
-        failed = [row["drop"] for row in rows if (row.get("drop") or {}).get("reason") in _FAILURES]
-        if len(rows) >= _ALL_FAILED and len(failed) == len(rows):
-            raise RunError(
-                f"stage {self._name}: the model failed on all {len(rows)} samples of a chunk; "
-                f"the first failure: {failed[0]['message']}"
-            )
 
     def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
         todo = self._todo(unit)

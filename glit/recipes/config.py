@@ -23,6 +23,13 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 _SPEED, _ADDED, _STEP = "speed", "added", "step"
 
 
+class Fields(dict[str, Any]):
+    """A table within a table, with keys of the user's own; it is not changed once it is made."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(repr(sorted(self.items())))
+
+
 def speed_only(default: Any) -> Any:
     """Declare a field that changes speed but not results; fingerprints ignore it."""
     return dataclasses.field(default=default, metadata={_SPEED: True})
@@ -181,6 +188,10 @@ def _coerce(value: Any, hint: Any, *, where: str) -> Any:
             return None
         inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
         return _coerce(value, inner[0], where=where)
+    if hint is Fields:
+        if not isinstance(value, dict):
+            raise RecipeError(f"{where}: found {value!r}, want a table")
+        return Fields(value)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise RecipeError(f"{where}: found {value!r}, want a list")

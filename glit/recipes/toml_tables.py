@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.errors import RecipeError, closest
+import glit.recipes.trust as trust
 from glit.recipes.resources import builtin_recipes
 
 _RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] (rule)"}
@@ -49,7 +50,7 @@ def read_tables(
     Raises:
         RecipeError: unknown recipe or table, or a file that is not TOML.
     """
-    tables = _read_with_bases(name_or_path, seen=())
+    tables, _ = trusted_tables(name_or_path, overrides=overrides)
     for key in tables:
         if key in _RENAMED:
             raise RecipeError(f"recipe: the table [{key}] is now {_RENAMED[key]}")
@@ -60,6 +61,35 @@ def read_tables(
     for override in overrides:
         _apply_override(tables, override, known)
     return moved(tables)
+
+
+def trusted_tables(
+    name_or_path: str, *, overrides: Sequence[str] = (), confirmed: bool = False
+) -> tuple[dict[str, Any], tuple[list[str], list[bytes]]]:
+    """A recipe's tables with its bases; what of them needs trust, and the files' content.
+
+    Args:
+        name_or_path: see :func:`read_tables`.
+        overrides: what these set is not asked of the file.
+        confirmed: take what the file asks for.
+
+    Raises:
+        RecipeError: it asks for what nobody confirmed, or see :func:`read_tables`.
+    """
+    files: list[tuple[Path, bytes, dict[str, Any]]] = []
+    tables = _read_with_bases(name_or_path, seen=(), files=files)
+    keys = [each.partition("=")[0].strip().partition(".") for each in overrides]
+    given = {(table, key) for table, _, key in keys}
+    foreign = [file for file in files if not trust.is_builtin(file[0])]
+    contents = [content for _, content, _ in foreign]
+    wanted = [
+        demand
+        for _, _, own in foreign
+        for demand in trust.demands(own, foreign[0][0].absolute().parent, bases=tables, given=given)
+    ]
+    if not confirmed:
+        trust.refuse_untrusted(name_or_path, list(dict.fromkeys(wanted)), contents)
+    return tables, (wanted, contents)
 
 
 def moved(tables: dict[str, Any]) -> dict[str, Any]:
@@ -92,20 +122,24 @@ def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict
     return tables
 
 
-def _read_with_bases(name_or_path: str, *, seen: tuple[str, ...]) -> dict[str, Any]:
+def _read_with_bases(
+    name_or_path: str, *, seen: tuple[str, ...], files: list[tuple[Path, bytes, dict[str, Any]]]
+) -> dict[str, Any]:
     path = _find(name_or_path)
     if str(path) in seen:
         raise RecipeError(f"recipe {name_or_path}: its 'base' recipes form a cycle")
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        raw = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"recipe {path}: not valid TOML ({error})") from error
     base = raw.pop("base", None)
+    files.append((path, content, raw))
     tables: dict[str, Any] = {}
     if base is not None:
         beside = path.parent / str(base)
         tables = _read_with_bases(
-            str(beside) if beside.is_file() else str(base), seen=(*seen, str(path))
+            str(beside) if beside.is_file() else str(base), seen=(*seen, str(path)), files=files
         )
     for key, value in raw.items():
         if isinstance(value, dict):
@@ -140,4 +174,9 @@ def _apply_override(tables: dict[str, Any], override: str, known: Sequence[str])
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    tables.setdefault(table, {})[key] = value
+    values = tables.setdefault(table, {})
+    key, dot, inner = key.partition(".")
+    if dot and isinstance(before := values.get(key, {}), dict):
+        values[key] = {**before, inner: value}
+    else:
+        values[key + dot + inner] = value

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from glit.backends.base import Backend
-from glit.data.records import Drop, Sample
+from glit.data.records import Drop, DropError, Sample
 from glit.data.rows import drop_row
 from glit.data.schema import Columns
 from glit.errors import GlitError
@@ -220,7 +220,10 @@ def isolate(
     except Exception as error:
         if ruins_process(error):
             raise
-        drop = Drop(reason=reason, message=f"{type(error).__name__}: {error}")
+        if isinstance(error, DropError):
+            drop = Drop(reason=error.reason or reason, message=error.message)
+        else:
+            drop = Drop(reason=reason, message=f"{type(error).__name__}: {error}")
         short_of_memory = is_out_of_memory(error)
     else:
         assert len(results) == len(items), f"{len(results)} results for {len(items)} items"

@@ -7,7 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Protocol
 
 from glit.backends.protocols import RawCaption
-from glit.data.records import Drop, Sample
+from glit.data.records import Drop, DropError, Sample
+from glit.errors import GlitError
 from glit.images import Pixels
 from glit.stages.base import Outcome, isolate
 from glit.stages.image_source import ImageSource
@@ -51,7 +52,7 @@ class CaptionsAtWork:
         for future in done:
             index, attempt = self.asked.pop(future)
             [answer] = isolate([future], lambda each: [each[0].result()], reason="captioner_error")
-            if isinstance(answer, Drop) and not alone:
+            if isinstance(answer, Drop) and not (alone or _is_its_own(future)):
                 self.broken.append((index, attempt))
                 continue
             outcome = self._stage.checked(self._samples[index], answer, attempt)
@@ -59,6 +60,19 @@ class CaptionsAtWork:
                 self.ask(index, self._images.load(self._samples[index]), 1)  # pixels are not kept
             else:
                 self._outcomes[index] = outcome
+
+    def end(self, error: GlitError) -> None:
+        """Give every sample without an answer a drop, once those that are being written came."""
+        for future in self.asked:
+            future.cancel()
+        for future in wait(self.asked).done:
+            index, attempt = self.asked.pop(future)
+            if not future.cancelled() and future.exception() is None:
+                sample = self._samples[index]
+                self._outcomes[index] = self._stage.checked(sample, future.result(), attempt)
+        missing = Drop(reason="captioner_error", message=f"not asked: {error}")
+        for index in range(self._given, len(self._samples)):
+            self._outcomes.setdefault(index, missing)
 
     @property
     def is_ready(self) -> bool:
@@ -79,30 +93,50 @@ def answered(
     All stages ask about an image before any of them asks about the next, so that it is decoded
     once, and an engine that keeps prefixes reads it once. A second try goes in among the others;
     only what failed with an error waits until the rest is done, and is then asked for alone.
+
+    An error that concerns the run is raised after the last outcome: what was answered until then,
+    and what the captioner is writing, was paid for. Samples without an answer are drops, which are
+    kept nowhere, as the run ends.
     """
     units = [CaptionsAtWork(stage, samples, images) for stage in stages]
     try:
-        for index, image in enumerate(images.each(samples)):
-            for unit in units:
-                unit.ask(index, image, 0)
-            for unit in units:
-                unit.take([future for future in unit.asked if future.done()])
-            yield from _ready(units)
-        while asked := [future for unit in units for future in unit.asked]:
-            done = wait(asked, return_when=FIRST_COMPLETED).done
-            for unit in units:
-                unit.take([future for future in unit.asked if future in done])
-            yield from _ready(units)
+        yield from _asked(units, samples, images)
+    except GlitError as error:
         for unit in units:
-            for index, attempt in unit.broken:
-                unit.ask(index, images.load(samples[index]), attempt)
-                while unit.asked:  # the answer, and that of a second try
-                    unit.take(wait(unit.asked).done, alone=True)
+            unit.end(error)
         yield from _ready(units)
+        raise
     finally:
         for unit in units:
             for future in unit.asked:
                 future.cancel()
+
+
+def _asked(
+    units: Sequence[CaptionsAtWork], samples: Sequence[Sample], images: ImageSource
+) -> Iterator[list[Outcome]]:
+    for index, image in enumerate(images.each(samples)):
+        for unit in units:
+            unit.ask(index, image, 0)
+        for unit in units:
+            unit.take([future for future in unit.asked if future.done()])
+        yield from _ready(units)
+    while asked := [future for unit in units for future in unit.asked]:
+        done = wait(asked, return_when=FIRST_COMPLETED).done
+        for unit in units:
+            unit.take([future for future in unit.asked if future in done])
+        yield from _ready(units)
+    for unit in units:
+        for index, attempt in unit.broken:
+            unit.ask(index, images.load(samples[index]), attempt)
+            while unit.asked:  # the answer, and that of a second try
+                unit.take(wait(unit.asked).done, alone=True)
+    yield from _ready(units)
+
+
+def _is_its_own(failed: Future[RawCaption]) -> bool:
+    """Whether the error cannot have come from another at work."""
+    return isinstance(failed.exception(), DropError)
 
 
 def _ready(units: Sequence[CaptionsAtWork]) -> Iterator[list[Outcome]]:

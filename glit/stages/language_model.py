@@ -13,6 +13,8 @@ from glit.data.records import Drop, Sample
 from glit.stages.base import isolate
 
 SECOND_TRY_TEMPERATURE = 0.7
+_NO_TEXT = ("empty_caption", "refusal")
+"""Answers without a text; what follows is the stage's to say, as with one that it cannot use."""
 Key = TypeVar("Key")
 
 
@@ -57,4 +59,8 @@ def answers(
 
 def _answer(asked: Future[RawCaption], attempt: int) -> RawCaption | Drop:
     [answer] = isolate([asked], lambda each: [each[0].result()])
-    return dataclasses.replace(answer, attempt=attempt) if isinstance(answer, Drop) else answer
+    if not isinstance(answer, Drop):
+        return answer
+    if answer.reason in _NO_TEXT:
+        return RawCaption(text="", cut=False)
+    return dataclasses.replace(answer, attempt=attempt)

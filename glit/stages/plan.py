@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.user_tables import UserTable
 from glit.backends.weights import Resolved
+from glit.masking import without_secrets
 from glit.recipes.config import as_table, enabled, is_enabled, on_by_default
 from glit.rules.calibration import Calibration
 
@@ -43,12 +44,17 @@ class Recipe:
         for name, table in self.tables.items():
             is_default = is_enabled(table) == on_by_default(table)
             if name in on:
-                tables[name] = as_table(table)
+                tables[name] = {key: _written(value) for key, value in as_table(table).items()}
                 if is_default:
                     tables[name].pop("enabled", None)
             elif not is_default:
                 tables[name] = {"enabled": False}
         return {"name": self.name, "about": self.about, **tables}
+
+
+def _written(value: Any) -> Any:
+    """A value as it may stand in a manifest: an address without its user and password."""
+    return without_secrets(value) if isinstance(value, str) and "://" in value else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from chat_server import Server, ok
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
 from glit.backends.weights import resolve
+from glit.data.records import DropError
 from glit.errors import RunError, UserError
 from glit.images import decode
 from glit.recipes.resources import mini_model
@@ -122,7 +123,7 @@ def test_endpoint_retries_what_may_pass(server, pictures):
     ("answers", "error", "message"),
     [
         ([(401, {}, {"error": "bad key"})], UserError, "HTTP 401 .*check caption.endpoint"),
-        ([(500, {}, {})] * 3, RunError, "HTTP 500 after 3 tries"),
+        ([(500, {}, {})] * 4, RunError, "HTTP 500 after 3 tries"),
     ],
 )
 def test_endpoint_faults_that_stop_the_run(
@@ -146,7 +147,7 @@ def test_endpoint_that_is_not_there(pictures):
 
 def test_an_answer_that_blames_the_image_concerns_only_that_image(server, pictures):
     server.answers = [(400, {}, {"error": "image too odd"})]
-    with pytest.raises(httpx.HTTPStatusError, match="400"):
+    with pytest.raises(DropError, match="HTTP 400 .image too odd"):
         ask(server, pictures[:1])
 
 

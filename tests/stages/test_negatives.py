@@ -158,7 +158,7 @@ def test_a_model_that_answers_no_json_or_fails_drops_the_image_and_a_retry_asks_
         drops = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
         assert {(drop["stage"], drop["reason"]) for drop in drops} == {("negatives", "model_error")}
         messages = sorted(drop["message"] for drop in drops)
-        assert "400" in messages[0] and "asked for JSON and said: 'I cannot.'" in messages[1]
+        assert "HTTP 400 (too long)" in messages[1] and "said: 'I cannot.'" in messages[0]
         said.clear()
         assert retry(str(tmp_path / "out"), LocalExecutor(), quiet())["counts"]["shipped"] == 4
     assert all(len(each) == 3 for each in texts(tmp_path / "out").values())

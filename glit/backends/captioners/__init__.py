@@ -12,7 +12,7 @@ from glit.backends.base import Backend
 from glit.backends.captioners.endpoint import ENDPOINT
 from glit.backends.captioners.transformers_generate import TRANSFORMERS
 from glit.backends.captioners.user_captions import PROVIDED, SIDECAR
-from glit.backends.captioners.vllm_engine import VLLM, check_gpus
+from glit.backends.captioners.vllm_engine import VLLM, check_any
 
 CAPTIONERS: dict[str, Backend] = {
     "vllm": VLLM,
@@ -25,6 +25,6 @@ CAPTIONERS: dict[str, Backend] = {
 
 LANGUAGE_MODELS: dict[str, Backend] = {
     "endpoint": dataclasses.replace(ENDPOINT, reads="nothing"),
-    "vllm": dataclasses.replace(VLLM, reads="nothing", check=check_gpus),
+    "vllm": dataclasses.replace(VLLM, reads="nothing", check=check_any),
 }
 """Those that write texts without an image too, by their names in ``condense.backend``."""

@@ -6,42 +6,64 @@ import base64
 import io
 import os
 import random
+import threading
 import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import numpy as np
 from PIL import Image
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.captioners.async_captioner import ContinuousBase
+from glit.backends.captioners.finish import is_cut
+from glit.backends.captioners.generation_keys import set_by_recipe
+from glit.backends.captioners.http_exchange import (
+    Answer,
+    BrokenAnswerError,
+    TooLongError,
+    exchange,
+    reason,
+    retry_after_s,
+)
 from glit.backends.protocols import RawCaption, WriterConfig
 from glit.backends.weights import Resolved
-from glit.errors import RunError, UserError, first_line
+from glit.data.records import DropError
+from glit.errors import RunError, UserError, cut, first_line
 from glit.images import Pixels
+from glit.masking import remember, remember_address, without_secrets
 from glit.text.thoughts import CAPTION, json_schema
 
-_RETRY_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
+_BUSY = {429, 503, 529}
+"""The server says itself that it will be well again."""
+_RETRIED = {408, 409, 425, 500, 502, 504, 520, 521, 522, 523, 524, *_BUSY}
+_REFUSES_ALL = {401, 402, 407}
+"""Not for what the image shows."""
+_REFUSES = {403, 404, 405, 410, 421}
 _LONGEST_WAIT_S = 60.0
 _REACH_S = 20.0
+_GREY = np.full((64, 64, 3), 128, np.uint8)
+_PROBE_TOKENS = 16
 
 
 class EndpointCaptioner(ContinuousBase):
     """Sends each image to ``/chat/completions`` as a data URL, in PNG (lossless), or the prompt
-    alone."""
+    alone.
+
+    What a server refuses may be the image or everything. Once an answer came, and otherwise where
+    it answers about a plain grey image, it is the image.
+    """
 
     def __init__(self, config: WriterConfig, model: Resolved | None, prompt: str) -> None:
         super().__init__(2 * config.batch_size, keys=CAPTION if config.structured else ())
-        key = os.environ.get(config.api_key_env, "")
         self._config = config
         self._prompt = prompt
-        self._client = httpx.Client(
-            base_url=config.endpoint.rstrip("/"),
-            timeout=config.timeout_s,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            limits=httpx.Limits(max_connections=config.batch_size),
-        )
+        self._where = _where(config)
+        self._client = _client(config)
+        self._answered = threading.Event()
         self._threads = ThreadPoolExecutor(config.batch_size, thread_name_prefix="captions")
         weakref.finalize(self, _close, self._threads, self._client)
 
@@ -54,7 +76,37 @@ class EndpointCaptioner(ContinuousBase):
         Raises:
             UserError: the server refuses the key or does not know the model.
             RunError: the server cannot be reached at all, or fails after all retries.
+            DropError: the server has no answer about this image.
         """
+        body = self._body(image, seed, temperature)
+        waits = random.Random(seed)
+        for attempt in range(self._config.retries + 1):
+            wait_s, failed = None, None
+            try:
+                answer = self._exchange(body)
+                wait_s = retry_after_s(answer.headers.get("retry-after"), time.time())
+                status = _status(answer)
+                if status in _RETRIED:
+                    failed = _Failed(f"HTTP {status}", answer.words(), is_busy=status in _BUSY)
+                elif status != 200:
+                    self._refuse(status, answer, image)
+                else:
+                    found = _caption(answer.json(), self._config)
+                    self._answered.set()
+                    return found
+            except BrokenAnswerError as error:
+                failed = _Failed("no usable answer", str(error), is_broken=True)
+            except TooLongError as error:
+                raise DropError("", str(error)) from error
+            except httpx.TransportError as error:
+                failed = _Failed("no answer", f"{type(error).__name__}: {first_line(error)}")
+            if attempt < self._config.retries:
+                time.sleep(_wait_s(attempt, wait_s, waits))
+        assert failed is not None
+        self._give_up(failed, image)
+        raise AssertionError("unreachable: giving up raises")
+
+    def _body(self, image: Pixels | None, seed: int, temperature: float) -> dict[str, Any]:
         body = {
             "model": self._config.model,
             "messages": [{"role": "user", "content": _content(image, self._prompt)}],
@@ -65,44 +117,164 @@ class EndpointCaptioner(ContinuousBase):
         if self._keys:
             schema = {"name": "answer", "strict": True, "schema": json_schema(self._keys)}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        answer = self._post(body)
-        choice = answer["choices"][0]
-        return RawCaption(
-            text=choice["message"]["content"] or "", cut=choice.get("finish_reason") == "length"
+        body |= set_by_recipe(self._config) | self._config.request
+        return {key: value for key, value in body.items() if value != ""}
+
+    def _exchange(self, body: dict[str, Any]) -> Answer:
+        timeout_s = self._config.timeout_s
+        return exchange(self._client, "POST", "/chat/completions", timeout_s=timeout_s, body=body)
+
+    def _refuse(self, status: int, answer: Answer, image: Pixels | None) -> None:
+        """Raise what a refusal is: of everything, or of this image.
+
+        Raises:
+            UserError: as above.
+            DropError: as above.
+        """
+        table, said = self._config.table, f"HTTP {status} ({answer.words()})"
+        of_all = status in _REFUSES_ALL
+        if status in _REFUSES or 300 <= status < 400:
+            of_all = not self._answered.is_set() and not self._answers_otherwise(image)
+        if of_all:
+            raise UserError(
+                f"{self._where}: {said}; check {table}.endpoint, {table}.model and "
+                f"${self._config.api_key_env}"
+            )
+        is_filter = status == 400 and b'"content_filter"' in answer.body
+        name = "content_filter" if is_filter else ""
+        raise DropError(name, f"the server refuses this one: {said}")
+
+    def _give_up(self, failed: _Failed, image: Pixels | None) -> None:
+        """Raise what is left after the last try.
+
+        Raises:
+            RunError: the server is not well.
+            DropError: it answers, but not to this.
+        """
+        tries = f"{failed.what} after {self._config.retries + 1} tries ({failed.said})"
+        if failed.is_broken or (not failed.is_busy and self._answers_otherwise(image)):
+            raise DropError("", tries)
+        raise RunError(
+            f"{self._where}: {tries}; is the server up? The same command continues when it is "
+            "well again"
         )
 
-    def _post(self, body: dict[str, Any]) -> dict[str, Any]:
-        table = self._config.table
-        where = f"{table} endpoint {self._config.endpoint}"
-        waits = random.Random(body["seed"])
-        for attempt in range(self._config.retries + 1):
-            last = attempt == self._config.retries
-            try:
-                response = self._client.post("/chat/completions", json=body)
-            except httpx.TransportError as error:
-                if last:
-                    raise RunError(
-                        f"{where}: no answer after {attempt + 1} tries "
-                        f"({type(error).__name__}: {error}); is the server up?"
-                    ) from error
-                time.sleep(_wait_s(attempt, None, waits))
+    def _answers_otherwise(self, image: Pixels | None) -> bool:
+        """Whether the server answers about a grey image, or to two words."""
+        body = self._body(None if image is None else _GREY, 0, 0.0)
+        if image is None:
+            body["messages"] = [{"role": "user", "content": "Say yes."}]
+        if "max_tokens" in body:
+            body["max_tokens"] = min(_PROBE_TOKENS, self._config.max_tokens)
+        try:
+            answer = self._exchange(body)
+            is_well = _status(answer) == 200 and bool(answer.json().get("choices"))
+        except (httpx.TransportError, BrokenAnswerError, TooLongError):
+            return False
+        return is_well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failed:
+    """A try that gave no answer."""
+
+    what: str = field(kw_only=False)
+    said: str = field(kw_only=False)
+    is_busy: bool = False
+    is_broken: bool = False
+
+
+def _status(answer: Answer) -> int:
+    """Of HTTP, or of an error that stands inside a 200."""
+    if answer.status != 200:
+        return answer.status
+    try:
+        error = answer.json().get("error")
+    except BrokenAnswerError:
+        return 200
+    code = str(error.get("code") if isinstance(error, dict) else "")
+    return int(code) if code.isdecimal() and len(code) == 3 and code >= "400" else 200
+
+
+def _caption(answer: dict[str, Any], config: WriterConfig) -> RawCaption:
+    """The text of an answer.
+
+    Raises:
+        BrokenAnswerError: there is none, or a part of one.
+        DropError: the server filtered or refused it, or the model only thought.
+    """
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        said = reason(answer)
+        raise BrokenAnswerError(f"an error in the answer: {cut(said)}" if said else "no choices")
+    message = choices[0].get("message")
+    if not isinstance(message, dict):
+        raise BrokenAnswerError("the answer has no message")
+    text = _text(message.get("content"))
+    if text is None:
+        said = cut(repr(message["content"]))
+        raise DropError("", f"the answer's content is {said}, want a text")
+    is_at_limit = is_cut(choices[0].get("finish_reason"))
+    if text.strip():
+        return RawCaption(text=text, cut=is_at_limit)
+    if isinstance(refusal := message.get("refusal"), str) and refusal:
+        raise DropError("refusal", f"the server's model refused: {cut(refusal)}")
+    if message.get("reasoning_content") or message.get("reasoning"):
+        table = config.table
+        raise DropError(
+            "empty_caption",
+            f"all {config.max_tokens} tokens went into thinking; raise {table}.max_tokens, or turn "
+            "thinking off" if is_at_limit
+            else "the answer holds thoughts alone; turn thinking off in the server",
+        )  # fmt: skip
+    return RawCaption(text="", cut=is_at_limit)
+
+
+def _text(content: Any) -> str | None:
+    """A message's content, a text or a list of parts of which some are text; None for neither."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return None
+    texts = []
+    for part in content:
+        if isinstance(part, dict):
+            if part.get("type", "text") not in ("text", "output_text"):
                 continue
-            if response.status_code in (401, 403, 404):
-                raise UserError(
-                    f"{where}: HTTP {response.status_code} ({response.text[:200].strip()}); "
-                    f"check {table}.endpoint, {table}.model and ${self._config.api_key_env}"
-                )
-            if response.status_code in _RETRY_STATUS and not last:
-                time.sleep(_wait_s(attempt, response.headers.get("retry-after"), waits))
-                continue
-            if response.status_code in _RETRY_STATUS:
-                raise RunError(
-                    f"{where}: HTTP {response.status_code} after {attempt + 1} tries; "
-                    "the same command continues when the server is well again"
-                )
-            response.raise_for_status()  # what is left concerns this image: a drop
-            return response.json()
-        raise AssertionError("unreachable: the last try returns or raises")
+            part = part.get("text")
+        if not isinstance(part, str):
+            return None
+        texts.append(part)
+    return "".join(texts)
+
+
+def _where(config: WriterConfig) -> str:
+    return f"{config.table} endpoint {without_secrets(config.endpoint)}"
+
+
+def _client(config: WriterConfig) -> httpx.Client:
+    """A client of the server, whose key and password are hidden from now on.
+
+    Raises:
+        UserError: the address is none.
+    """
+    key = os.environ.get(config.api_key_env, "").strip()
+    remember(key)
+    remember_address(config.endpoint)
+    headers = {"Accept-Encoding": "identity"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    try:
+        return httpx.Client(
+            base_url=config.endpoint.rstrip("/"),
+            headers=headers,
+            limits=httpx.Limits(max_connections=config.batch_size),
+        )
+    except (httpx.InvalidURL, ValueError) as error:
+        raise UserError(
+            f"{_where(config)}: {first_line(error)}; set {config.table}.endpoint to an address "
+            "such as http://127.0.0.1:8000/v1"
+        ) from error
 
 
 def reach(config: WriterConfig) -> None:
@@ -111,28 +283,27 @@ def reach(config: WriterConfig) -> None:
     Raises:
         UserError: nothing answers, the address is none, or the key is refused.
     """
-    where = f"{config.table} endpoint {config.endpoint}"
-    key = os.environ.get(config.api_key_env, "")
-    try:
-        response = httpx.get(
-            f"{config.endpoint.rstrip('/')}/models",
-            timeout=min(config.timeout_s, _REACH_S),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-        )
-    except (httpx.TransportError, httpx.InvalidURL) as error:
+    where = _where(config)
+    with _client(config) as client:
+        try:
+            answer = exchange(client, "GET", "/models", timeout_s=min(config.timeout_s, _REACH_S))
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise UserError(
+                f"{where}: no answer ({first_line(error)}); start the server, or set "
+                f"{config.table}.endpoint to its address"
+            ) from error
+        except (TooLongError, BrokenAnswerError):
+            return
+    if answer.status in (401, 403):
         raise UserError(
-            f"{where}: no answer ({first_line(error)}); start the server, or set "
-            f"{config.table}.endpoint to its address"
-        ) from error
-    if response.status_code in (401, 403):
-        raise UserError(
-            f"{where}: HTTP {response.status_code}, the key is refused; check ${config.api_key_env}"
+            f"{where}: HTTP {answer.status}, the key is refused; check "
+            f"${config.api_key_env} (the server says: {answer.words()})"
         )
 
 
 def _longest_wait_s(config: WriterConfig) -> float:
     """Longest wait for an image whose every try takes the maximum, queued behind another."""
-    return 2 * (config.retries + 1) * (config.timeout_s + _LONGEST_WAIT_S)
+    return 2 * (config.retries + 2) * (config.timeout_s + _LONGEST_WAIT_S)
 
 
 def _close(threads: ThreadPoolExecutor, client: httpx.Client) -> None:
@@ -140,10 +311,10 @@ def _close(threads: ThreadPoolExecutor, client: httpx.Client) -> None:
     client.close()
 
 
-def _wait_s(attempt: int, retry_after: str | None, waits: random.Random) -> float:
-    """Seconds to wait: the server's ``Retry-After``, else 0.5 s doubled each time, with jitter."""
-    if retry_after and retry_after.isdigit():
-        return min(float(retry_after), _LONGEST_WAIT_S)
+def _wait_s(attempt: int, wanted_s: float | None, waits: random.Random) -> float:
+    """Seconds to wait: what the server wants, else 0.5 s doubled each time, with jitter."""
+    if wanted_s is not None:
+        return min(wanted_s, _LONGEST_WAIT_S)
     return min(0.5 * 2**attempt, _LONGEST_WAIT_S) * (0.5 + waits.random() / 2)
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from PIL import Image
 
 from glit.backends.base import Backend
-from glit.backends.captioners.kinds import refuse_no_captioner
+from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, set_by_recipe
+from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
 from glit.backends.captioners.token_probabilities import ChosenLogprobs, tokens_of_text
 from glit.backends.device import pick_device, torch_dtype
 from glit.backends.protocols import CaptionerConfig, RawCaption
 from glit.backends.weights import Resolved
-from glit.errors import WeightsError
+from glit.errors import WeightsError, first_line
 from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.runtime.pretrained import load_whole
@@ -38,6 +39,7 @@ class TransformersCaptioner:
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
         self._torch = torch
+        self._name = model.name
         self._config = config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
@@ -56,6 +58,7 @@ class TransformersCaptioner:
                 f"model {model.name!r}: cannot be loaded as an image-to-text model ({error})"
             ) from error
         self._model = loaded.to(self._device).eval()
+        self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)
 
     def asking(self, prompt: str) -> TransformersCaptioner:
@@ -65,11 +68,24 @@ class TransformersCaptioner:
         return other
 
     def _asked(self, prompt: str) -> str:
+        """The prompt as the chat template puts it.
+
+        Raises:
+            WeightsError: there is no template, or it is not made for images.
+        """
+        from jinja2 import TemplateError
+
         content = [{"type": "image"}, {"type": "text", "text": prompt}]
-        return self._processor.apply_chat_template(
-            [{"role": "user", "content": content}], add_generation_prompt=True,
-            enable_thinking=False,
-        )  # fmt: skip
+        try:
+            return self._processor.apply_chat_template(
+                [{"role": "user", "content": content}], add_generation_prompt=True,
+                enable_thinking=False,
+            )  # fmt: skip
+        except (TemplateError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise WeightsError(
+                f"model {self._name!r}: its chat template makes no prompt of an image and a text "
+                f"({first_line(error)}); add the model's own chat_template.jinja to its folder"
+            ) from error
 
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
@@ -102,7 +118,8 @@ class TransformersCaptioner:
             name: value.to(self._device, self._dtype if value.is_floating_point() else None)
             for name, value in batch.items()
         }
-        sampling = {"do_sample": True, "temperature": temperature} if temperature > 0 else {}
+        sampling = {"do_sample": True, "temperature": temperature, **self._sampling}
+        greedy = {"do_sample": False, **_penalties(self._sampling)}
         with self._torch.inference_mode():
             self._torch.manual_seed(seed)
             watch = ChosenLogprobs()
@@ -110,7 +127,7 @@ class TransformersCaptioner:
                 **moved,
                 max_new_tokens=self._config.max_tokens,
                 logits_processor=[watch],
-                **(sampling or {"do_sample": False}),
+                **(sampling if temperature > 0 else greedy),
             )
             logprobs = watch.finish(tokens[:, -1])
         new = tokens[:, moved["input_ids"].shape[1] :].tolist()
@@ -127,6 +144,13 @@ class TransformersCaptioner:
 
 def _check(config: CaptionerConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="transformers")
+    refuse_no_chat_template(model)
+    refuse_unfollowed_keys(model)
+
+
+def _penalties(sampling: dict[str, Any]) -> dict[str, Any]:
+    """What matters without sampling too; transformers warns of the rest."""
+    return {key: value for key, value in sampling.items() if key == "repetition_penalty"}
 
 
 TRANSFORMERS = Backend(

@@ -25,7 +25,9 @@ from PIL import Image
 
 from glit.backends.base import Backend
 from glit.backends.captioners.async_captioner import ContinuousBase, settle
-from glit.backends.captioners.kinds import refuse_no_captioner
+from glit.backends.captioners.finish import is_cut
+from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, sampling_keys
+from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
 from glit.backends.captioners.token_probabilities import tokens_of_text
 from glit.backends.protocols import RawCaption, WriterConfig
 from glit.backends.weights import Resolved
@@ -94,6 +96,7 @@ class VllmCaptioner(ContinuousBase):
         self._structured = StructuredOutputsParams
         self._config = config
         self._prompt = prompt
+        self._keys_of_sampling = sampling_keys(config, model)
         try:
             self._llm: Any = LLM(**engine_arguments(config, model) | engine)
         except (RuntimeError, ValueError, OSError) as error:
@@ -133,6 +136,7 @@ class VllmCaptioner(ContinuousBase):
                 self._structured(regex=json_pattern(self._keys)) if self._keys else None
             ),
             output_kind=self._once_finished,
+            **self._keys_of_sampling,
         )
         [prompt] = self._llm._preprocess_chat(
             [[_message(image, self._prompt)]], chat_template_kwargs={"enable_thinking": False}
@@ -150,10 +154,11 @@ class VllmCaptioner(ContinuousBase):
 
     def _read(self, output: Any) -> RawCaption:
         answer = output.outputs[0]
+        at_limit = is_cut(answer.finish_reason)
         ids = list(answer.token_ids)
         logprobs = [step[token].logprob for token, step in zip(ids, answer.logprobs, strict=True)]
         tokens = tokens_of_text(self._llm.get_tokenizer(), ids, logprobs, answer.text)
-        return RawCaption(text=answer.text, cut=answer.finish_reason == "length", tokens=tokens)
+        return RawCaption(text=answer.text, cut=at_limit, tokens=tokens)
 
 
 _Coming = tuple[Future[tuple[Any, Any]], Future[Any]]
@@ -300,21 +305,34 @@ def _options(config: Any) -> VllmOptions:
 
 def _check(config: WriterConfig, model: Resolved | None) -> None:
     refuse_no_captioner(model, backend="vllm")
-    check_gpus(config, model)
+    check_any(config, model)
 
 
-def check_gpus(config: WriterConfig, model: Resolved | None) -> None:
-    """Refuse ``tensor_parallel_size`` above 1 on a CPU, whatever the model.
+def check_any(config: WriterConfig, model: Resolved | None) -> None:
+    """Refuse ``tensor_parallel_size`` above 1 on a CPU, and models that vLLM cannot ask as they
+    want it, captioners and language models alike.
 
     Raises:
         RecipeError: names the key.
+        WeightsError: no chat template, or a key for generating that is not followed.
     """
+    refuse_unfollowed_keys(model)
+    refuse_no_chat_template(model, unless=_brings_template)
     found = _options(config).tensor_parallel_size
     require_value(
         found == 1 or config.device == "cuda",
         f"[{config.table}] tensor_parallel_size: found {found}, but device is {config.device!r}; "
         "only GPUs hold a model together",
     )
+
+
+def _brings_template(kind: str, path: str) -> bool:
+    """Whether vLLM has a chat template of its own for a kind of model."""
+    try:
+        from vllm.transformers_utils.chat_templates import get_chat_template_fallback_path
+    except ImportError:
+        return True  # vLLM itself will say
+    return get_chat_template_fallback_path(model_type=kind, tokenizer_name_or_path=path) is not None
 
 
 VLLM = Backend(

@@ -1,0 +1,117 @@
+"""A stranger's recipe may not trust on the user's behalf."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from typer.testing import CliRunner
+
+from glit.cli.main import app
+from glit.errors import RecipeError
+from glit.stages.recipe import load_recipe, load_table
+
+
+@pytest.fixture(autouse=True)
+def _own_config(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("GLIT_TRUST", raising=False)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Writes a recipe into a folder of its own."""
+
+    def write(text, name="r"):
+        folder = tmp_path / "downloads"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{name}.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+FAR = '[caption]\nbackend = "endpoint"\nendpoint = "http://far.example/v1"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[propose]\nallow_pickle = true\n", "propose.allow_pickle"),
+        ("[ground]\nallow_pickle = 1\n", "ground.allow_pickle"),
+        (FAR, "caption.endpoint"),
+        (FAR.replace("caption", "condense"), "condense.endpoint"),
+        (FAR.replace("far.example", "127.0.0.1.far.example"), "caption.endpoint"),
+        (FAR.replace("far.example", "127.0.0.1@far.example"), "caption.endpoint"),
+        ('[caption]\napi_key_env = "AWS_SECRET_ACCESS_KEY"\n', "caption.api_key_env"),
+        ('[caption]\nprompt = "/etc/hostname"\n', "caption.prompt"),
+        ('base = "lism"\n[propose]\nmodel = "evil.pt"\n', "propose.allow_pickle"),
+    ],
+)
+def test_what_trusts_is_refused_in_a_file_and_named(recipe, text, key):
+    path = recipe(text)
+    with pytest.raises(RecipeError, match=f"{key}.*glit trust {path}") as said:
+        load_recipe(str(path))
+    assert "\n" not in str(said.value)
+    with pytest.raises(RecipeError, match=key):
+        load_table("train", str(path))
+    with pytest.raises(RecipeError, match=key):
+        load_recipe(str(recipe(f'base = "{path}"\n', "based")))
+
+
+def test_a_link_to_another_file_is_another_file(recipe, tmp_path):
+    (tmp_path / "private.txt").write_text("private")
+    path = recipe(f'[caption]\nprompt = "{tmp_path}/downloads/p.txt"\n')
+    (path.parent / "p.txt").write_text("Describe it.")
+    assert load_recipe(str(path)).caption.prompt.endswith("p.txt")
+    (path.parent / "p.txt").unlink()
+    (path.parent / "p.txt").symlink_to(tmp_path / "private.txt")
+    with pytest.raises(RecipeError, match="caption.prompt"):
+        load_recipe(str(path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[caption]\nbackend = "endpoint"\nendpoint = "http://[::1]:8000/v1"\n',
+        '[caption]\nbackend = "endpoint"\napi_key_env = "OPENAI_API_KEY"\n',
+        'base = "lism"\n[score]\nbatch_size = 4\n',
+        "[propose]\nallow_pickle = false\n",
+    ],
+)
+def test_what_trusts_nobody_needs_no_confirmation(recipe, text):
+    load_recipe(str(recipe(text)))
+
+
+def test_the_command_line_may_trust(recipe):
+    settings = ["caption.endpoint=http://near.example/v1"]
+    found = load_recipe(str(recipe(FAR)), overrides=settings)
+    assert found.caption.endpoint == "http://near.example/v1"
+    load_recipe("captions-only", overrides=["caption.backend=endpoint", *settings])
+
+
+def test_a_file_is_confirmed_once_until_it_changes(recipe):
+    path = recipe(FAR)
+    said = CliRunner().invoke(app, ["trust", str(path)])
+    assert said.exit_code == 0 and "http://far.example/v1" in said.output
+    assert load_recipe(str(path)).caption.endpoint == "http://far.example/v1"
+    path.write_text(FAR + "# changed\n")
+    with pytest.raises(RecipeError, match="glit trust"):
+        load_recipe(str(path))
+
+
+def test_the_base_of_a_confirmed_file_may_not_change(recipe):
+    base = recipe(FAR, "base")
+    path = recipe('base = "base.toml"\n')
+    assert CliRunner().invoke(app, ["trust", str(path)]).exit_code == 0
+    load_recipe(str(path))
+    base.write_text(FAR.replace("far", "other"))
+    with pytest.raises(RecipeError, match="other.example"):
+        load_recipe(str(path))
+
+
+def test_the_environment_confirms_where_nothing_can_be_remembered(recipe, monkeypatch):
+    path = recipe(FAR)
+    monkeypatch.setenv("GLIT_TRUST", hashlib.sha256(path.read_bytes()).hexdigest())
+    load_recipe(str(path))
