@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.errors import RecipeError, closest
 import glit.recipes.trust as trust
+from glit.errors import RecipeError, closest
 from glit.recipes.resources import builtin_recipes
 
 _RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] (rule)"}

@@ -79,9 +79,9 @@ class EndpointCaptioner(ContinuousBase):
             DropError: the server has no answer about this image.
         """
         body = self._body(image, seed, temperature)
-        waits = random.Random(seed)
+        waits, failed = random.Random(seed), _Failed("no answer", "never asked")
         for attempt in range(self._config.retries + 1):
-            wait_s, failed = None, None
+            wait_s = None
             try:
                 answer = self._exchange(body)
                 wait_s = retry_after_s(answer.headers.get("retry-after"), time.time())
@@ -102,7 +102,6 @@ class EndpointCaptioner(ContinuousBase):
                 failed = _Failed("no answer", f"{type(error).__name__}: {first_line(error)}")
             if attempt < self._config.retries:
                 time.sleep(_wait_s(attempt, wait_s, waits))
-        assert failed is not None
         self._give_up(failed, image)
         raise AssertionError("unreachable: giving up raises")
 
