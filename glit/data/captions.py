@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from glit.data.limits import CAPTION_CHARS
 from glit.data.records import Caption, Drop, Sample
 from glit.text.spans import CleanText
 
@@ -50,6 +51,8 @@ def with_provided(
         strip: whether whitespace around them goes.
     """
     by_kind = {LONG: texts} if isinstance(texts, str) else texts
+    if fault := too_long(by_kind.values()):
+        return fault
     found = {kind: CleanText(text, strip=strip).text for kind, text in by_kind.items()}
     text = next(iter(found.values()))
     if not has_words(text):
@@ -64,6 +67,16 @@ def with_provided(
         if has_words(each)
     ]
     return dataclasses.replace(sample, extra={**sample.extra, "captions": kept})
+
+
+def too_long(texts: Iterable[str]) -> Drop | None:
+    """A drop where a caption has more than ``CAPTION_CHARS``, which no model reads and whose
+    sentences take minutes to score."""
+    longest = max(map(len, texts), default=0)
+    if longest <= CAPTION_CHARS:
+        return None
+    message = f"a caption of more than {CAPTION_CHARS} characters, at most that many are taken"
+    return Drop(reason="too_long", message=message)
 
 
 def with_written(sample: Sample, outcome: Sample | Drop, kind: str) -> Sample | Drop:

@@ -232,6 +232,7 @@ REASONS: dict[str, str] = {
     "no_caption": "there is no caption for this image",
     "ambiguous_caption": "there are several different captions for this image",
     "empty_caption": "the caption has no words",
+    "too_long": "the caption has more than 50,000 characters",
     "refusal": "the captioner declined to describe the image",
     "looping": "the caption repeats itself",
     "wrong_language": "the caption is in another language than split.language",

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 
+from glit.data.bounded_parquet import BoundedParquet
+from glit.data.limits import IMAGES_BYTES
 from glit.data.meaning import most_alike
 from glit.data.parquet import PINNED
 from glit.data.resemblance import THUMBNAIL_PX, References, Thumbnail, Thumbnails
@@ -102,8 +104,9 @@ class ReferenceList:
     def __init__(self, data: bytes, path: str) -> None:
         self.sha256 = hashlib.sha256(data).hexdigest()
         try:
-            table = pq.read_table(pa.BufferReader(data))
-        except (pa.ArrowException, OSError) as error:
+            most = max(IMAGES_BYTES, 8 * len(data))
+            table = BoundedParquet(pa.BufferReader(data), most=most).read()
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{path}: no list of references ({first_line(error)})") from error
         plain = table.select([name for name in table.column_names if name != "embedding"])
         if not plain.schema.equals(_SCHEMA) or any(each.null_count for each in plain.columns):

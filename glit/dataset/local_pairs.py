@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from glit.data.bounded_parquet import BoundedParquet
 from glit.dataset.columns import NestedColumn, RowGroup
 
 COLUMNS = ("sentences", "regions", "pairs")
@@ -53,7 +53,7 @@ class LocalPair:
 def count_without_pair(path: Path) -> int:
     """Count the samples of a data file without any region."""
     number = 0
-    with pq.ParquetFile(path) as file:
+    with BoundedParquet(path) as file:
         for batch in file.iter_batches(columns=["pairs"]):
             pairs = NestedColumn(pa.chunked_array([batch.column("pairs")]))
             has_region = np.concatenate([[0], np.cumsum(~np.asarray(pairs["global_wins"], bool))])

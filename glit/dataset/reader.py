@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.data.bounded_parquet import BoundedParquet
 from glit.data.schema import META_TOKENIZER, is_readable
 from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import read_manifest
@@ -276,7 +277,7 @@ class Dataset:
         file = self._store.for_arrow(name)
         if local and not os.path.isfile(file):
             raise OSError(f"{name} is no regular file")
-        return pq.ParquetFile(file, metadata=self._metadata.get(name), pre_buffer=not local)
+        return BoundedParquet(file, metadata=self._metadata.get(name), pre_buffer=not local)
 
 
 class HasRowGroups(Protocol):

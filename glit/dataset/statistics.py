@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet as pq
 
 from glit.backends.tokenizer import TextTokenizer
+from glit.data.bounded_parquet import BoundedParquet
 from glit.data.schema import BY_HAND, CAPTIONS, has_captions, is_readable
 from glit.dataset.columns import NestedColumn
 from glit.dataset.manifest import has_regions, pairs_from_files
@@ -277,7 +277,7 @@ def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
     """Some thousand rows at a time of a data file, with the fields that are counted."""
     if store.is_local and not os.path.isfile(store.full(name)):
         raise OSError("missing, or no regular file")
-    with pq.ParquetFile(store.for_arrow(name), pre_buffer=not store.is_local) as file:
+    with BoundedParquet(store.for_arrow(name), pre_buffer=not store.is_local) as file:
         if not is_readable(file.schema_arrow, version):
             raise ValueError("its columns are not those of the schema")
         check_row_groups(file.metadata)

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from glit.data import rows
+from glit.data.bounded_parquet import BoundedParquet
 from glit.data.data_files import series_of_file
 from glit.data.schema import (
     DROPS_SCHEMA,
@@ -174,7 +174,7 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
             continue  # reported as missing already
         with dataset.local_copy(name) as path:
             try:
-                table = pq.ParquetFile(path).read()
+                table = BoundedParquet(path).read()
             except (pa.ArrowException, OSError, ValueError) as error:
                 yield f"{name}: cannot be read ({first_line(error)})"
                 continue
@@ -219,7 +219,7 @@ def _check_data_file(
     told: StageProgress,
 ) -> Iterator[str]:
     try:
-        file = pq.ParquetFile(path)
+        file = BoundedParquet(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         yield f"{name}: not a readable Parquet file ({first_line(error)})"
         return

@@ -28,7 +28,7 @@ from glit.clip.image_processor import read_preprocessing
 from glit.clip.open_clip import clip_names, shape_fault
 from glit.clip.text_window import KEPT_POSITIONS
 from glit.errors import InputError, WeightsError, first_line
-from glit.importers.torchscript import is_torchscript, read_tensors
+from glit.importers.torchscript import check_stored, check_strides, is_torchscript, read_tensors
 from glit.storage.outputs import new_folder
 
 Activation = Literal["quick_gelu", "gelu"]
@@ -171,10 +171,13 @@ def _load(path: Path) -> Any:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
+        check_stored(path)
         if is_torchscript(path):
             return read_tensors(path)
         with torch.serialization.safe_globals(_NUMBERS):
-            return torch.load(path, map_location="cpu", weights_only=True)
+            found = torch.load(path, map_location="cpu", weights_only=True)
+            check_strides(found)
+            return found
     except (
         OSError, SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError, KeyError,
         AttributeError, TypeError, IndexError, RecursionError,

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
+from glit.data.bounded_parquet import BoundedParquet
 from glit.data.frames import Frame, fit_frame, stated_size
 from glit.evaluation.readers.files import (
     chosen_parts,
@@ -177,7 +176,7 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     files = sorted(annotations.glob("*.parquet")) if annotations.is_dir() else [annotations]
     folder = images or (annotations if annotations.is_dir() else annotations.parent)
     for file in files:
-        with pq.ParquetFile(file) as table:
+        with BoundedParquet(file) as table:
             sizes = (*_GRIT_SIZE, "width", "height")
             names = {"key", "file_name", "caption", "noun_chunks", "ref_exps", *sizes}
             columns = [name for name in table.schema_arrow.names if name in names]

@@ -7,6 +7,7 @@ code defines, and of the tensors' bytes. Here every such object is a plain holde
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import zipfile
 from collections import OrderedDict
@@ -17,6 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glit.evaluation.readers.files import check_memo
+
+_REPEATED = 1 << 20
+"""Numbers that a tensor may have of fewer stored ones, as PyTorch's ``expand`` makes it."""
 _DTYPES = {
     "FloatStorage": torch.float32,
     "HalfStorage": torch.float16,
@@ -31,6 +36,19 @@ _DTYPES = {
 def is_torchscript(path: Path) -> bool:
     """Whether a file is a TorchScript archive."""
     return _data_file(path) is not None
+
+
+def check_stored(path: Path) -> None:
+    """Refuse an archive of compressed parts, which PyTorch never writes: a small one fills memory.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(each.file_size for each in archive.infolist())
+        if unpacked > 2 * path.stat().st_size:
+            raise ValueError(f"an archive that unpacks to {unpacked >> 20} MB")
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -73,7 +91,9 @@ class _Reader(pickle.Unpickler):
     """Knows tensors, ordered dictionaries and held objects, and nothing else."""
 
     def __init__(self, archive: zipfile.ZipFile, data: str) -> None:
-        super().__init__(io.BytesIO(archive.read(data.removesuffix("data/") + "data.pkl")))
+        pickled = archive.read(data.removesuffix("data/") + "data.pkl")
+        check_memo(pickled)
+        super().__init__(io.BytesIO(pickled))
         self._archive, self._data = archive, data
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
@@ -102,7 +122,24 @@ class _Reader(pickle.Unpickler):
 
 
 def _tensor(numbers: Tensor, offset: int, size: tuple, stride: tuple, *_: Any) -> Tensor:
+    if math.prod(size) > max(numbers.numel(), _REPEATED):
+        raise ValueError(f"a tensor of the shape {size} of {numbers.numel()} numbers")
     return torch.as_strided(numbers, size, stride, offset).clone()
+
+
+def check_strides(value: Any) -> None:
+    """Refuse tensors, in dictionaries, of many more numbers than are stored, as ``expand`` makes.
+
+    Raises:
+        ValueError: one is.
+    """
+    if isinstance(value, dict):
+        for each in value.values():
+            check_strides(each)
+    elif isinstance(value, Tensor) and value.layout == torch.strided:
+        stored = value.untyped_storage().nbytes() // value.element_size()
+        if value.numel() > max(stored, _REPEATED):
+            raise ValueError(f"a tensor of the shape {tuple(value.shape)} of {stored} numbers")
 
 
 def _tensors(prefix: str, held: Any) -> Iterator[tuple[str, Tensor]]:

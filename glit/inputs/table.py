@@ -10,13 +10,13 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from glit.data.bounded_parquet import BoundedParquet, TooMuch
+from glit.data.limits import IMAGES_BYTES
 from glit.errors import InputError, first_line
 
 _IMAGE_NAMES = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "image_bytes")
 _CAPTION_NAMES = ("caption", "text", "txt")
-_MOST_GROUP = 1 << 30
 _RECENT = 2
 _MEMBER = re.compile(r"(\d{9})(\.txt)?")
 
@@ -46,9 +46,9 @@ class TableShard:
     def __init__(self, file: Any, name: str, *, size: int) -> None:
         self._name = name
         try:
-            self._file = pq.ParquetFile(file, pre_buffer=True)
+            self._file = BoundedParquet(file, pre_buffer=True)
             schema, metadata = self._file.schema_arrow, self._file.metadata
-            self._image = _image_column(schema, name)
+            self._image = self._file.images = _image_column(schema, name)
             self._caption = next((n for n in _CAPTION_NAMES if _is_text(schema, n)), None)
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._ends = list(accumulate(group.num_rows for group in groups))
@@ -58,10 +58,10 @@ class TableShard:
             self._bytes = [group.total_byte_size for group in groups]
         except (pa.ArrowException, ValueError, LookupError) as error:
             raise OSError(f"not a readable Parquet file ({first_line(error)})") from error
-        if self._image and max(self._bytes, default=0) > _MOST_GROUP:
+        if self._image and max(self._bytes, default=0) > IMAGES_BYTES:
             raise InputError(
                 f"{name}: a row group of {max(self._bytes) >> 20} MB, which would have to be read "
-                f"at once; want {_MOST_GROUP >> 20} MB at most, so write it with row_group_size=100"
+                f"at once; want at most {IMAGES_BYTES >> 20} MB: write it with row_group_size=100"
             )
         self._lock = threading.Lock()
         self._recent: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
@@ -106,6 +106,9 @@ class TableShard:
         value = found[at].as_py()
         return value.get("bytes") if isinstance(value, dict) else value
 
+    def _held(self) -> int:
+        return sum(column.nbytes for column in self._recent.values())
+
     def _place(self, row: int) -> tuple[int, int]:
         group = bisect.bisect_right(self._ends, row)
         return group, row - (self._ends[group - 1] if group else 0)
@@ -117,15 +120,19 @@ class TableShard:
                 leaf = column
                 if pa.types.is_struct(self._file.schema_arrow.field(column).type):
                     leaf = f"{column}.bytes"
+                while self._recent and (
+                    len(self._recent) >= _RECENT or self._held() + self._bytes[group] > IMAGES_BYTES
+                ):
+                    self._recent.popitem(last=False)
                 try:
                     table = self._file.read_row_group(group, columns=[leaf])
+                except TooMuch as error:
+                    raise OSError(f"{self._name}: {error}") from error
                 except (pa.ArrowException, OSError, ValueError) as error:
                     raise OSError(
                         f"row group {group} of {self._name} is damaged ({first_line(error)})"
                     ) from error
                 self._recent[key] = table.column(column)
-                if len(self._recent) > _RECENT:
-                    self._recent.popitem(last=False)
             self._recent.move_to_end(key)
             return self._recent[key]
 

@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.data.captions import KIND_RULE, LONG, is_kind
+from glit.data.limits import CAPTION_CHARS
 from glit.errors import InputError
 from glit.inputs.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
 from glit.storage.duckdb_temp import spilling
@@ -120,6 +121,7 @@ def read_captions(
         captions = _captions_in_row(row, file, number)
         if is_utf8(path):  # no image of another name goes in
             for kind, caption in captions:
+                caption = caption[: CAPTION_CHARS + 1]  # one more: the build drops it as too long
                 yield relative(path), caption if is_utf8(caption) else None, number, kind
 
 

@@ -21,9 +21,11 @@ from duckdb import DuckDBPyConnection
 
 from glit.backends.region_files import BOXES
 from glit.backends.user_tables import UserTable
+from glit.data.bounded_parquet import BoundedParquet
+from glit.data.limits import BATCH_BYTES
 from glit.errors import InputError, cut, first_line
 from glit.inputs.csv_rows import csv_rows
-from glit.runtime.prefetch import batched
+from glit.runtime.prefetch import batched_by_weight
 from glit.storage.duckdb_temp import spilling
 from glit.storage.members import spelt_on_disk
 from glit.storage.store import Store
@@ -296,25 +298,30 @@ def _csv(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[in
 
 def _parquet(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:
     try:
-        opened = pq.ParquetFile(file)
+        opened = BoundedParquet(file)
         names = opened.schema_arrow.names
     except (ValueError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not a valid Parquet file ({error})") from error
     columns = [name for name in names if is_read is None or is_read(name)]
     number = 0
     try:
-        for batch in opened.iter_batches(columns=columns):
+        for batch in opened.iter_batches(_BATCH, columns=columns):
             for row in batch.to_pylist():
                 number += 1
                 yield number, row
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
-            f"{file}: damaged after row {number} ({first_line(error)}); fetch or write it again"
+            f"{file}: cannot be read after row {number} ({first_line(error)}); "
+            "fetch or write it again"
         ) from error
+
+
+def _chars(row: tuple[Any, ...]) -> int:
+    return sum(len(value) for value in row if isinstance(value, str))
 
 
 def _write(rows: Iterator[tuple[Any, ...]], schema: pa.Schema, target: Path) -> None:
     with pq.ParquetWriter(target, schema, compression="lz4") as writer:
-        for batch in batched(rows, _BATCH):
+        for batch in batched_by_weight(rows, _BATCH, weight=_chars, heaviest=BATCH_BYTES):
             columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
             writer.write_table(pa.table(columns, schema=schema))

@@ -24,7 +24,7 @@ from glit.backends.protocols import (
     RawCaption,
 )
 from glit.data import rows
-from glit.data.captions import SHORT, with_provided, with_short, with_written
+from glit.data.captions import SHORT, too_long, with_provided, with_short, with_written
 from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
@@ -258,6 +258,8 @@ class WriteCaptions(CaptionStage):
         if not is_utf8(text):
             message = "the captioner said half a character (a lone surrogate)"
             return Drop(reason="captioner_error", message=message, attempt=attempt)
+        if fault := too_long([text]):
+            return dataclasses.replace(fault, attempt=attempt)
         text = unicodedata.normalize("NFC", text).strip()
         if answer.cut:
             text = trim_to_sentence(text, self._splitter)

@@ -73,7 +73,7 @@ def test_a_damaged_file_and_a_damaged_page_are_errors_of_their_own():
 
 
 def test_a_row_group_that_memory_does_not_hold_is_refused(monkeypatch):
-    monkeypatch.setattr(table, "_MOST_GROUP", 20)
+    monkeypatch.setattr(table, "IMAGES_BYTES", 20)
     with pytest.raises(InputError, match="row_group_size=100"):
         TableShard(written({"image": pa.array(ROWS, IMAGE)}), "x.parquet", size=1000)
 

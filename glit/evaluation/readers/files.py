@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import pickletools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.errors import InputError
+from glit.errors import InputError, cut
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
@@ -179,6 +180,38 @@ class _Plain(pickle.Unpickler):
 def plain_pickle(data: bytes) -> Any:
     """What a pickle holds, if that is lists, dictionaries, text and numbers; else a ValueError."""
     try:
-        return _Plain(io.BytesIO(data), encoding="utf-8").load()
-    except (pickle.UnpicklingError, IndexError, MemoryError, OverflowError) as error:
-        raise ValueError(f"no pickle ({error})") from error
+        check_memo(data)
+        found = _Plain(io.BytesIO(data), encoding="utf-8").load()
+    except _NO_PICKLE as error:
+        raise ValueError(f"no pickle ({cut(str(error) or type(error).__name__)})") from error
+    _check_repeats(found, 1 << 20 | 64 * len(data))
+    return found
+
+
+_NO_PICKLE = (
+    pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError,
+    RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def check_memo(data: bytes) -> None:
+    """Refuse lengths and places beyond the data: the unpickler would make room for them first."""
+    for code, argument, _ in pickletools.genops(data):
+        if "PUT" in code.name and not 0 <= int(argument or 0) <= len(data):
+            raise ValueError(f"it remembers a value at place {argument} of {len(data)} bytes")
+
+
+def _check_repeats(value: Any, most: int) -> None:
+    """Refuse values that hold one another so often that nobody can go through them all."""
+    waiting, seen = [value], 0
+    while waiting:
+        each = waiting.pop()
+        seen += len(each) if isinstance(each, str | bytes) else 1
+        if isinstance(each, dict):
+            seen += len(each)
+            waiting += [*each.keys(), *each.values()] if seen <= most else []
+        elif isinstance(each, list | tuple | set | frozenset):
+            seen += len(each)
+            waiting += each if seen <= most else []
+        if seen > most:
+            raise ValueError("no pickle (it repeats its values too often)")
