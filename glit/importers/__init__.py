@@ -21,12 +21,13 @@ from typing import IO, Any
 from glit.data.captions import LONG
 from glit.data.frames import Frame, checked_size
 from glit.errors import InputError, closest, cut
-from glit.evaluation.readers import READERS, Reader
+from glit.evaluation.readers import READERS, Reader, picture_folder
 from glit.evaluation.readers.files import (
     AnnotatedImage,
     annotated,
     json_array,
     json_lines,
+    leads_out,
     no_parts,
 )
 from glit.evaluation.readers.goal import published_place
@@ -156,13 +157,14 @@ def import_captions(
         raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
     told = progress or null_progress()
     page = "docs/how-to.md" if name in REGION_IMPORTERS else "docs/evaluation.md"
+    folder = picture_folder(name, annotations, images)
     try:
         if name in REGION_IMPORTERS:
             read = REGION_IMPORTERS[name](annotations, images, split or "all")
-            return _write_regions(read, output, annotations)
+            return _write_regions(read, output, annotations, folder)
         found = list(IMPORTERS[name](annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)
-        return _write_captions(found, output, annotations, told)
+        return _write_captions(found, output, annotations, told, folder)
     except (IsADirectoryError, NotADirectoryError) as error:
         kind, wanted = ("folder", "file") if annotations.is_dir() else ("file", "folder")
         raise InputError(
@@ -180,10 +182,15 @@ def import_captions(
 
 
 def _write_captions(
-    found: list[AnnotatedImage], output: Path, annotations: Path, told: StageProgress
+    found: list[AnnotatedImage],
+    output: Path,
+    annotations: Path,
+    told: StageProgress,
+    pictures: Path,
 ) -> Imported:
     written = without = 0
     missing: list[str] = []
+    refused: list[str] = []
     several = any(len(image.captions) > 1 or image.further for image in found)
     has_long = any(image.growing or image.further for image in found)
     kinds: dict[str, None] = {}
@@ -191,6 +198,8 @@ def _write_captions(
         for image in found:
             if not image.captions:
                 without += 1
+            elif fault := leads_out(image.path, pictures):
+                refused.append(fault)
             elif not image.path.is_file():
                 missing.append(str(image.path))
             else:
@@ -201,10 +210,10 @@ def _write_captions(
                 written += 1
             told.advance(1)
         if not written:
-            raise InputError(_nothing(annotations, missing))
+            raise InputError(_nothing(annotations, missing, refused))
     return Imported(
         captions=written, without=without, missing=tuple(missing),
-        kinds=tuple(kinds) if several else (),
+        kinds=tuple(kinds) if several else (), refused=tuple(refused),
     )  # fmt: skip
 
 
@@ -221,7 +230,9 @@ def _by_kind(image: AnnotatedImage, *, has_long: bool) -> Iterator[tuple[str, st
     yield from image.further
 
 
-def _write_regions(found: Iterable[RegionImage], output: Path, annotations: Path) -> Imported:
+def _write_regions(
+    found: Iterable[RegionImage], output: Path, annotations: Path, pictures: Path
+) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
     counts = Counter[str]()
     phrases, folder = False, ""
@@ -233,6 +244,9 @@ def _write_regions(found: Iterable[RegionImage], output: Path, annotations: Path
             refused += [f"{at}: {cut(each)}" for each in image.left_out]
             if not image.fault and not (image.caption and image.rows):
                 counts["without"] += 1
+                continue
+            if fault := leads_out(image.path, pictures):
+                refused.append(f"{image.where}: {fault}")
                 continue
             if not image.path.is_file():
                 missing.append(str(image.path))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from glit.errors import InputError
 from glit.evaluation.readers import goal, long_captions, short_captions
-from glit.evaluation.readers.files import AnnotatedImage
+from glit.evaluation.readers.files import AnnotatedImage, check_place
 
 Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
 
@@ -31,6 +31,13 @@ READERS: dict[str, Reader] = {
     "himo-docci": long_captions.himo_docci,
 }
 """Formats by the name ``--format`` takes."""
+
+
+def picture_folder(name: str, annotations: Path, images: Path | None) -> Path:
+    """The folder below which pictures may be: the user's, else that of the annotations; of GOAL's
+    lists, which name pictures from where the trainer runs, the current one."""
+    beside = annotations if annotations.is_dir() else annotations.parent
+    return images or (Path() if name in ("goal", "goal-joint") else beside)
 
 
 def read_annotations(
@@ -63,6 +70,9 @@ def read_annotations(
     try:
         captioned = (image for image in READERS[name](annotations, images, split) if image.captions)
         kept = list(islice(captioned, limit or None))
+        for image in kept:
+            for path in (image.path, *(s.path for s in image.segments)):
+                check_place(path, picture_folder(name, annotations, images))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OSError) as error:
         raise InputError(
             f"{annotations}: not the {name} annotations as published "

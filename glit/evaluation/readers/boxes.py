@@ -15,7 +15,7 @@ from glit.data.geometry import iou
 from glit.errors import InputError
 from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question
-from glit.evaluation.readers.files import chosen_parts, load_json, plain_pickle
+from glit.evaluation.readers.files import check_place, chosen_parts, load_json, plain_pickle
 from glit.evaluation.readers.questions import xyxy
 from glit.evaluation.readers.stated_sizes import StatedSizes
 
@@ -45,7 +45,10 @@ def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> Cl
     folder = images or annotations.parent
     try:
         values = load_json(annotations)
-        path_of = {image["id"]: folder / _file_name(image) for image in values["images"]}
+        path_of = {
+            image["id"]: check_place(folder / _file_name(image), folder)
+            for image in values["images"]
+        }
         sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
         numbers = {category["id"]: i for i, category in enumerate(values["categories"])}
         classes = [_names(category) for category in values["categories"]]
@@ -94,8 +97,10 @@ def expressions(
         values = load_json(folder / "instances.json")
         known = sorted({ref["split"] for ref in refs})
         parts = chosen_parts(split, known, default="val")
+        place = images or folder
         path_of = {
-            image["id"]: (images or folder) / image["file_name"] for image in values["images"]
+            image["id"]: check_place(place / image["file_name"], place)
+            for image in values["images"]
         }
         sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
         boxes_of: dict[Any, dict[Any, Box]] = defaultdict(dict)

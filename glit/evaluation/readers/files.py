@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import pickletools
 from collections.abc import Iterable, Iterator
@@ -84,6 +85,30 @@ def no_parts(split: str | None) -> None:
     """Refuse ``--split`` for annotations without parts; ``all`` is allowed."""
     if split not in (None, ALL):
         raise InputError(f"--split {split!r}: these annotations have no parts; leave --split out")
+
+
+def check_place(path: Path, folder: Path) -> Path:
+    """The path of a picture that annotations name, if it is below the folder of pictures.
+
+    Links are the user's own and may lead anywhere.
+
+    Raises:
+        ValueError: it leads out, as ``../private/x.png`` does.
+    """
+    if fault := leads_out(path, folder):
+        raise ValueError(fault)
+    return path
+
+
+def leads_out(path: Path, folder: Path) -> str:
+    """What is wrong with a picture's path that is not below the folder; empty for nothing."""
+    whole, below = os.path.abspath(path), os.path.join(os.path.abspath(folder), "")
+    if whole.startswith(below):
+        return ""
+    return (
+        f"{cut(str(path))}: leads out of {folder}; if it is meant, give --images the folder that "
+        "holds all images"
+    )
 
 
 def with_suffix(path: Path) -> Path:

@@ -7,17 +7,18 @@ with the images.
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from itertools import islice
 from pathlib import Path
 
 from glit.errors import InputError
 from glit.evaluation.questions import Question
-from glit.evaluation.readers.files import json_lines, load_json, with_suffix
+from glit.evaluation.readers.files import check_place, json_lines, load_json, with_suffix
 from glit.evaluation.readers.stated_sizes import StatedSizes
 
-Reader = Callable[[Path, Path], Iterator[Question]]
+Reader = Callable[[Path, Path], Generator[Question]]
 _FG_OVD_NAMES = {
     "1_attributes": "hard",
     "2_attributes": "medium",
@@ -29,30 +30,34 @@ _FG_OVD_ELSE = 2
 _WHOLE_SET = frozenset({0, 1})
 
 
-def fg_ovd(file: Path, images: Path) -> Iterator[Question]:
+def fg_ovd(file: Path, images: Path) -> Generator[Question]:
     """FG-OVD (Bianchi et al., CVPR 2024): a box, its caption and captions with swapped attributes.
 
     Boxes with fewer false captions than the benchmark counts (10, in the attribute files 2) are
     left out.
     """
     values = load_json(file)
-    path_of = {image["id"]: images / image["file_name"] for image in values["images"]}
+    path_of = {
+        image["id"]: check_place(images / image["file_name"], images) for image in values["images"]
+    }
     sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
     name_of = {category["id"]: category["name"] for category in values["categories"]}
     least = _FG_OVD_NEGATIVES.get(file.stem, _FG_OVD_ELSE)
-    for box in values["annotations"]:
-        wrong = box["neg_category_ids"]
-        if len(wrong) < least:
-            continue
-        texts = tuple(name_of[number] for number in (box["category_id"], *wrong[:least]))
-        path = path_of[box["image_id"]]
-        part = (path, sizes.box(path, xyxy(box["bbox"])))
-        kind = _FG_OVD_NAMES.get(file.stem, file.stem)
-        yield Question(parts=(part,), texts=texts, right=frozenset({0}), kind=kind)
-    sizes.warn(file)
+    try:
+        for box in values["annotations"]:
+            wrong = box["neg_category_ids"]
+            if len(wrong) < least:
+                continue
+            texts = tuple(name_of[number] for number in (box["category_id"], *wrong[:least]))
+            path = path_of[box["image_id"]]
+            part = (path, sizes.box(path, xyxy(box["bbox"])))
+            kind = _FG_OVD_NAMES.get(file.stem, file.stem)
+            yield Question(parts=(part,), texts=texts, right=frozenset({0}), kind=kind)
+    finally:  # the reader may stop at a limit
+        sizes.warn(file)
 
 
-def sugarcrepe(file: Path, images: Path) -> Iterator[Question]:
+def sugarcrepe(file: Path, images: Path) -> Generator[Question]:
     """SugarCrepe (Hsieh et al., NeurIPS 2023): a COCO image, its caption and a false one."""
     for entry in load_json(file).values():
         yield _of_two(
@@ -60,7 +65,7 @@ def sugarcrepe(file: Path, images: Path) -> Iterator[Question]:
         )
 
 
-def valse(file: Path, images: Path) -> Iterator[Question]:
+def valse(file: Path, images: Path) -> Generator[Question]:
     """VALSE (Parcalabescu et al., ACL 2022): a caption and a foil; only those of which two of three
     people said that the caption alone is true, as its authors count."""
     for entry in load_json(file).values():
@@ -72,7 +77,7 @@ def valse(file: Path, images: Path) -> Iterator[Question]:
             )
 
 
-def aro(file: Path, images: Path) -> Iterator[Question]:
+def aro(file: Path, images: Path) -> Generator[Question]:
     """ARO's relations and attributes (Yuksekgonul et al., ICLR 2023): a box of Visual Genome, its
     caption and the same with its words swapped. Its word orders are not published as files."""
     for entry in load_json(file):
@@ -82,7 +87,7 @@ def aro(file: Path, images: Path) -> Iterator[Question]:
         yield Question(parts=(part,), texts=texts, right=frozenset({0}), kind=_aro_kind(file))
 
 
-def winoground(file: Path, images: Path) -> Iterator[Question]:
+def winoground(file: Path, images: Path) -> Generator[Question]:
     """Winoground (Thrush et al., CVPR 2022): two images, and two captions of the same words."""
     for entry in json_lines(file):
         parts = tuple((with_suffix(images / entry[f"image_{i}"]), None) for i in (0, 1))
@@ -90,7 +95,7 @@ def winoground(file: Path, images: Path) -> Iterator[Question]:
         yield Question(parts=parts, texts=texts, right=_WHOLE_SET, kind="")
 
 
-def mmvp(file: Path, images: Path) -> Iterator[Question]:
+def mmvp(file: Path, images: Path) -> Generator[Question]:
     """MMVP-VLM (Tong et al., CVPR 2024): pairs of images with similar CLIP embeddings, and a
     statement that is true of one image of the pair."""
     with file.open(encoding="utf-8-sig", newline="") as lines:
@@ -142,7 +147,12 @@ def read_questions(
     found = []
     for file in files:
         try:
-            found += islice(reader(file, images or file.parent / beside), limit or None)
+            folder = images or file.parent / beside
+            with contextlib.closing(reader(file, folder)) as asked:
+                some = list(islice(asked, limit or None))
+            for path in {path for question in some for path, _ in question.parts}:
+                check_place(path, folder)
+            found += some
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OSError) as error:
             raise InputError(
                 f"{file}: not a file of {name} as published ({type(error).__name__}: {error}); see "
