@@ -281,6 +281,7 @@ def export(
     embeddings: str = "",
     where: str = "",
     grid: bool = True,
+    reencode: bool = False,
     image_root: PathLike = "",
 ) -> None:
     """Write a dataset in another format.
@@ -292,6 +293,7 @@ def export(
         embeddings: for ``lance``: the CLIP whose image embeddings are added.
         where: write only samples that meet this condition in SQL, as ``glit export --where``.
         grid: False leaves out the regions of the grid, and the pairs that have one.
+        reencode: write pictures that are not JPEG, PNG or WebP as PNG.
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
@@ -304,7 +306,7 @@ def export(
 
     folder = local_folder(output)
     opened = narrowed(open_dataset(dataset, image_root=image_root), where)
-    write(opened, to=to, output=folder, embeddings=embeddings, grid=grid)
+    write(opened, to=to, output=folder, embeddings=embeddings, grid=grid, reencode=reencode)
 
 
 def push(

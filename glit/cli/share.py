@@ -26,6 +26,10 @@ def export_command(
     no_grid: Annotated[
         bool, typer.Option("--no-grid", help="Leave out the grid's regions, and their pairs.")
     ] = False,
+    reencode: Annotated[
+        bool,
+        typer.Option("--reencode", help="Write pictures that are not JPEG, PNG or WebP as PNG."),
+    ] = False,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
@@ -46,6 +50,7 @@ def export_command(
             output=folder,
             embeddings=embeddings,
             grid=not no_grid,
+            reencode=reencode,
             report=progress.advance,
         )
     print(f"{len(opened)} images: {folder}")

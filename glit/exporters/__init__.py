@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from glit.dataset.manifest import require_regions
 from glit.errors import InputError, closest
 from glit.exporters.coco import export_coco
+from glit.exporters.common_pictures import CommonPictures
 from glit.exporters.fiftyone import export_fiftyone
 from glit.exporters.goal import export_goal
 from glit.exporters.grit import export_grit
@@ -57,6 +58,7 @@ def export(
     output: Path,
     embeddings: str = "",
     grid: bool = True,
+    reencode: bool = False,
     report: Report = lambda rows: None,
 ) -> None:
     """Write a dataset in another format.
@@ -67,6 +69,8 @@ def export(
         output: a folder that does not exist yet; it appears when everything is written.
         embeddings: the CLIP whose image embeddings go in beside; of :data:`EMBEDDING` alone.
         grid: False leaves out the regions of the grid; not for :data:`WHOLE_TABLES`.
+        reencode: write pictures that are not JPEG, PNG or WebP as PNG; without it a warning says
+            how many of them the format's readers may not take. Not for :data:`WHOLE_TABLES`.
         report: called with so many more rows that are written.
 
     Raises:
@@ -82,6 +86,10 @@ def export(
         if to in WHOLE_TABLES:
             raise InputError(f"--no-grid: --to {to} has all columns of the dataset; want another")
         dataset = WithoutGrid(dataset)
+    if reencode and to in WHOLE_TABLES:
+        raise InputError(f"--reencode: --to {to} has all columns of the dataset; want another")
+    if to not in WHOLE_TABLES:
+        dataset = CommonPictures(dataset, reencode=reencode)
     if to in OF_REGIONS:
         require_regions(dataset.manifest, dataset.path, wanted_by=f"--to {to} writes")
     with new_folder(output) as partial:
@@ -89,3 +97,5 @@ def export(
             EMBEDDING[to](dataset, partial, report, embeddings=embeddings)
         else:
             EXPORTERS[to](dataset, partial, report)
+    if isinstance(dataset, CommonPictures):
+        dataset.warn(to)
