@@ -29,6 +29,7 @@ from glit.evaluation.readers.files import (
     json_lines,
     leads_out,
     no_parts,
+    on_disk,
 )
 from glit.evaluation.readers.goal import published_place
 from glit.importers.regions import REGION_IMPORTERS, RegionImage, frame_of, moved_box
@@ -200,12 +201,12 @@ def _write_captions(
                 without += 1
             elif fault := leads_out(image.path, pictures):
                 refused.append(fault)
-            elif not image.path.is_file():
+            elif not (path := on_disk(image.path, pictures)).is_file():
                 missing.append(str(image.path))
             else:
                 for kind, caption in _by_kind(image, has_long=has_long):
                     told_kind = {"kind": kind} if several else {}
-                    file.write(_line(image.path, output, caption=caption, **told_kind))
+                    file.write(_line(path, output, caption=caption, **told_kind))
                     kinds[kind] = None
                 written += 1
             told.advance(1)
@@ -248,6 +249,7 @@ def _write_regions(
             if fault := leads_out(image.path, pictures):
                 refused.append(f"{image.where}: {fault}")
                 continue
+            image.path = on_disk(image.path, pictures)
             if not image.path.is_file():
                 missing.append(str(image.path))
                 continue

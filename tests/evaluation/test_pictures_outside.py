@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import struct
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,22 @@ def test_a_pickle_that_fills_memory_is_refused(data, fault):
 def test_a_plain_pickle_is_read(protocol):
     values = [{"a": "é", "n": [1, 2.5, None, True]}] * 3
     assert plain_pickle(pickle.dumps(values, protocol)) == values
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_names_match_in_either_form_of_unicode(folder, form):
+    name = unicodedata.normalize(form, "é.png")
+    other = unicodedata.normalize({"NFC": "NFD", "NFD": "NFC"}[form], "é.png")
+    shutil.copy(folder / "images" / "in.png", folder / "images" / name)
+    _coco(folder, other)
+    images = folder / "images"
+    found = import_captions("coco", folder / "c.json", folder / "out.jsonl", images=images)
+    assert (found.captions, found.missing) == (1, ())
+    assert [row["path"] for row in json_lines(folder / "out.jsonl")] == [f"images/{name}"]
+    [image] = read_annotations("coco", folder / "c.json", images=images, split=None)
+    assert image.path == images / name
+    region = {"bbox": [0, 0, 9, 9], "phrase": "A dog"}
+    row = {"filename": other, "grounding": {"caption": "A dog", "regions": [region]}}
+    (folder / "a.jsonl").write_text(json.dumps(row) + "\n")
+    import_captions("odvg", folder / "a.jsonl", folder / "o.jsonl", images=images)
+    assert [row["path"] for row in json_lines(folder / "o.jsonl")] == [f"images/{name}"]

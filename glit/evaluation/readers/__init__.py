@@ -8,12 +8,13 @@ only the files of images that are taken, so a limit bounds the time as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from glit.errors import InputError
 from glit.evaluation.readers import goal, long_captions, short_captions
-from glit.evaluation.readers.files import AnnotatedImage, check_place
+from glit.evaluation.readers.files import AnnotatedImage, check_place, on_disk
 
 Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
 
@@ -38,6 +39,16 @@ def picture_folder(name: str, annotations: Path, images: Path | None) -> Path:
     lists, which name pictures from where the trainer runs, the current one."""
     beside = annotations if annotations.is_dir() else annotations.parent
     return images or (Path() if name in ("goal", "goal-joint") else beside)
+
+
+def _placed(image: AnnotatedImage, folder: Path) -> AnnotatedImage:
+    """The same, with the pictures' names as they are on the disk."""
+    segments = tuple(
+        replace(each, path=on_disk(check_place(each.path, folder), folder))
+        for each in image.segments
+    )
+    path = on_disk(check_place(image.path, folder), folder)
+    return replace(image, path=path, segments=segments)
 
 
 def read_annotations(
@@ -70,9 +81,7 @@ def read_annotations(
     try:
         captioned = (image for image in READERS[name](annotations, images, split) if image.captions)
         kept = list(islice(captioned, limit or None))
-        for image in kept:
-            for path in (image.path, *(s.path for s in image.segments)):
-                check_place(path, picture_folder(name, annotations, images))
+        kept = [_placed(image, picture_folder(name, annotations, images)) for image in kept]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OSError) as error:
         raise InputError(
             f"{annotations}: not the {name} annotations as published "

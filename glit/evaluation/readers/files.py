@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.errors import InputError, cut
+from glit.storage.members import spelt_on_disk
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
@@ -109,6 +110,13 @@ def leads_out(path: Path, folder: Path) -> str:
         f"{cut(str(path))}: leads out of {folder}; if it is meant, give --images the folder that "
         "holds all images"
     )
+
+
+def on_disk(path: Path, folder: Path) -> Path:
+    """A picture's path in the Unicode form that the file has: macOS writes ``é`` as two."""
+    if str(path).isascii() or leads_out(path, folder) or "\0" in str(path):
+        return path
+    return folder / spelt_on_disk(folder, Path(os.path.relpath(path, folder)).as_posix())
 
 
 def with_suffix(path: Path) -> Path:
