@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -241,6 +242,22 @@ def test_an_archive_of_torchscript_is_read_without_running_it(start, tmp_path, m
     found = load_clip(tmp_path / "out").state_dict()
     for name, value in start.state_dict().items():
         assert torch.equal(found[name], value.half().float()), name
+
+
+@pytest.mark.parametrize("fault", ["a tensor of the shape", "an archive that unpacks to"])
+def test_a_checkpoint_that_fills_memory_is_refused(tmp_path, fault):
+    few = torch.zeros(1).expand(4096, 4096) if "tensor" in fault else torch.zeros(1 << 20)
+    torch.save({"a": few}, tmp_path / "stored.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "stored.pt") as stored,
+        zipfile.ZipFile(tmp_path / "x.pt", "w") as archive,
+    ):
+        for each in stored.infolist():
+            how = zipfile.ZIP_STORED if "tensor" in fault else zipfile.ZIP_DEFLATED
+            archive.writestr(each.filename, stored.read(each), how)
+    assert (tmp_path / "x.pt").stat().st_size < 20_000
+    with pytest.raises(InputError, match=fault):
+        import_model(tmp_path / "x.pt", tmp_path / "out", like=str(tiny_clip()))
 
 
 def test_openclips_names_without_an_activation_are_warned_of(start, tmp_path, monkeypatch):

@@ -66,16 +66,16 @@ class BoundedParquet(pq.ParquetFile):
         try:
             if self._fits(sizes):
                 return super().read_row_group(i, columns=columns, **options)
-            parts, held = [], 0
-            most = (
-                IMAGES_BYTES
-                if any(name.split(".")[0] == self.images for name in sizes)
-                else self._most
-            )
+            parts, images, others = [], 0, 0
             for batch in self._batches(i, columns, sizes, 1 << 16):
-                held += batch.nbytes
-                if held > most:
-                    raise _too_much(i, held)
+                own = sum(
+                    c.nbytes
+                    for n, c in zip(batch.schema.names, batch.columns, strict=True)
+                    if n == self.images
+                )
+                images, others = images + own, others + batch.nbytes - own
+                if images > IMAGES_BYTES or others > self._most:
+                    raise _too_much(i, images + others)
                 parts.append(batch)
             return pa.Table.from_batches(parts)
         finally:
