@@ -110,6 +110,13 @@ class BoundedParquet(pq.ParquetFile):
             yield from self._batches(i, columns, self._sizes(i, columns), batch_size, **options)
             self._let_go()
 
+    def check(self) -> None:
+        """Look at every row group; raises ValueError as :meth:`read_row_group`."""
+        for i in range(self.metadata.num_row_groups):
+            sizes = self._sizes(i, None)
+            if not self._fits(sizes):
+                raise _too_much(i, sum(size.total for size in sizes.values()))
+
     def _batches(
         self, i: int, columns: Any, sizes: dict[str, _Size], most_rows: int, **options: Any
     ) -> Iterator[pa.RecordBatch]:

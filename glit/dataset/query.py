@@ -16,7 +16,9 @@ import weakref
 from collections.abc import Iterable, Iterator
 
 import duckdb
+import pyarrow as pa
 
+from glit.data.bounded_parquet import BoundedParquet, TooMuch
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.dataset.sql_files import PROTOCOL, DatasetFiles
@@ -122,7 +124,9 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
         DatasetError: a file of the dataset is missing or damaged.
     """
     connection = duckdb.connect(config={"python_enable_replacements": "false"})
-    if not dataset.is_local:
+    if dataset.is_local:
+        _check_files(dataset)
+    else:
         connection.register_filesystem(DatasetFiles(dataset.sizes, dataset.read_range))
     data = [_place(dataset, name) for name in dataset.files]
     left_out = ("drops.parquet", "duplicates.parquet")
@@ -149,6 +153,19 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
             connection.execute(f"CREATE VIEW {name} AS {sql.format_map(parts)}")
     lock_down(connection)
     return connection
+
+
+def _check_files(dataset: Dataset) -> None:
+    """Refuse local files whose rows DuckDB would hold by the thousand, whatever they decode to."""
+    for name in (*dataset.files, "drops.parquet", "duplicates.parquet"):
+        dataset.check_file(name)  # a pipe would be waited for
+        try:
+            with BoundedParquet(dataset.full(name)) as file:
+                file.check()
+        except TooMuch as error:
+            raise DatasetError(f"{dataset.path}/{name}: {error}") from error
+        except (OSError, ValueError, pa.ArrowException):
+            continue  # the query tells of it
 
 
 def lock_down(connection: duckdb.DuckDBPyConnection) -> None:

@@ -101,3 +101,10 @@ def test_a_damaged_page_header_is_an_error():
     data[4:24] = b"\xff" * 20
     with pytest.raises(ValueError, match="header of a page is damaged"):
         BoundedParquet(io.BytesIO(bytes(data))).read()
+
+
+def test_a_whole_file_is_looked_at(tmp_path):
+    with BoundedParquet(_of_a_dictionary(), most=MOST) as file, pytest.raises(TooMuch):
+        file.check()
+    with BoundedParquet(_of_a_dictionary(), most=16 * MOST) as file:
+        file.check()
