@@ -61,6 +61,8 @@ def pages(file: Any, start: int, end: int, num_values: int) -> Iterator[Page]:
         header, length = _header(file, start)
         kind, unpacked, packed = (_whole(header.get(key)) for key in (1, 2, 3))
         data = header.get({0: 5, 2: 7, 3: 8}.get(kind, 0), {})
+        if not isinstance(data, dict):
+            raise ValueError("the header of a page is damaged")
         count = _whole(data.get(1)) if data else 0
         if kind in (0, 2, 3):
             yield Page(

@@ -281,6 +281,8 @@ def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
         if not is_readable(file.schema_arrow, version):
             raise ValueError("its columns are not those of the schema")
         check_row_groups(file.metadata)
+        if store.is_local:
+            file.check()
         if not file.metadata.num_row_groups:
             return
         columns = _columns(file.schema_arrow)
