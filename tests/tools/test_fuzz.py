@@ -10,7 +10,8 @@ from tools.fuzz.hunt import case
 from tools.fuzz.targets import targets
 
 NAMES = (
-    "images", "captions.jsonl", "captions.csv", "captions.parquet", "caption texts", "tars",
+    "images", "captions.jsonl", "imports: odvg", "imports: mdetr", "regions.jsonl", "region files", "verdicts",
+    "captions.csv", "captions.parquet", "caption texts", "tars",
     "tables of images", "recipes", "lists", "masks", "tables of a build", "manifests", "data files", "locks", "calibrations",
     "strangers' datasets",
 )  # fmt: skip
