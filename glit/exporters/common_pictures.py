@@ -17,7 +17,7 @@ from glit.images import decode, upright_file
 _COMMON = (".jpg", ".jpeg", ".png", ".webp")
 """What open_clip takes from a tar, and what every reader decodes."""
 _LESS_READ = {"webdataset": "open_clip takes only jpg, jpeg, png and webp from a tar"}
-_AVIF = "Pillow before 11.3 and OpenCV before 4.11 do not read avif"
+_AVIF = "Pillow before 11.3 and many builds of OpenCV do not read avif"
 
 
 class CommonPictures(Dataset):

@@ -15,7 +15,7 @@ from duckdb import DuckDBPyConnection
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.data.captions import KIND_RULE, LONG, is_kind
 from glit.data.limits import CAPTION_CHARS
-from glit.errors import InputError
+from glit.errors import InputError, cut
 from glit.inputs.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
 from glit.storage.duckdb_temp import spilling
 from glit.storage.members import is_utf8
@@ -160,10 +160,10 @@ def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             seen[name] += 1
             kind = f"caption-{seen[name]}"
             yield number, {"path": name, "caption": each["caption"], KIND_KEY: kind}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{file}: not COCO's JSON of captions, with images and annotations "
-            f"({type(error).__name__}: {error}); other captions go in .jsonl, .csv or .parquet"
+            f"({type(error).__name__}: {cut(str(error), 120)}); other captions go in .jsonl, .csv or .parquet"
         ) from error
 
 
