@@ -163,7 +163,8 @@ def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{file}: not COCO's JSON of captions, with images and annotations "
-            f"({type(error).__name__}: {cut(str(error), 120)}); other captions go in .jsonl, .csv or .parquet"
+            f"({type(error).__name__}: {cut(str(error), 120)}); other captions go in .jsonl, .csv "
+            "or .parquet"
         ) from error
 
 
