@@ -147,11 +147,11 @@ def test_an_empty_folder(tmp_path):
 
 
 def test_pictures_of_other_formats_are_drops_and_the_balance_holds(scenes, tmp_path):
-    """HEIC by suffix, a JPEG under odd names, text that is no picture."""
+    """JPEG XL by suffix, a JPEG under odd names, text that is no picture."""
     folder = with_captions_beside(scenes, tmp_path / "in", 2)
-    heif = bytes(3) + b"\x18ftypheic" + bytes(40)
-    for name in ("a.heic", "b.HIF", "noext"):
-        (folder / name).write_bytes(heif)
+    other = b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(40)
+    for name in ("a.jxl", "b.JXL", "noext"):
+        (folder / name).write_bytes(other)
     (folder / "c.tga").write_bytes(b"x")
     for number, name in enumerate(("d", "e.jpg~", "f.jpg?w=100", "g.jpg.1", ".png", "h.pjpeg")):
         Image.new("RGB", (40, 40), (number, 0, 90)).save(buffer := io.BytesIO(), "JPEG")
@@ -166,7 +166,7 @@ def test_pictures_of_other_formats_are_drops_and_the_balance_holds(scenes, tmp_p
     assert found["ingested"] == left + 4
     assert not [key for key in found["drops"] if key.startswith("ingest/")]
     (tmp_path / "others").mkdir()
-    (tmp_path / "others" / "a.heic").write_bytes(heif)
+    (tmp_path / "others" / "a.jxl").write_bytes(other)
     with pytest.raises(RunError, match="1 ingest/unsupported_format"):
         run_build(tmp_path / "others", tmp_path / "o", overrides=["caption.backend=sidecar"])
 
