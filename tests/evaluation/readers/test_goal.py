@@ -35,7 +35,7 @@ def test_goal_lists_with_the_paths_of_their_authors(tmp_path: Path) -> None:
         touch(root / place)
     wanted = {str(root / place): (f"Caption {i}.",) for i, place in enumerate(places)}
     assert found("goal", source, root) == wanted
-    with pytest.raises(InputError, match=r"3 of 3 images are missing \(first: .*qual_test_00000"):
+    with pytest.raises(InputError, match=r"photos/sa_7.jpg: leads out of .*give --images"):
         found("goal", source)
     with pytest.raises(InputError, match=r"3 of 3 images are missing \(first: .*other/qual_test"):
         found("goal", source, tmp_path / "other")
