@@ -81,6 +81,23 @@ class LongClip(nn.Module):
         return self.ln_final(x)[torch.arange(len(ids)), ids.argmax(dim=1)] @ self.text_projection
 
 
+def blocks(model, tower: str, there: str) -> dict[str, torch.Tensor]:
+    """The layers of a tower of a CLIPModel under the names of OpenAI's code."""
+    own, found = model.state_dict(), {}
+    for n in range(getattr(model.config, f"{tower}_config").num_hidden_layers):
+        layer, block = f"{tower}_model.encoder.layers.{n}.", f"{there}.resblocks.{n}."
+        for kind in ("weight", "bias"):
+            found[f"{block}attn.in_proj_{kind}"] = torch.cat(
+                [own[f"{layer}self_attn.{each}_proj.{kind}"] for each in "qkv"]
+            )
+            for theirs, ours in (
+                ("attn.out_proj", "self_attn.out_proj"), ("ln_1", "layer_norm1"),
+                ("ln_2", "layer_norm2"), ("mlp.c_fc", "mlp.fc1"), ("mlp.c_proj", "mlp.fc2"),
+            ):  # fmt: skip
+                found[f"{block}{theirs}.{kind}"] = own[f"{layer}{ours}.{kind}"]
+    return found
+
+
 def image_tower(model) -> dict[str, torch.Tensor]:
     """The image tower of a CLIPModel under the names of OpenAI's code."""
     own = model.state_dict()
@@ -95,18 +112,7 @@ def image_tower(model) -> dict[str, torch.Tensor]:
     for theirs, ours in (("ln_pre", "pre_layrnorm"), ("ln_post", "post_layernorm")):
         for kind in ("weight", "bias"):
             found[f"visual.{theirs}.{kind}"] = own[f"vision_model.{ours}.{kind}"]
-    for n in range(model.config.vision_config.num_hidden_layers):
-        layer, block = f"vision_model.encoder.layers.{n}.", f"visual.transformer.resblocks.{n}."
-        for kind in ("weight", "bias"):
-            found[f"{block}attn.in_proj_{kind}"] = torch.cat(
-                [own[f"{layer}self_attn.{each}_proj.{kind}"] for each in "qkv"]
-            )
-            for theirs, ours in (
-                ("attn.out_proj", "self_attn.out_proj"), ("ln_1", "layer_norm1"),
-                ("ln_2", "layer_norm2"), ("mlp.c_fc", "mlp.fc1"), ("mlp.c_proj", "mlp.fc2"),
-            ):  # fmt: skip
-                found[f"{block}{theirs}.{kind}"] = own[f"{layer}{ours}.{kind}"]
-    return found
+    return found | blocks(model, "vision", "visual.transformer")
 
 
 @pytest.fixture
@@ -163,18 +169,8 @@ def test_weights_under_the_names_of_transformers(start, tmp_path):
 
 def their_names(model) -> dict[str, torch.Tensor]:
     """A CLIPModel's weights under the names of OpenAI's code."""
-    own, found = model.state_dict(), image_tower(model)
-    for n in range(model.config.text_config.num_hidden_layers):
-        layer, block = f"text_model.encoder.layers.{n}.", f"transformer.resblocks.{n}."
-        for kind in ("weight", "bias"):
-            found[f"{block}attn.in_proj_{kind}"] = torch.cat(
-                [own[f"{layer}self_attn.{each}_proj.{kind}"] for each in "qkv"]
-            )
-            for theirs, ours in (
-                ("attn.out_proj", "self_attn.out_proj"), ("ln_1", "layer_norm1"),
-                ("ln_2", "layer_norm2"), ("mlp.c_fc", "mlp.fc1"), ("mlp.c_proj", "mlp.fc2"),
-            ):  # fmt: skip
-                found[f"{block}{theirs}.{kind}"] = own[f"{layer}{ours}.{kind}"]
+    own = model.state_dict()
+    found = image_tower(model) | blocks(model, "text", "transformer")
     at = "text_model.embeddings."
     return found | {
         "token_embedding.weight": own[f"{at}token_embedding.weight"],

@@ -39,13 +39,13 @@ class LazyCommand(TyperCommand):
         return command
 
     def __getattr__(self, name: str) -> Any:
-        """What a line of help does not tell: parameters, commands of a group."""
+        """Load the command for its parameters or, if it is a group, its commands."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.loaded, name)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """The context of the command itself, which runs in it."""
+        """Return the loaded command's context, so that it is what runs."""
         return self.loaded.make_context(*args, **kwargs)
 
 

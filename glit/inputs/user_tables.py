@@ -287,7 +287,7 @@ def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
 
 
 EMPTY_CELLS = frozenset(("nan", "NaN", "None", "NULL", "null", "<NA>"))
-"""What pandas, NumPy and SQL write of an empty cell once it is text."""
+"""Texts of empty cells, as pandas, NumPy and SQL write them."""
 
 
 def _csv(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:

@@ -38,7 +38,7 @@ class SiglipMatcher(ClipMatcher):
         return SiglipTokenizer(folder)
 
     def _end_in(self, text_config: Any) -> None:
-        """The last position is read, whatever token is there."""
+        """Return None: SigLIP reads the last position, whatever token is there."""
         return
 
     def embed_inputs(self, pixels: Any) -> Tensor:
