@@ -54,4 +54,4 @@ def test_a_wait_that_ends_by_itself_is_never_taken_for_a_loss():
 
 def test_an_endpoint_says_how_long_its_tries_may_take():
     config = CaptionerConfig(endpoint="http://localhost:1/v1", timeout_s=600.0, retries=5)
-    assert ENDPOINT.longest_wait_s(config) == 2 * 6 * (600 + 60)
+    assert ENDPOINT.longest_wait_s(config) == 2 * (1 + 5 + 1) * (600 + 60)

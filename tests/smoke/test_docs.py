@@ -228,6 +228,7 @@ def test_every_command_and_option_in_prose_exists(page):
                 command = command.commands[word]
             elif word.startswith("-"):
                 known = {option for parameter in command.params for option in parameter.opts}
+                known.add("--help")
                 assert word in known, f"{line}: no option {word}"
 
 
