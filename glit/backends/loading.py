@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glit.backends.weights import Resolved
-from glit.errors import WeightsError
-from glit.runtime.pretrained import load_whole
+from glit.runtime.pretrained import as_weights_error, load_whole
 
 
 def load_with_processor(
@@ -24,8 +23,6 @@ def load_with_processor(
     Raises:
         WeightsError: they cannot be loaded.
     """
-    try:
+    with as_weights_error(f"model {model.name!r}: cannot be loaded as {name}"):
         made = processor.from_pretrained(str(model.path), local_files_only=True)
         return made, load_whole(kind, model.path, local_files_only=True, dtype=dtype)
-    except (OSError, ValueError, KeyError) as error:
-        raise WeightsError(f"model {model.name!r}: cannot be loaded as {name} ({error})") from error

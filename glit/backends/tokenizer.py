@@ -9,6 +9,7 @@ from typing import Any
 
 from glit.errors import WeightsError
 from glit.recipes.extras import require
+from glit.runtime.pretrained import as_weights_error
 
 _LEGACY_END = 2
 
@@ -79,10 +80,8 @@ def load_tokenizer(path: Path) -> Any:
     require("models", needed_for="token spans")
     from transformers import AutoTokenizer
 
-    try:
+    with as_weights_error(f"{path}: no tokenizer can be loaded from it"):
         tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path}: no tokenizer can be loaded from it ({error})") from error
     if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
         raise WeightsError(f"{path}: the tokenizer has no start or no end token, as CLIP's has")
     tokenizer.backend_tokenizer.no_truncation()

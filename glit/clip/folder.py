@@ -16,8 +16,7 @@ from glit.backends.model_files import model_type
 from glit.clip.image_processor import IMAGE_PROCESSOR, Preprocessing, processor_config
 from glit.clip.open_clip import is_open_clip, load_open_clip, open_clip_config
 from glit.errors import WeightsError, first_line
-from glit.runtime.gpu_errors import is_out_of_memory, ruins_process
-from glit.runtime.pretrained import load_whole
+from glit.runtime.pretrained import as_weights_error, load_whole
 
 if TYPE_CHECKING:
     from transformers import CLIPConfig, CLIPModel
@@ -86,10 +85,8 @@ def clip_config(folder: Path) -> CLIPConfig:
         return open_clip_config(folder)
     if (found := model_type(folder)) != "clip":
         raise WeightsError(f"{folder}: holds a {found!r} model; give a CLIP checkpoint")
-    try:
+    with as_weights_error(f"{folder}: its config.json is damaged"):
         return CLIPConfig.from_pretrained(folder)
-    except (OSError, ValueError, TypeError) as error:
-        raise WeightsError(f"{folder}: its config.json is damaged ({first_line(error)})") from error
 
 
 def load_model(kind: type[M], folder: Path) -> M:
@@ -98,11 +95,10 @@ def load_model(kind: type[M], folder: Path) -> M:
     Raises:
         WeightsError: as :func:`load_clip`.
     """
-    from safetensors import SafetensorError
     from transformers import AutoConfig
 
     wanted: Any = kind
-    try:
+    with as_weights_error(f"{folder}: no {kind.__name__} can be loaded from it"):
         config = AutoConfig.from_pretrained(folder)
         if config.model_type != wanted.config_class.model_type:
             raise WeightsError(
@@ -117,12 +113,6 @@ def load_model(kind: type[M], folder: Path) -> M:
             weights_only=True,
             attn_implementation="sdpa",
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        if ruins_process(error) or is_out_of_memory(error):
-            raise
-        raise WeightsError(
-            f"{folder}: no {kind.__name__} can be loaded from it ({first_line(error)})"
-        ) from error
 
 
 @contextlib.contextmanager

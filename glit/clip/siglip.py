@@ -24,8 +24,9 @@ from glit.backends.tokenizer import TextTokenizer
 from glit.clip.encoder import ClipEncoder
 from glit.clip.preprocess import vision_side
 from glit.clip.text_rows import TextRows
-from glit.errors import UserError, WeightsError, first_line
+from glit.errors import UserError, WeightsError
 from glit.recipes.extras import require
+from glit.runtime.pretrained import as_weights_error
 
 if TYPE_CHECKING:
     from transformers import SiglipModel
@@ -57,12 +58,8 @@ class SiglipTokenizer(TextTokenizer):
         if '"SiglipTokenizer"' in kind:
             require("siglip", needed_for=f"the tokenizer of {path}")
         self._lower_case = wants_lower_case(path)
-        try:
+        with as_weights_error(f"{path}: no tokenizer can be loaded from it"):
             self.hf = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
-        except (OSError, ValueError, ImportError) as error:
-            raise WeightsError(
-                f"{path}: no tokenizer can be loaded from it ({first_line(error)})"
-            ) from error
         if self.hf.eos_token_id is None or self.hf.pad_token_id is None:
             raise WeightsError(f"{path}: the tokenizer has no end or no padding, as SigLIP's has")
         self.start_id, self.end_id = -1, int(self.hf.eos_token_id)

@@ -144,7 +144,7 @@ def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
 def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind: type) -> Any:
     """The options of what was chosen, None where it has none or all stand at their defaults."""
     known = choice.options()
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise RecipeError(f"{where} {choice.key}: found {name!r}; {closest(str(name), known)}")
     chosen = known[name]
     others = {key for each in known.values() if each is not None for key in _keys(each)}

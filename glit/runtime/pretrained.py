@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from glit.errors import WeightsError
+from glit.errors import GlitError, WeightsError, first_line
+from glit.runtime.gpu_errors import is_out_of_memory, ruins_process
 
 _WITHOUT_EFFECT = re.compile(r"position_ids$|rotary_emb\.inv_freq$|num_batches_tracked$")
 """Names of buffers that older versions saved, and that are computed or counted."""
+
+
+@contextlib.contextmanager
+def as_weights_error(what: str) -> Iterator[None]:
+    """Translate what transformers says of a folder that it cannot load.
+
+    A key of another type, or one that is missing, meets whatever code comes first: it may be any
+    error at all.
+
+    Args:
+        what: cannot be done, the beginning of the message.
+
+    Raises:
+        WeightsError: with the first line of that error.
+    """
+    try:
+        yield
+    except GlitError:
+        raise
+    except Exception as error:
+        if ruins_process(error) or is_out_of_memory(error):
+            raise
+        raise WeightsError(f"{what} ({first_line(error)})") from error
 
 
 def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:

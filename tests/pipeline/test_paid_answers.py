@@ -73,4 +73,4 @@ def test_a_server_that_fails_on_some_does_not(photographs, tmp_path, monkeypatch
     with Server() as server:
         server.answer = answer
         counts = build(photographs, tmp_path / "out", server, "batch_size=1")["counts"]
-    assert counts["shipped"] == 1 and counts["drops"] == {"refusal": 6}
+    assert counts["shipped"] == 1 and counts["drops"] == {"caption/refusal": 6}

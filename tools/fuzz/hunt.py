@@ -46,7 +46,8 @@ def hunt(name: str, target: Target, seeds: range, output: Path) -> Counter[str]:
 
 def case(name: str, target: Target, seed: int) -> bytes:
     """The bytes of a seed."""
-    return mutated(target.corpus, random.Random(zlib.crc32(f"{name} {seed}".encode())))
+    rng = random.Random(zlib.crc32(f"{name} {seed}".encode()))
+    return target.make(rng) if target.make else mutated(target.corpus, rng)
 
 
 def _forked(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import pickle
+import random
 import shutil
 import tarfile
 from collections.abc import Callable, Sequence
@@ -25,7 +27,7 @@ from glit.backends.weights import resolve
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
-from glit.images import decode
+from glit.images import ImageError, decode
 from glit.importers import import_captions, regions_file
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import entries, find_source
@@ -44,6 +46,7 @@ from glit.storage.members import stem
 from glit.storage.store import Entry, Store
 from glit.text.faults import caption_fault
 from glit.view.page_file import json_for_html
+from tools.fuzz import grammars
 from tools.fuzz.strangers import WHOLE, Strangers
 
 Check = Callable[[bytes], str]
@@ -58,6 +61,8 @@ class Target:
     check: Check
     seconds: float = 5.0
     """The longest a case may take."""
+    make: Callable[[random.Random], bytes] | None = None
+    """Makes a case by rules of its own; without it good inputs are mutated."""
 
 
 def targets(
@@ -86,8 +91,9 @@ def targets(
     calibrations = [path.read_bytes() for path in builtin_calibrations().values()]
     found: dict[str, tuple[Sequence[bytes], Check]] = {
         "images": (_pictures(), _Images(folder)),
+        "damaged pixels": (_photographs(), _Damage()),
         "captions.jsonl": ([b"".join(first)], _captions(folder, ".jsonl")),
-        **{f"imports: {name}": _import(folder, name) for name in ("odvg", "mdetr")},
+        **{f"imports: {name}": _import(folder, name) for name in _IMPORTED},
         "regions.jsonl": ([_REGIONS], _regions(folder)),
         "region files": ([_REGION_FILE], _region_files),
         "verdicts": ([_VERDICTS], _file(folder / "verdicts.jsonl", read_verdicts)),
@@ -107,7 +113,20 @@ def targets(
     }
     known = {name: Target(corpus=corpus, check=check) for name, (corpus, check) in found.items()}
     strangers = Strangers(folder / "strangers", dataset, model)
-    return known | {"strangers' datasets": Target(corpus=[WHOLE], check=strangers, seconds=60)}
+    statements = grammars.Statements(dataset, folder)
+    own = {
+        "strangers' datasets": Target(corpus=[WHOLE], check=strangers, seconds=60),
+        "recipes of keys": Target(
+            corpus=[b'base = "mini"'], check=grammars.Recipes(folder), make=grammars.recipe
+        ),
+        "statements": Target(
+            corpus=[b"SELECT count(*) FROM pairs"], check=statements, make=statements.make
+        ),
+    }
+    if model is not None:
+        keys = grammars.Checkpoints(model, folder)
+        own["checkpoints"] = Target(corpus=keys.whole(), check=keys, seconds=30, make=keys.make)
+    return known | own
 
 
 _REGIONS = (
@@ -121,36 +140,54 @@ _REGION_FILE = (
 _VERDICTS = b'{"sample_id": "a", "sentence": 0, "region": 1, "verdict": "right"}\n' * 2
 
 
+_IMPORTED = ("odvg", "mdetr", "refcoco", "visual-genome", "coco")
+
+
 def _import(folder: Path, name: str) -> tuple[Sequence[bytes], Check]:
     """Annotations of two images, one of which states another size than it has."""
-    images = folder / f"images of {name}"
+    images = folder / name
     images.mkdir(parents=True, exist_ok=True)
     for number in range(2):
-        Image.new("RGB", (40, 30 + 10 * number)).save(images / f"{number}.png")
+        Image.new("RGB", (40, 30 + 10 * number)).save(images / f"{number}.jpg")
+
+    def read(path: Path) -> None:
+        output = folder / f"{name}.out.jsonl"
+        import_captions(name, path, output, images=images)
+        longest = max(len(json.loads(line)["caption"]) for line in output.open(encoding="utf-8"))
+        boxes = regions_file(output)
+        for row in map(json.loads, boxes.open(encoding="utf-8") if boxes.exists() else ()):
+            x0, y0, x1, y1 = row["box_xyxy"]
+            assert 0 <= x0 < x1 <= 40 and 0 <= y0 < y1 <= 40, row
+            assert all(0 <= a < b <= longest for a, b in row.get("phrases", ())), row
+
+    return [_published(images, name)], _file(images / "annotations", read)
+
+
+def _published(images: Path, name: str) -> bytes:
+    """The file of annotations; what belongs beside it is written into the folder."""
     size = {"width": 80, "height": 60}
     caption = "Cafe\u0301 and a cat by a red door."
     if name == "odvg":
         region = {"bbox": [1, 2, 9, 9], "phrase": "a cat", "tokens_positive": [[10, 15]]}
         grounding = {"caption": caption, "regions": [region, {**region, "tokens_positive": None}]}
-        rows = [{"filename": f"{n}.png", **size, "grounding": grounding} for n in range(2)]
-        corpus = "".join(json.dumps(row) + "\n" for row in rows)
-    else:
-        entries = [{"id": n, "file_name": f"{n}.png", "caption": caption, **size} for n in range(2)]
-        box = {"image_id": 0, "bbox": [1, 2, 9, 9], "tokens_positive": [[10, 15]]}
-        corpus = json.dumps({"images": entries, "annotations": [box]})
-
-    def read(path: Path) -> None:
-        output = folder / f"{name}.out.jsonl"
-        import_captions(name, path, output, images=images)
-        rows = [json.loads(line) for line in regions_file(output).read_text().splitlines()]
-        texts = [json.loads(line)["caption"] for line in output.read_text().splitlines()]
-        for row in rows:
-            x0, y0, x1, y1 = row["box_xyxy"]
-            assert 0 <= x0 < x1 <= 40 and 0 <= y0 < y1 <= 40, row
-            longest = max(map(len, texts))
-            assert all(0 <= a < b <= longest for a, b in row.get("phrases", ())), row
-
-    return [corpus.encode()], _file(folder / f"{name}.json", read)
+        lines = [{"filename": f"{n}.jpg", **size, "grounding": grounding} for n in range(2)]
+        return "".join(json.dumps(line) + "\n" for line in lines).encode()
+    if name == "visual-genome":
+        region = {"x": 1, "y": 2, "width": 9, "height": 9, "phrase": "a cat"}
+        sizes = [{"image_id": n, **size} for n in range(2)]
+        (images / "image_data.json").write_text(json.dumps(sizes))
+        return json.dumps([{"id": n, "regions": [region]} for n in range(2)]).encode()
+    entries = [{"id": n, "file_name": f"{n}.jpg", "caption": caption, **size} for n in range(2)]
+    box = {"id": 5, "image_id": 0, "bbox": [1, 2, 9, 9], "category_id": 1, "caption": caption}
+    box["tokens_positive"] = [[10, 15]]
+    kinds = [{"id": 1, "name": "cat"}]
+    whole = json.dumps({"images": entries, "annotations": [box], "categories": kinds}).encode()
+    if name != "refcoco":
+        return whole
+    (images / "instances.json").write_bytes(whole)
+    said = [{"sent": "a cat"}, {"sent": "cat by the door"}]
+    ref = {"ref_id": 3, "split": "train", "image_id": 0, "ann_id": 5, "sentences": said}
+    return pickle.dumps([ref], protocol=2)
 
 
 def _regions(folder: Path) -> Check:
@@ -230,6 +267,54 @@ class _Images:
         pixels = decode(data)
         assert pixels.shape == (row["height"], row["width"], 3) and pixels.dtype == np.uint8
         return "taken"
+
+
+_SIDE = 160
+
+
+def _photographs() -> list[bytes]:
+    """A smooth picture with edges in every format that has something to check, its name first."""
+    rng = np.random.default_rng(1)
+    coarse = Image.fromarray(rng.integers(0, 255, (8, 8, 3), np.uint8))
+    picture = coarse.resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+    picture.paste((200, 30, 30), (30, 40, 90, 110))
+    files = []
+    for format, options in (
+        ("JPEG", {"quality": 90}), ("JPEG", {"progressive": True}), ("PNG", {}), ("WEBP", {}),
+        ("WEBP", {"lossless": True}), ("TIFF", {"compression": "tiff_adobe_deflate"}),
+        ("TIFF", {"compression": "tiff_lzw"}), ("GIF", {}), ("AVIF", {}),
+    ):  # fmt: skip
+        buffer = io.BytesIO()
+        picture.save(buffer, format, **options)
+        files.append(buffer.getvalue())
+    return files
+
+
+class _Damage:
+    """What a damaged file decodes to, beside what it was: the pixels are the judge.
+
+    A PNG has checksums everywhere, so that one that is wrong is a find; of the others the wrong
+    ones are counted.
+    """
+
+    def __init__(self) -> None:
+        self._whole = {file[:64]: decode(file).astype(float) for file in _photographs()}
+
+    def __call__(self, data: bytes) -> str:
+        try:
+            found = decode(data).astype(float)
+        except ImageError as error:
+            return error.reason
+        named = Image.open(io.BytesIO(data)).format
+        beside = [each for head, each in self._whole.items() if head == data[:64]]
+        if not beside:
+            return "taken; its head is another"
+        if found.shape == beside[0].shape:
+            wrong = (np.abs(found - beside[0]).max(axis=2) > 32).mean()
+            if wrong < 0.002:
+                return "taken"
+        assert named != "PNG", "a damaged PNG is wrong"
+        return f"wrong: {named}"
 
 
 def _csv(texts: Sequence[str]) -> bytes:

@@ -18,7 +18,7 @@ from glit.backends.weights import Resolved
 from glit.errors import WeightsError, first_line
 from glit.images import Pixels
 from glit.recipes.extras import require
-from glit.runtime.pretrained import load_whole
+from glit.runtime.pretrained import as_weights_error, load_whole
 
 
 class TransformersCaptioner:
@@ -43,7 +43,7 @@ class TransformersCaptioner:
         self._config = config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
-        try:
+        with as_weights_error(f"model {model.name!r}: cannot be loaded as an image-to-text model"):
             self._processor: Any = AutoProcessor.from_pretrained(
                 str(model.path), local_files_only=True
             )
@@ -53,10 +53,6 @@ class TransformersCaptioner:
                 if weights
                 else load_whole(kind, model.path, local_files_only=True, dtype=self._dtype)
             )
-        except (OSError, ValueError, KeyError) as error:
-            raise WeightsError(
-                f"model {model.name!r}: cannot be loaded as an image-to-text model ({error})"
-            ) from error
         self._model = loaded.to(self._device).eval()
         self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)

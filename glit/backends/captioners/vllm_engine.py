@@ -35,6 +35,7 @@ from glit.errors import RunError
 from glit.images import Pixels
 from glit.recipes.config import require_value, speed_only
 from glit.recipes.extras import require
+from glit.runtime.pretrained import as_weights_error
 from glit.text.thoughts import CAPTION, json_pattern
 
 _ENVIRONMENT = {
@@ -263,8 +264,9 @@ def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
     """What vLLM's engine is started with."""
     from transformers import AutoConfig
 
-    loaded = AutoConfig.from_pretrained(str(model.path), local_files_only=True)
-    text = loaded.get_text_config()
+    with as_weights_error(f"model {model.name!r}: its config.json cannot be read"):
+        loaded = AutoConfig.from_pretrained(str(model.path), local_files_only=True)
+        text = loaded.get_text_config()
     longest = getattr(text, "max_position_embeddings", None) or config.max_model_len
     options = _options(config)
     arguments: dict[str, Any] = {

@@ -11,6 +11,7 @@ from glit.backends.protocols import MatcherConfig
 from glit.backends.weights import Resolved
 from glit.data.geometry import Boxes
 from glit.images import Pixels
+from glit.runtime.pretrained import as_weights_error
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,8 +80,9 @@ class NaflexMatcher(SiglipMatcher):
         super().__init__(config, model)
         from transformers import AutoImageProcessor
 
-        processor: Any = AutoImageProcessor.from_pretrained(str(model.path), local_files_only=True)
-        self._patch, self._most = int(processor.patch_size), int(processor.max_num_patches)
+        with as_weights_error(f"model {model.name!r}: its image processor cannot be loaded"):
+            processor: Any = AutoImageProcessor.from_pretrained(model.path, local_files_only=True)
+            self._patch, self._most = int(processor.patch_size), int(processor.max_num_patches)
 
     def _load(self, folder: Path) -> Any:
         from transformers import Siglip2Model

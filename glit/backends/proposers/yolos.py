@@ -16,11 +16,10 @@ from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.weights import Resolved
 from glit.data.records import Region
-from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
-from glit.runtime.pretrained import load_whole
+from glit.runtime.pretrained import as_weights_error, load_whole
 
 if TYPE_CHECKING:
     from glit.backends.gpu.copies import Download
@@ -41,17 +40,13 @@ class YolosDetector:
         self._config = config
         self._device = pick_device(config.device)
         self._dtype = torch_dtype(config.precision)
-        try:
+        with as_weights_error(f"model {model.name!r}: cannot be loaded as YOLOS"):
             self.processor: Any = YolosImageProcessor.from_pretrained(
                 str(model.path), local_files_only=True
             )
             loaded = load_whole(
                 YolosForObjectDetection, model.path, local_files_only=True, dtype=self._dtype
             )
-        except (OSError, ValueError) as error:
-            raise WeightsError(
-                f"model {model.name!r}: cannot be loaded as YOLOS ({error})"
-            ) from error
         self.model = loaded.to(self._device).eval()
         use_onednn(self.model)
         self._labels = self.model.config.id2label
