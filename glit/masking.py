@@ -9,7 +9,7 @@ import re
 from urllib.parse import quote, unquote, urlsplit
 
 HIDDEN = "***"
-_SHORTEST = 4
+_SHORTEST = 6
 """Shorter values are words of ordinary text too."""
 _USER = re.compile(r"(?<=://)[^\s/?#@\"'<>]*(?:@[^\s/?#@\"'<>]*)*@")
 _TOKEN = re.compile(

@@ -7,8 +7,10 @@ codes.
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import time
@@ -16,20 +18,24 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import glit
+
 
 def warm_up() -> None:
-    """Import what command lines need, once; torch has one thread, as a pool of them does not
-    survive a fork."""
+    """Import what command lines need, once: every module of glit, and what they import when they
+    run; torch has one thread, as a pool of them does not survive a fork."""
+    import pandas
+    import pyarrow.dataset
     import torch
     import transformers
 
-    import glit.api
-    import glit.cli.main
-
+    for module in pkgutil.walk_packages(glit.__path__, "glit."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     torch.set_num_threads(1)
     names = ("CLIPModel", "CLIPImageProcessor", "CLIPTokenizer", "YolosForObjectDetection",
              "LlavaNextForConditionalGeneration")  # fmt: skip
-    assert all(getattr(transformers, name) for name in names) and glit.cli.main and glit.api
+    assert all(getattr(transformers, name) for name in names) and pandas and pyarrow.dataset
 
 
 def start(

@@ -53,7 +53,7 @@ class Keyed(BaseHTTPRequestHandler):
     """Knows one key, and no list of models."""
 
     def do_GET(self):
-        known = self.headers["authorization"] == "Bearer good"
+        known = self.headers["authorization"] == "Bearer a-good-key"
         self.send_response(404 if known else 401)
         self.end_headers()
 
@@ -94,7 +94,7 @@ def test_a_key_that_is_refused_is_not_told(address, monkeypatch):
 
 
 def test_an_endpoint_without_a_list_of_models_is_up(address, monkeypatch, images, tmp_path):
-    monkeypatch.setenv("OPENAI_API_KEY", "good")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-good-key")
     settings = ["caption.backend=endpoint", f"caption.endpoint={address}"]
     with pytest.raises(Begun):
         run_build(images, tmp_path / "out", overrides=settings, executor=Stops())
