@@ -34,7 +34,7 @@ def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
     with naming_file(name_or_path):
         tables = read_tables(name_or_path, overrides=overrides)
         recipe = recipe_from_dict({"about": "", **tables})
-    _refuse_ignored(overrides, recipe)
+    _refuse_ignored(overrides, tables, recipe)
     return recipe
 
 
@@ -107,19 +107,33 @@ def overridden_tables(overrides: Sequence[str]) -> dict[str, Any]:
     return toml_tables.overridden_tables(overrides, known=known_tables())
 
 
-def _refuse_ignored(overrides: Sequence[str], recipe: Recipe) -> None:
-    """Refuse settings of steps that another setting turns off: they would change nothing."""
+def _refuse_ignored(overrides: Sequence[str], tables: dict[str, Any], recipe: Recipe) -> None:
+    """Refuse settings of steps that are off: they would change nothing.
+
+    A table that says ``enabled = false`` itself may keep its keys, for the day it is turned on.
+    """
     on = enabled(recipe.tables)
-    for override in overrides:
-        table, _, key = override.partition("=")[0].strip().partition(".")
-        config = recipe.tables.get(table)
-        if config is None or table in on or key == "enabled" or not on_by_default(config):
+    for name, given in overridden_tables(overrides).items():
+        config = recipe.tables.get(name)
+        if config is None or name in on or given.get("enabled") is False:
             continue
-        switch = getattr(config, "follows", table)
-        raise RecipeError(
-            f"--set {override!r}: {switch}.enabled = false turns [{table}] off, so this would "
-            "change nothing; leave one of the two out"
-        )
+        switch, own = getattr(config, "follows", name), tables[name].get("enabled")
+        if switch != name or own is False or on_by_default(config):
+            raise RecipeError(
+                f"--set {_keys(name, given)}: {switch}.enabled = false turns [{name}] off, so this "
+                "would change nothing; leave one of the two out"
+            )
+    for name, config in recipe.tables.items():
+        given = tables.get(name, {})
+        if given and name not in on and "enabled" not in given and not on_by_default(config):
+            raise RecipeError(
+                f"{_keys(name, given)}: would change nothing, since [{name}] is off; set "
+                f"{name}.enabled = true as well"
+            )
+
+
+def _keys(table: str, given: dict[str, Any]) -> str:
+    return ", ".join(f"{table}.{key}" for key in given)
 
 
 def _refuse_others(overrides: Sequence[str], read: list[str], *, what: str) -> None:

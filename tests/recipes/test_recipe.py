@@ -109,3 +109,28 @@ def test_errors_name_the_file(tmp_path, text: str, said: str) -> None:
     with pytest.raises(RecipeError) as caught:
         load_recipe(str(path))
     assert str(caught.value).startswith(f"{path}: [pair]: unknown key 'rul'")
+
+
+@pytest.mark.parametrize(
+    ("content", "overrides", "said"),
+    [
+        ('base = "mini"\n[exclude]\nlists = ["l.txt"]\n', [],
+         "exclude.lists: would change nothing, since .exclude. is off; set exclude.enabled = true"),
+        ('base = "mini"\n', ['exclude.lists=["l.txt"]'], "exclude.lists: would change nothing"),
+        ('base = "mini"\n[quality]\nenabled = false\n', ["quality.min_entropy=1"],
+         "--set quality.min_entropy: quality.enabled = false turns .quality. off"),
+        ('base = "mini"\n[exclude]\nenabled = false\nlists = ["l.txt"]\n', [], ""),
+        ('base = "mini"\n', ["quality.enabled=false", "quality.min_entropy=1"], ""),
+    ],
+)  # fmt: skip
+def test_keys_of_a_step_that_is_off_are_refused_unless_it_says_so(
+    tmp_path, content, overrides, said
+):
+    """A list of test images that excludes nothing would be found after the training."""
+    file = tmp_path / "mine.toml"
+    file.write_text(content)
+    if not said:
+        assert not load_recipe(str(file), overrides=overrides).tables["exclude"].enabled
+        return
+    with pytest.raises(RecipeError, match=said):
+        load_recipe(str(file), overrides=overrides)
