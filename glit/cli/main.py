@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import typer
 
 from glit.cli.lazy import lazy_group
-from glit.errors import GlitError, MissingExtraError
+from glit.errors import GlitError, MissingExtraError, UserError
 from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
 from glit.version import __version__
@@ -160,10 +163,32 @@ def main() -> None:
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     warnings.formatwarning = _formatted
     try:
+        _settle()
         _run()
     except GlitError as error:
         errors.print(f"glit: {error}", markup=False)
         sys.exit(error.exit_code)
+
+
+def _settle() -> None:
+    """Check what every command needs of its process; a terminal that is closed stops it as SIGTERM
+    does.
+
+    Raises:
+        UserError: file names cannot be read here, or the working folder is gone.
+    """
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":
+        raise UserError(
+            f"Python reads file names as {encoding} here, which not every name is; set PYTHONUTF8=1"
+        )
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UserError("the folder that this runs in is gone; change to another") from error
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # else nohup, or a caller's own
+        signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _formatted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -115,3 +116,43 @@ def test_warnings_of_libraries_keep_their_place(tmp_path):
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path
     )
     assert f"{tmp_path}/loud.py:2: UserWarning: of a library" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_process_that_cannot_name_files_is_told_so(tmp_path):
+    """Else every picture with an accent in its name would be dropped."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-m", "glit", "status", "x"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **ascii_only})
+    said = "Python reads file names as ascii here, which not every name is; set PYTHONUTF8=1"
+    assert (done.returncode, done.stderr) == (2, f"glit: {said}\n")
+
+
+@pytest.mark.slow
+def test_a_working_folder_that_is_gone_is_told(tmp_path):
+    there = tmp_path / "there"
+    there.mkdir()
+    leave = f"import os; os.rmdir({str(there)!r}); from glit.cli.main import main; main()"
+    words = [sys.executable, "-c", leave, "status", "x"]
+    done = subprocess.run(words, cwd=there, capture_output=True, text=True)
+    said = "glit: the folder that this runs in is gone; change to another\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_closed_stops_as_sigterm_does(tmp_path):
+    """With the handlers of a build; under nohup it goes on."""
+    script = (
+        "import os, signal, sys, time\nfrom glit.cli import main as cli\n"
+        "from glit.executors import open_executor\n"
+        "def build():\n"
+        "    with open_executor('local'):\n"
+        "        os.kill(os.getpid(), signal.SIGHUP)\n"
+        "        for _ in range(30): time.sleep(0.01)\n"
+        "cli._run = build\ncli.main()\n"
+    )
+    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    for before, code in (("", 143), (nohup, 0)):
+        words = [sys.executable, "-c", before + script]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
