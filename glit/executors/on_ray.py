@@ -8,11 +8,13 @@ If that dies too, the unit is a suspect, run alone. When its node has gone, nobo
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -228,6 +230,16 @@ def _start_ray(address: str | None) -> None:
             object_store_memory=128 << 20,
             **options,
         )
+        _hide_token()
+
+
+def _hide_token() -> None:
+    """Ray listens on all addresses and lets in who has its token, which it leaves readable to every
+    user who may enter the home folder."""
+    with contextlib.suppress(OSError, RuntimeError):  # there may be no home
+        token = Path.home() / ".ray" / "auth_token"
+        if token.stat().st_mode & 0o077:
+            token.chmod(0o600)
 
 
 def _knock(address: str) -> None:

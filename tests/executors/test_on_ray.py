@@ -340,3 +340,19 @@ def test_more_gpus_than_there_are_is_one_line(executor, monkeypatch):
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 4.0})
     with pytest.raises(RunError, match="wants 4 GPUs together, Ray has 2"):
         executor._pool_size(KillerTask("", needs=Resources(memory_bytes=1, gpus=4)))
+
+
+def test_the_token_that_ray_asks_for_is_its_users_alone(executor):
+    """Ray listens on all addresses; whoever has the token may run code as this user."""
+    import ray
+
+    token = Path.home() / ".ray" / "auth_token"
+    assert token.stat().st_mode & 0o077 == 0
+    without = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": os.devnull}
+    words = "import ray, sys; ray.init(address=sys.argv[1], logging_level=50)"
+    address = ray.get_runtime_context().gcs_address
+    done = subprocess.run(
+        [sys.executable, "-c", words, address], env={**os.environ, **without},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode and "AuthenticationError" in done.stderr
