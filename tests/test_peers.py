@@ -1,14 +1,16 @@
 """What other packages answer to the same input: open_clip, clip_benchmark, torchmetrics, Pillow's
-transforms by torchvision. Nothing of theirs is copied here; they are asked."""
+transforms by torchvision, libvips. Nothing of theirs is copied here; they are asked."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import open_clip
 import pytest
+import pyvips
 import torch
 from clip_benchmark.metrics import zeroshot_retrieval
 from open_clip.loss import ClipLoss, SigLipLoss
@@ -24,6 +26,7 @@ from glit.evaluation.label_maps import IGNORED
 from glit.evaluation.recall import first_hit_rank, recall_at
 from glit.evaluation.relevance import by_text
 from glit.evaluation.tasks.segment import confusion, means
+from glit.images import decode
 from glit.training.losses import contrastive
 from glit.training.objectives.siglip import sigmoid_loss
 
@@ -150,3 +153,43 @@ def test_mean_iou_is_torchmetrics() -> None:
     ours = means(confusion(truth, found, 6))
     assert ours["miou"] == pytest.approx(iou(*inputs).item(), abs=1e-6)
     assert ours["pixel_accuracy"] == pytest.approx(accuracy(*inputs).item(), abs=1e-6)
+
+
+def photograph() -> np.ndarray:
+    """Smooth colours and edges, 57 x 43 pixels."""
+    coarse = np.random.default_rng(0).integers(0, 255, (6, 8, 3), np.uint8)
+    image = Image.fromarray(coarse).resize((57, 43), Image.Resampling.BICUBIC)
+    image.paste((20, 180, 60), (10, 8, 30, 25))
+    return np.asarray(image)
+
+
+def turned() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+DEEP = np.arange(57 * 43, dtype=np.uint16).reshape(43, 57) * 26
+PICTURES = {
+    "jpeg": (photograph(), {"format": "JPEG", "subsampling": 0}, 1),
+    "jpeg, half the colours": (photograph(), {"format": "JPEG", "quality": 85}, 1),
+    "jpeg, progressive and turned": (
+        photograph(), {"format": "JPEG", "progressive": True, "exif": turned()}, 1),
+    "png": (photograph(), {"format": "PNG"}, 0),
+    "png, 16-bit grey": (DEEP, {"format": "PNG"}, 1),
+    "tiff, deflate": (photograph(), {"format": "TIFF", "compression": "tiff_adobe_deflate"}, 0),
+    "tiff, lzw": (photograph(), {"format": "TIFF", "compression": "tiff_lzw"}, 0),
+    "webp": (photograph(), {"format": "WEBP", "lossless": True}, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pixels_are_those_of_libvips(name):
+    """Upright, eight bits, sRGB; the last number is the most that a value may differ."""
+    pixels, options, most = PICTURES[name]
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, **options)
+    theirs = pyvips.Image.new_from_buffer(buffer.getvalue(), "").autorot().colourspace("srgb")
+    ours = decode(buffer.getvalue())
+    assert ours.shape == (theirs.height, theirs.width, 3)
+    assert np.abs(ours.astype(int) - theirs.numpy().astype(int)).max() <= most
