@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from building import tiny_clip
 
+from tools.fuzz.grammars import Checkpoints
 from tools.fuzz.hunt import case
-from tools.fuzz.targets import targets
+from tools.fuzz.targets import Target, targets
 
 NAMES = (
-    "images", "captions.jsonl", "imports: odvg", "imports: mdetr", "regions.jsonl", "region files", "verdicts",
-    "captions.csv", "captions.parquet", "caption texts", "tars",
+    "images", "damaged pixels", "captions.jsonl", "imports: odvg", "imports: mdetr", "imports: refcoco",
+    "imports: visual-genome", "imports: coco", "regions.jsonl", "region files", "verdicts", "captions.csv", "captions.parquet", "caption texts", "tars",
     "tables of images", "recipes", "lists", "masks", "tables of a build", "manifests", "data files", "locks", "calibrations",
-    "strangers' datasets",
+    "strangers' datasets", "recipes of keys", "statements",
 )  # fmt: skip
 
 
@@ -46,3 +48,13 @@ def test_odd_inputs_are_taken_or_refused(known, name):
 )  # fmt: skip
 def test_what_was_found_once(known, name, seed):
     known[name].check(case(name, known[name], seed))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_with_a_key_changed_is_refused_or_followed(tmp_path):
+    """Of its features transformers is the judge."""
+    keys = Checkpoints(tiny_clip(), tmp_path)
+    target = Target(corpus=keys.whole(), check=keys, make=keys.make)
+    assert [keys(whole) for whole in keys.whole()] == ["taken", "taken"]
+    said = [keys(case("checkpoints", target, seed)) for seed in range(30)]
+    assert "taken" in said and "WeightsError" in said

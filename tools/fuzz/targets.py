@@ -153,9 +153,10 @@ def _import(folder: Path, name: str) -> tuple[Sequence[bytes], Check]:
     def read(path: Path) -> None:
         output = folder / f"{name}.out.jsonl"
         import_captions(name, path, output, images=images)
-        longest = max(len(json.loads(line)["caption"]) for line in output.open(encoding="utf-8"))
-        boxes = regions_file(output)
-        for row in map(json.loads, boxes.open(encoding="utf-8") if boxes.exists() else ()):
+        lines, boxes = output.read_text(encoding="utf-8").splitlines(), regions_file(output)
+        longest = max(len(json.loads(line)["caption"]) for line in lines)
+        lines = boxes.read_text(encoding="utf-8").splitlines() if boxes.exists() else []
+        for row in map(json.loads, lines):
             x0, y0, x1, y1 = row["box_xyxy"]
             assert 0 <= x0 < x1 <= 40 and 0 <= y0 < y1 <= 40, row
             assert all(0 <= a < b <= longest for a, b in row.get("phrases", ())), row
