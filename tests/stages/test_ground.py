@@ -63,7 +63,9 @@ def test_the_regions_before_it_stay_and_the_scores_count_all(grounded, built_pla
     for row, plain in zip(grounded, built_plain, strict=True):
         assert row.regions[: len(plain.regions)] == plain.regions
         assert row.similarity.shape == row.agreement.shape == (len(row.sentences), len(row.regions))
-        np.testing.assert_array_equal(row.similarity[:, : len(plain.regions)], plain.similarity)
+        # rounded to five decimals, and computed in another batch
+        before = row.similarity[:, : len(plain.regions)]
+        np.testing.assert_allclose(before, plain.similarity, rtol=0, atol=1.1e-5)
         added = [region for region in row.regions if region.source == "phrase"]
         assert len(row.regions) == len(plain.regions) + len(added)
         boxes = np.array([r.box.xyxy for r in row.regions if not r.is_grid])
