@@ -30,7 +30,7 @@ def as_weights_error(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except GlitError:
+    except (GlitError, ModuleNotFoundError):  # the command line names the extra of a package
         raise
     except Exception as error:
         if ruins_process(error) or is_out_of_memory(error):

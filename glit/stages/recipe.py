@@ -115,7 +115,7 @@ def _refuse_ignored(overrides: Sequence[str], tables: dict[str, Any], recipe: Re
     on = enabled(recipe.tables)
     for name, given in overridden_tables(overrides).items():
         config = recipe.tables.get(name)
-        if config is None or name in on or given.get("enabled") is False:
+        if config is None or name in on or given.get("enabled") is False or {"enabled"} == {*given}:
             continue
         switch, own = getattr(config, "follows", name), tables[name].get("enabled")
         if switch != name or own is False or on_by_default(config):
