@@ -18,7 +18,7 @@ from glit.cli.main import app
 from glit.evaluation import label_maps
 from glit.evaluation.readers import READERS, questions
 from glit.exporters import EXPORTERS
-from glit.recipes.config import Choice
+from glit.recipes.config import Choice, on_by_default
 from glit.recipes.resources import builtin_recipes, mini_model
 from glit.stages import all_steps
 from glit.training.objectives import OBJECTIVES
@@ -82,6 +82,9 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
 
 def _companions(words: list[str], value: str) -> list[str]:
     """What a value does not make sense without."""
+    table = value.partition(".")[0] if "=" in value else ""
+    if any(step.name == table and not on_by_default(step.config()) for step in all_steps()):
+        return ["--set", f"{table}.enabled=false"]  # a step that is off refuses other keys alone
     if words == ["overlap"] and value == SCENES:
         return ["--page", f"{NEW}.html"]
     if words == ["overlap"] and value == "0.9":
