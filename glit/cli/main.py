@@ -171,8 +171,7 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Check what every command needs of its process; a terminal that is closed stops it as SIGTERM
-    does.
+    """Check the process's file name encoding and working folder, and handle SIGHUP as SIGTERM.
 
     Raises:
         UserError: file names cannot be read here, or the working folder is gone.

@@ -234,8 +234,11 @@ def _start_ray(address: str | None) -> None:
 
 
 def _hide_token() -> None:
-    """Ray listens on all addresses and lets in who has its token, which it leaves readable to every
-    user who may enter the home folder."""
+    """Make Ray's token readable to this user alone.
+
+    Ray listens on all network addresses and accepts every client that has the token, whose file it
+    creates readable to all users.
+    """
     with contextlib.suppress(OSError, RuntimeError):  # there may be no home
         token = Path.home() / ".ray" / "auth_token"
         if token.stat().st_mode & 0o077:

@@ -287,7 +287,7 @@ def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
 
 
 EMPTY_CELLS = frozenset(("nan", "NaN", "None", "NULL", "null", "<NA>"))
-"""Texts of empty cells, as pandas, NumPy and SQL write them."""
+"""How pandas, NumPy and SQL write a cell without a value."""
 
 
 def _csv(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:

@@ -26,6 +26,7 @@ _SPEED, _ADDED, _STEP = "speed", "added", "step"
 class Fields(dict[str, Any]):
     """A table within a table, with keys of the user's own; it is not changed once it is made."""
 
+    # a dict says that it has no hash; frozen dataclasses that hold a table need one
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(repr(sorted(self.items())))
 

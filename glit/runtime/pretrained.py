@@ -17,13 +17,13 @@ _WITHOUT_EFFECT = re.compile(r"position_ids$|rotary_emb\.inv_freq$|num_batches_t
 
 @contextlib.contextmanager
 def as_weights_error(what: str) -> Iterator[None]:
-    """Translate what transformers says of a folder that it cannot load.
+    """Turn any error of transformers about a model's folder into a WeightsError.
 
-    A key of another type, or one that is missing, meets whatever code comes first: it may be any
-    error at all.
+    transformers does not check most keys, so a missing key or a value of the wrong type may raise
+    an exception of any class.
 
     Args:
-        what: cannot be done, the beginning of the message.
+        what: the beginning of the message: what cannot be loaded.
 
     Raises:
         WeightsError: with the first line of that error.

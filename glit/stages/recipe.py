@@ -108,7 +108,7 @@ def overridden_tables(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _refuse_ignored(overrides: Sequence[str], tables: dict[str, Any], recipe: Recipe) -> None:
-    """Refuse settings of steps that are off: they would change nothing.
+    """Refuse keys of steps that are switched off, as they would have no effect.
 
     A table that says ``enabled = false`` itself may keep its keys, for the day it is turned on.
     """

@@ -39,7 +39,7 @@ class SiglipMatcher(ClipMatcher):
         return SiglipTokenizer(folder)
 
     def _end_in(self, text_config: Any) -> None:
-        """Return None: SigLIP reads the last position, whatever token is there."""
+        """Accept any end token: SigLIP pools the last position, whatever token is there."""
         return
 
     def embed_inputs(self, pixels: Any) -> Tensor:
