@@ -6,6 +6,9 @@ import base64
 import json
 import os
 import re
+import sys
+import traceback
+from types import TracebackType
 from urllib.parse import quote, unquote, urlsplit
 
 HIDDEN = "***"
@@ -63,6 +66,17 @@ def masked(text: str) -> str:
     for value in sorted(_secrets(), key=len, reverse=True):
         found = found.replace(value, HIDDEN)
     return found
+
+
+def mask_tracebacks() -> None:
+    """Print the traceback of an unexpected error masked, whatever library raised it."""
+    sys.excepthook = _print_masked
+
+
+def _print_masked(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    print(masked("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 
 
 def without_secrets(address: str) -> str:

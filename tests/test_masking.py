@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -77,3 +80,36 @@ def test_a_password_in_the_address_is_in_no_manifest():
     assert recipe.caption.endpoint == "http://ann:s3cret@h:8000/v1"
     assert recipe.as_dict()["caption"]["endpoint"] == "http://h:8000/v1"
     assert without_secrets("http://h/v1?api_key=abcd") == "http://h/v1?api_key=***"
+
+
+def test_the_traceback_of_an_unexpected_error_hides_keys():
+    program = (
+        "import os, warnings\nimport glit.cli.main as main\n"
+        "def broken():\n"
+        "    warnings.warn('sent ' + os.environ['HF_TOKEN'])\n"
+        "    raise ValueError('bad header Bearer ' + os.environ['HF_TOKEN'])\n"
+        "main.app = broken\nmain.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env={**os.environ, "HF_TOKEN": KEY},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "ValueError: bad header Bearer ***" in done.stderr and "sent ***" in done.stderr
+    assert "in broken" in done.stderr and KEY not in done.stdout + done.stderr
+
+
+def test_an_unexpected_error_of_a_worker_on_ray_hides_keys():
+    pytest.importorskip("ray")
+    from glit.executors.ray_actor import _guarded
+
+    remember(KEY)
+
+    def broken() -> None:
+        raise KeyError(f"bad header Bearer {KEY}")
+
+    with pytest.raises(RuntimeError, match=r"bad header Bearer \*\*\*") as error:
+        _guarded(broken)
+    assert KEY not in str(error.value) and error.value.__cause__ is None
+    with pytest.raises(KeyError, match="plain"):
+        _guarded(lambda: {}["plain"])

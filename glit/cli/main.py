@@ -14,6 +14,7 @@ import typer
 
 from glit.cli.lazy import lazy_group
 from glit.errors import GlitError, MissingExtraError, UserError
+from glit.masking import mask_tracebacks, masked
 from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
 from glit.version import __version__
@@ -162,6 +163,7 @@ def main() -> None:
     """Run the command line; errors become one line and an exit code, glit's warnings one line."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     warnings.formatwarning = _formatted
+    mask_tracebacks()
     try:
         _settle()
         _run()
@@ -201,8 +203,8 @@ def _formatted(
 ) -> str:
     """glit's own warnings without the place in its source; those of libraries as Python has it."""
     if Path(filename).is_relative_to(_OWN_CODE):
-        return f"glit: warning: {message}\n"
-    return plain(message, category, filename, lineno, line)
+        return f"glit: warning: {masked(str(message))}\n"
+    return masked(plain(message, category, filename, lineno, line))
 
 
 def _run() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 import traceback
 from collections import deque
@@ -17,6 +18,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, OutOfMemoryEr
 from glit.errors import DamagedTableError, GlitError, StorageError
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import BusyInterval, Heartbeat, Tally, Task, Worker
+from glit.masking import masked
 from glit.runtime.gpu_errors import ruins_process
 from glit.storage.remote_settings import set_here
 
@@ -133,8 +135,12 @@ def _guarded(call: Callable[[], Any]) -> Any:
         return Failure(str(error), error.exit_code, whole)
     except Exception as error:
         if ruins_process(error):
-            traceback.print_exc()  # to the worker's log: the driver learns of the death alone
+            # to the worker's log: the driver learns only of the death
+            print(masked(traceback.format_exc()), file=sys.stderr, flush=True)
             os._exit(1)
+        told = traceback.format_exc()
+        if (hidden := masked(told)) != told:  # Ray sends and logs the text of an error
+            raise RuntimeError(hidden) from None
         raise
 
 
