@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from glit.backends.weights import Resolved
     from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
     from glit.curate.select_rows import Choice
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from glit.executors import ExecutorName
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
+    from glit.models.weights import Resolved
     from glit.pipeline.add import Added
     from glit.pipeline.status import UnfinishedBuild
     from glit.pipeline.timeline import Timeline
@@ -368,12 +368,12 @@ def statistics(
     Raises:
         GlitError: no such dataset, format or model, no caption in it, or parts of what has none.
     """
-    from glit.backends.tokenizer import TextTokenizer
-    from glit.backends.weights import resolve
     from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import dataset_statistics
     from glit.evaluation.readers.files import no_parts
     from glit.evaluation.statistics import annotation_statistics
+    from glit.models.tokenizer import TextTokenizer
+    from glit.models.weights import resolve
     from glit.storage.store import Store
 
     if kind in ("glit", "captions"):

@@ -27,8 +27,8 @@ from building import run_build
 from hypothesis import settings
 from random_dataset import DatasetShape, write_random_dataset
 
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
 from glit.cli import main as command_line
+from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.scenes import write_scenes
 
 settings.register_profile("glit", deadline=None)  # a busy machine is no failure

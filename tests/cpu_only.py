@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 import torch
 
-from glit.backends import device
+from glit.models import device
 
 _KEY = "CUDA_VISIBLE_DEVICES"
 _BEFORE = os.environ.get(_KEY)

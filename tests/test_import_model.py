@@ -15,7 +15,6 @@ from building import tiny_clip
 from safetensors.torch import save_file
 from torch import nn
 
-from glit.backends.tokenizer import TextTokenizer
 from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
 from glit.errors import GlitError, InputError, WeightsError
@@ -23,6 +22,7 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
 from glit.importers import model as model_importer
 from glit.importers.model import import_model
+from glit.models.tokenizer import TextTokenizer
 
 
 class QuickGelu(nn.Module):

@@ -15,8 +15,8 @@ from glit.backends.sam.model import (
     read_sam_config,
     save_sam,
 )
-from glit.backends.tokenizer import tokenizer_hash
 from glit.errors import WeightsError
+from glit.models.tokenizer import tokenizer_hash
 from tools.mini.evaluate import (
     MINI,
     Sample,

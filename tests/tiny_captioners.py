@@ -224,7 +224,7 @@ def images() -> list[np.ndarray]:
 
 def captioner(folder: Path, backend: str, **settings: Any) -> Any:
     from glit.backends.captioners import CAPTIONERS
-    from glit.backends.weights import resolve
+    from glit.models.weights import resolve
     from glit.stages.caption import CaptionConfig
 
     config = CaptionConfig(
@@ -258,7 +258,7 @@ def by_vllm(folder: Path) -> dict[str, list[Any]]:
 
 def texts_by_vllm(folder: Path) -> list[str]:
     from glit.backends.captioners import LANGUAGE_MODELS
-    from glit.backends.weights import resolve
+    from glit.models.weights import resolve
     from glit.stages.condense import CondenseConfig
 
     config = CondenseConfig(backend="vllm", max_tokens=12, device="cpu", max_model_len=512)

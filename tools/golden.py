@@ -96,7 +96,7 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
     from glit.backends.captioners.user_captions import BroughtCaptions
     from glit.backends.user_tables import UserTable
-    from glit.backends.weights import Resolved
+    from glit.models.weights import Resolved
     from glit.pipeline.plan import make_plan
     from glit.recipes.resources import builtin_recipes
     from glit.stages.pair import PairConfig

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from glit.backends.device import best_device, warn_if_slow
-from glit.backends.model_files import folder_of_file, model_type
-from glit.backends.weights import Resolved
 from glit.errors import WeightsError
+from glit.models.device import best_device, warn_if_slow
+from glit.models.files import folder_of_file, model_type
+from glit.models.weights import Resolved
 from glit.recipes.config import Device, Precision, speed_only
 
 ConfigT = TypeVar("ConfigT", bound="ModelConfig")

@@ -9,11 +9,11 @@ from typing import Any
 from PIL import Image
 
 from glit.backends.base import PLAIN_BYTES, Backend, ModelConfig
-from glit.backends.device import pick_device, torch_dtype
-from glit.backends.loading import load_with_processor
-from glit.backends.weights import Resolved
 from glit.errors import RecipeError, WeightsError, closest
 from glit.images import Pixels
+from glit.models.device import pick_device, torch_dtype
+from glit.models.pretrained import load_with_processor
+from glit.models.weights import Resolved
 from glit.recipes.extras import require
 
 

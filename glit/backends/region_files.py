@@ -27,10 +27,10 @@ import numpy as np
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import MatcherConfig, ProposerConfig
-from glit.backends.weights import Resolved
 from glit.data.frames import XYXY, Frame, fit_frame, stated_size, upright_orientation
 from glit.data.records import Box, Region
 from glit.data.rle import MOST_TEXT, checked_mask, decode_rle, mask_text, read_rle
+from glit.models.weights import Resolved
 from glit.recipes.config import require_value
 from glit.text.spans import CleanText, Span, find_phrase, same_words
 

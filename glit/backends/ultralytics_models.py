@@ -6,8 +6,8 @@ import os
 import tempfile
 from typing import Any
 
-from glit.backends.weights import Resolved
 from glit.errors import WeightsError
+from glit.models.weights import Resolved
 from glit.recipes.extras import require
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from glit.backends.base import ModelConfig
-from glit.backends.device import best_device
-from glit.backends.weights import resolve
 from glit.data.geometry import Boxes, iou
 from glit.data.records import Drop, Region, Sample
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.models.device import best_device
+from glit.models.weights import resolve
 from glit.recipes.extras import require
 from glit.runtime.tables import Page, Table, figure
 from glit.stages.plan import Recipe

@@ -282,8 +282,8 @@ def gpu_command(
 
     for extra in ("models", "sam", "train"):
         require(extra, needed_for="glit bench gpu")
-    from glit.backends.device import pick_device
     from glit.bench.gpu.run import page, run
+    from glit.models.device import pick_device
     from glit.runtime.tables import show
 
     folder = local_folder(output).resolve()
@@ -311,8 +311,8 @@ def _lines(console: Console, *, quiet: bool) -> Callable[[str], None]:
 
 def _default_weights(console: Console, device: DeviceName) -> WeightsName:
     """``manifest`` if the machine has a GPU and the papers' weights, else ``mini``."""
-    from glit.backends.device import pick_device
     from glit.bench.lism_flism.models import at_hand
+    from glit.models.device import pick_device
 
     if pick_device(device).type == "cuda" and at_hand():
         return "manifest"

@@ -212,8 +212,8 @@ def lock_command(
 
 def default_recipe(has_captions: bool = False) -> str:
     """``flism`` (or ``captions``) if the machine has a GPU and the weights, else ``mini``."""
-    from glit.backends.device import best_device
-    from glit.backends.weights import is_here
+    from glit.models.device import best_device
+    from glit.models.weights import is_here
 
     if best_device() == "cuda":
         wanted = ["yolos-base", "clip-vit-b-16", *([] if has_captions else ["llava-next-7b"])]

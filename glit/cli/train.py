@@ -50,9 +50,9 @@ def train_command(
     from glit.recipes.extras import require
 
     require("train", needed_for="glit train")
+    from glit.clip.runs import model_of_run
     from glit.evaluation.validation import open_validation
     from glit.training.captions import short_text_note
-    from glit.training.checkpoint import model_of_run
     from glit.training.launch import train_on_ray
     from glit.training.loop import train
     from glit.training.run_file import config_of, trained_parameters
@@ -120,7 +120,7 @@ def interpolate_command(
 
 def _default_recipe(console: Console) -> str:
     """``fast-goal`` if there is a GPU; else ``mini``, with a note on the console."""
-    from glit.backends.device import best_device
+    from glit.models.device import best_device
 
     if best_device() == "cuda":
         return "fast-goal"

@@ -1,8 +1,31 @@
-"""The CLIP model of training and evaluation: preprocessing, text window, rows, pooling."""
+"""CLIP and its kin: one way to open, encode and fit for matching, training and measuring."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from glit.recipes.extras import require
+
+if TYPE_CHECKING:
+    from glit.clip.embedder import Embedder
 
 ImageFit = Literal["resize", "centre-crop"]
 """How an image is fitted into the model's square: squeezed, or its middle square cut out."""
+
+
+def open_embedder(model: str, *, needed_for: str, **options: Any) -> Embedder:
+    """Open a CLIP by name, where torch may be missing.
+
+    Args:
+        model: a name, a folder, a run or a hub id.
+        needed_for: the option that needs it, for messages.
+        options: of :meth:`glit.clip.embedder.Embedder.open`.
+
+    Raises:
+        MissingExtraError: the extra ``models`` is not installed.
+        WeightsError: there is no such model.
+    """
+    require("models", needed_for=needed_for)
+    from glit.clip.embedder import Embedder
+
+    return Embedder.open(model, **options)

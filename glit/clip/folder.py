@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from glit.backends.model_files import model_type
 from glit.clip.image_processor import IMAGE_PROCESSOR, Preprocessing, processor_config
 from glit.clip.open_clip import is_open_clip, load_open_clip, open_clip_config
 from glit.errors import WeightsError, first_line
-from glit.runtime.pretrained import as_weights_error, load_whole
+from glit.models.files import model_type
+from glit.models.pretrained import as_weights_error, load_whole
 
 if TYPE_CHECKING:
     from transformers import CLIPConfig, CLIPModel
@@ -61,7 +61,7 @@ def write_model(
 
 
 def load_clip(folder: Path) -> CLIPModel:
-    """A CLIPModel in float32: its safetensors, or the pickle that glit.backends.weights let pass;
+    """A CLIPModel in float32: its safetensors, or the pickle that glit.models.weights let pass;
     or OpenCLIP's weights.
 
     Raises:

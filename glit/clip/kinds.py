@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glit.backends.model_files import model_type
-from glit.backends.tokenizer import TextTokenizer
 from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_clip, load_model
 from glit.clip.image_processor import Preprocessing
 from glit.clip.siglip import MODEL_TYPE, SiglipEncoder, SiglipTokenizer
+from glit.models.files import model_type
+from glit.models.tokenizer import TextTokenizer
 
 
 def is_siglip(folder: Path) -> bool:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from glit.backends.model_files import OPEN_CLIP_CONFIG as CONFIG
-from glit.backends.model_files import has_tokenizer
-from glit.backends.tokenizer import TextTokenizer
 from glit.errors import WeightsError
+from glit.models.files import OPEN_CLIP_CONFIG as CONFIG
+from glit.models.files import has_tokenizer
+from glit.models.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from transformers import CLIPConfig, CLIPModel

@@ -20,13 +20,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from glit.backends.tokenizer import TextTokenizer
 from glit.clip.encoder import ClipEncoder
 from glit.clip.preprocess import vision_side
 from glit.clip.text_rows import TextRows
 from glit.errors import UserError, WeightsError
+from glit.models.pretrained import as_weights_error
+from glit.models.tokenizer import TextTokenizer
 from glit.recipes.extras import require
-from glit.runtime.pretrained import as_weights_error
 
 if TYPE_CHECKING:
     from transformers import SiglipModel

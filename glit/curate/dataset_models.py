@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 from glit.backends.matchers import MATCHERS
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
-from glit.backends.weights import Resolved, resolve
 from glit.data.records import Drop, Sample, Scores, Sentence
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, UserError, first_line
 from glit.images import Pixels
+from glit.models.tokenizer import TextTokenizer, tokenizer_hash
+from glit.models.weights import Resolved, resolve
 from glit.recipes.config import build_dataclass
 from glit.recipes.extras import require
 from glit.stages.image_source import ImageSource

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float64, Int64
 
+from glit.clip import open_embedder
 from glit.data.hash_index import near_groups
 from glit.data.meaning import near_duplicates
 from glit.data.schema import WITH_DISTANCE
@@ -21,7 +22,6 @@ from glit.images.likeness import Look, alike, cells_of, look
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress
-from glit.stages.image_model import ImageModel
 from glit.stages.quality import has_quality
 
 _AHEAD = 8
@@ -61,7 +61,7 @@ def find_repeats(
         WeightsError: there is no such model.
         RunError: an embedding is not finite.
     """
-    loaded = ImageModel(model, needed_for="--distinct")
+    loaded = open_embedder(model, needed_for="--distinct")
     progress.begin("embed", total=len(numbers), done=0, drops=False)
     found = np.empty((len(numbers), loaded.width), np.float32)
     done = 0

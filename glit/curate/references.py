@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float32
 
+from glit.clip import open_embedder
 from glit.data.reference_list import NO_THUMBNAIL, Found, Reference, ReferenceList, list_bytes
 from glit.data.resemblance import Thumbnail, thumbnail
 from glit.dataset.reader import Dataset
@@ -29,12 +30,13 @@ from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
 from glit.stages.exclude import open_references
-from glit.stages.image_model import ImageModel
 from glit.storage.members import REFUSED
 from glit.storage.store import Entry, Store
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from glit.clip.embedder import Embedder
 
 _BATCH = 64
 _AHEAD = 32
@@ -183,7 +185,7 @@ def _made(wanted: Wanted, progress: StageProgress, *, model: str) -> tuple[bytes
     good, unusable = wanted.hashes(), {}
     if good is not None and model:
         raise InputError(f"{wanted.images}: hashes, of which {model} makes no embeddings")
-    opened = ImageModel(model, needed_for="--model") if model else None
+    opened = open_embedder(model, needed_for="--model") if model else None
     if good is None:
         root, listed = wanted.listed()
         good, unusable = _read(root, listed, progress, opened)
@@ -198,7 +200,7 @@ def _made(wanted: Wanted, progress: StageProgress, *, model: str) -> tuple[bytes
 
 
 def _read(
-    root: str, listed: list[Entry], progress: StageProgress, model: ImageModel | None
+    root: str, listed: list[Entry], progress: StageProgress, model: Embedder | None
 ) -> tuple[list[Reference], dict[str, str]]:
     """The references of images, and why of some there is none."""
     store = ImageFiles(root)
@@ -214,7 +216,7 @@ def _read(
 
 
 def _embedded(
-    made: list[tuple[Reference, Tensor | None]], model: ImageModel | None
+    made: list[tuple[Reference, Tensor | None]], model: Embedder | None
 ) -> list[Reference]:
     if model is None:
         return [reference for reference, _ in made]
@@ -226,7 +228,7 @@ def _embedded(
 
 
 def _reference(
-    entry: Entry, store: Store, model: ImageModel | None
+    entry: Entry, store: Store, model: Embedder | None
 ) -> tuple[Reference, Tensor | None] | str:
     if entry.size in REFUSED:
         return REFUSED[entry.size][1]
@@ -263,7 +265,7 @@ def find_overlaps(
         InputError: the list has no embeddings of this model.
         DatasetError: an image of the dataset cannot be read.
     """
-    opened = ImageModel(model, needed_for="--model") if model else None
+    opened = open_embedder(model, needed_for="--model") if model else None
     if opened is not None:
         references.check_model(model, opened.sha256)
     progress.begin("images", total=len(dataset), done=0, drops=False)
@@ -294,7 +296,7 @@ def _find(
     )  # fmt: skip
 
 
-def _thumbnail(row: Row, model: ImageModel | None) -> tuple[Thumbnail, Tensor | None]:
+def _thumbnail(row: Row, model: Embedder | None) -> tuple[Thumbnail, Tensor | None]:
     try:
         pixels = row.pixels()
     except ImageError as error:

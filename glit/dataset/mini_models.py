@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from glit.backends.weights import LOCAL
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError
 from glit.images import ImageError, Pixels
+from glit.models.weights import LOCAL
 from glit.scenes.recognise import looks_like_scene
 
 LOOKED_AT = 16

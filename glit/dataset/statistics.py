@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from glit.backends.tokenizer import TextTokenizer
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.schema import BY_HAND, CAPTIONS, has_captions, is_readable
 from glit.dataset.columns import NestedColumn
@@ -26,6 +25,7 @@ from glit.dataset.manifest import has_regions, pairs_from_files
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import check_row_groups, nulls
 from glit.errors import DatasetError, InputError, first_line
+from glit.models.tokenizer import TextTokenizer
 from glit.runtime.prefetch import map_ahead
 from glit.storage.store import Store
 

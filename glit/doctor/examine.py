@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from glit.backends.device import best_device
 from glit.doctor.estimate import Pace, pace
 from glit.doctor.finding import Finding
 from glit.doctor.inputs import Images, disk, look_at_images
@@ -14,6 +13,7 @@ from glit.doctor.machine import machine
 from glit.doctor.models import Model, asked_models, check_models, hub, models
 from glit.doctor.packages import packages
 from glit.errors import InputError
+from glit.models.device import best_device
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps
 from glit.stages.plan import Recipe

@@ -87,7 +87,7 @@ def _gpu_ways() -> Iterator[Finding]:
 
 
 def _best() -> str:
-    from glit.backends.device import best_device
+    from glit.models.device import best_device
 
     return best_device()
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from glit.backends.weights import LookedUp, look_up
 from glit.doctor.finding import Finding
+from glit.models.weights import LookedUp, look_up
 from glit.runtime.progress import size
 from glit.stages import flow
 from glit.stages.plan import Recipe

@@ -14,11 +14,11 @@ from torch import Tensor
 from glit.clip.pooling import patch_mask
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder, Picture
+from glit.evaluation.encode import CollectionEmbedder, Picture
 
 
 def embed_pictures(
-    embedder: Embedder,
+    embedder: CollectionEmbedder,
     collection: Collection,
     pictures: Sequence[Picture],
     config: EvaluateConfig,
@@ -46,13 +46,13 @@ def embed_pictures(
 
 
 def _whole(
-    embedder: Embedder, collection: Collection, pictures: Sequence[Picture]
+    embedder: CollectionEmbedder, collection: Collection, pictures: Sequence[Picture]
 ) -> Float[Tensor, "v d"]:
     return embedder.images(collection, pictures)
 
 
 def _by_patches(
-    embedder: Embedder, collection: Collection, boxes: Sequence[Picture]
+    embedder: CollectionEmbedder, collection: Collection, boxes: Sequence[Picture]
 ) -> Float[Tensor, "v d"]:
     """The patch tokens under each box, pooled and projected. The whole image is squeezed into the
     model's square: of a box that its crop leaves out, there would be no patch.

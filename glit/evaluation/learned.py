@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
+from glit.clip.runs import OBJECTIVE, read_objective
 from glit.errors import UserError
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.recipes.config import build_dataclass
-from glit.training.checkpoint import OBJECTIVE, read_module, read_objective
+from glit.training.checkpoint import read_module
 from glit.training.module import ObjectiveModule
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
@@ -16,7 +17,7 @@ from glit.training.objectives import OBJECTIVES
 M = TypeVar("M", bound=ObjectiveModule)
 
 
-def learned_module(embedder: Embedder, kind: type[M], *, scorer: str) -> M:
+def learned_module(embedder: CollectionEmbedder, kind: type[M], *, scorer: str) -> M:
     """Load the module of a checkpoint's objective, on the model's device.
 
     Args:

@@ -18,7 +18,7 @@ from glit.clip.text_rows import lay_out
 from glit.errors import UserError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder, Picture
+from glit.evaluation.encode import CollectionEmbedder, Picture
 from glit.evaluation.learned import learned_module
 from glit.runtime.prefetch import batched
 from glit.text.sentences import make_splitter
@@ -27,7 +27,7 @@ from glit.training.objectives.f_cast import FCastModule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FCastEmbedder(Embedder):
+class FCastEmbedder(CollectionEmbedder):
     """Embed with F-CAST's whole features (section 3.3: parts are for training only).
 
     A text's sentences go into chunks as fairly as possible; a text without any is one chunk.
@@ -119,14 +119,14 @@ class FCastEmbedder(Embedder):
         )
 
 
-def with_own_encoders(embedder: Embedder, config: EvaluateConfig) -> FCastEmbedder:
+def with_own_encoders(embedder: CollectionEmbedder, config: EvaluateConfig) -> FCastEmbedder:
     """An embedder of the same checkpoint that uses its objective's encoders."""
     module = learned_module(embedder, FCastModule, scorer=config.scorer)
     return embedder_of_module(embedder, module, config)
 
 
 def embedder_of_module(
-    embedder: Embedder, module: nn.Module | None, config: EvaluateConfig
+    embedder: CollectionEmbedder, module: nn.Module | None, config: EvaluateConfig
 ) -> FCastEmbedder:
     """The same, embedding with the encoders that an objective's module holds."""
     assert isinstance(module, FCastModule)

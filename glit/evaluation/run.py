@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.backends.device import pick_device
+from glit.clip.runs import model_of_run
 from glit.data.captions import LONG
 from glit.errors import InputError, UserError
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection, open_collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder, load_embedder
+from glit.evaluation.encode import CollectionEmbedder, load_embedder
 from glit.evaluation.false_sentences import read_false_sentences
 from glit.evaluation.label_maps import open_label_maps
 from glit.evaluation.metrics import Metrics
@@ -28,11 +28,11 @@ from glit.evaluation.tasks.boxes import BoxFiles
 from glit.evaluation.tasks.classify import classify_and_broken
 from glit.evaluation.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluation.tasks.robustness import robustness
+from glit.models.device import pick_device
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
-from glit.training.checkpoint import model_of_run
 from glit.training.setup import has_own_encoders
 
 OF_CAPTIONS = ("retrieval", "caption-quality")
@@ -45,7 +45,7 @@ def open_embedder(
     *,
     checkpoint: Literal["best", "last"] = "best",
     progress: StageProgress | None = None,
-) -> Embedder:
+) -> CollectionEmbedder:
     """Load a model by name, with its objective's own encoders if it has them."""
     embedder = load_embedder(model, config, checkpoint=checkpoint, progress=progress)
     if has_own_encoders(embedder.folder):
@@ -169,8 +169,8 @@ def _check_format(task: str, kind: str, *known: str) -> None:
 
 def _measured(
     task: str,
-    measure: Callable[[Embedder, Collection, EvaluateConfig], Metrics],
-    embedder: Embedder,
+    measure: Callable[[CollectionEmbedder, Collection, EvaluateConfig], Metrics],
+    embedder: CollectionEmbedder,
     collection: Collection,
     config: EvaluateConfig,
     neighbours: int,

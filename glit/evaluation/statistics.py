@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glit.backends.tokenizer import TextTokenizer
 from glit.dataset.statistics import Statistics, Tally
 from glit.errors import InputError
 from glit.evaluation.readers import read_annotations
 from glit.inputs.user_captions import TEXT_KEYS, captions_in
+from glit.models.tokenizer import TextTokenizer
 from glit.runtime.prefetch import batched
 from glit.text.sentences import make_splitter
 

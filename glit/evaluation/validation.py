@@ -9,7 +9,7 @@ from glit.clip.encoder import ClipEncoder
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection, DatasetCollection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import WAYS, Metrics
 from glit.evaluation.own_encoders import embedder_of_module
 from glit.evaluation.tasks.classify import classify
@@ -19,7 +19,7 @@ from glit.training.config import TrainConfig
 from glit.training.setup import Ingredients
 from glit.training.validation import Measure, Measured
 
-Task = Callable[[Embedder, Collection, EvaluateConfig], Metrics]
+Task = Callable[[CollectionEmbedder, Collection, EvaluateConfig], Metrics]
 
 
 def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
@@ -65,9 +65,11 @@ def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
     return measure
 
 
-def _embedder(config: TrainConfig, ingredients: Ingredients, settings: EvaluateConfig) -> Embedder:
+def _embedder(
+    config: TrainConfig, ingredients: Ingredients, settings: EvaluateConfig
+) -> CollectionEmbedder:
     encoder: ClipEncoder = ingredients.model.encoder
-    plain = Embedder(
+    plain = CollectionEmbedder(
         name="the model in training",
         checkpoint="",
         folder=ingredients.start,

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
-from glit.backends.device import best_device
 from glit.executors.process import borrowed_process
 from glit.executors.protocols import BusyInterval, Heartbeat, Job, Tally
+from glit.models.device import best_device
 from glit.runtime.cores import usable_cores
 from glit.runtime.gpu_errors import one_line_where_the_gpu_fails
 

@@ -21,7 +21,6 @@ import psutil
 import ray
 from ray.exceptions import RayError
 
-from glit.backends.device import best_device
 from glit.errors import RunError, UserError, first_line
 from glit.executors.crash_bisect import HangTimeout
 from glit.executors.flow import Flow
@@ -29,6 +28,7 @@ from glit.executors.protocols import Job, Task
 from glit.executors.ray_actor import RemoteActor, end
 from glit.executors.ray_pool import Kind, Pool
 from glit.executors.sharing import MOST_WORKERS, gpu_share, threads_a_worker, workers_a_gpu
+from glit.models.device import best_device
 from glit.storage.remote_settings import set_by_program
 
 _LOOK_EVERY_S = 10.0

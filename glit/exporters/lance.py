@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from glit.errors import RunError
+from glit.clip import open_embedder
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
@@ -74,23 +74,18 @@ def _noting(batches: Iterator[pa.RecordBatch], raised: list[Exception]) -> Itera
 
 def _embedder(model: str) -> tuple[Embed, int]:
     """What embeds image files, and the length of an embedding."""
-    require("models", needed_for="--embeddings")
     import numpy as np
 
-    from glit.evaluation.config import EvaluateConfig
-    from glit.evaluation.encode import load_embedder
     from glit.images import decode
 
-    loaded = load_embedder(model, EvaluateConfig())
+    loaded = open_embedder(model, needed_for="--embeddings")
 
     def embed(files: list[bytes]) -> pa.FixedSizeListArray:
         found = loaded.pixels(decode(data) for data in files)
         vectors = np.concatenate(list(found)).astype(np.float32)
-        if not np.isfinite(vectors).all():
-            raise RunError(f"model {model}: an embedding is not finite; are the weights damaged?")
-        return pa.FixedSizeListArray.from_arrays(vectors.ravel(), loaded.encoder.width)
+        return pa.FixedSizeListArray.from_arrays(vectors.ravel(), loaded.width)
 
-    return embed, loaded.encoder.width
+    return embed, loaded.width
 
 
 def _batches(

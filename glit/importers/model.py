@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glit.backends.model_files import CONFIG, file_hash, has_tokenizer, model_type, weight_files
-from glit.backends.weights import resolve
 from glit.clip.folder import clip_config, write_model
 from glit.clip.image_processor import read_preprocessing
 from glit.clip.open_clip import clip_names, shape_fault
 from glit.clip.text_window import KEPT_POSITIONS
 from glit.errors import InputError, WeightsError, first_line
 from glit.importers.torchscript import check_stored, check_strides, is_torchscript, read_tensors
+from glit.models.files import CONFIG, file_hash, has_tokenizer, model_type, weight_files
+from glit.models.weights import resolve
 from glit.storage.outputs import new_folder
 
 Activation = Literal["quick_gelu", "gelu"]

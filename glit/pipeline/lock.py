@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.backends.weights import Resolved
 from glit.errors import UserError, WeightsError
+from glit.models.weights import Resolved
 from glit.pipeline.state import BuildState
 from glit.storage.store import Store
 

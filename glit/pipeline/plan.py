@@ -16,10 +16,10 @@ from typing import Any
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
-from glit.backends.model_files import has_tokenizer, model_type
 from glit.backends.user_tables import UserTable
-from glit.backends.weights import Resolved, resolve
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
+from glit.models.files import has_tokenizer, model_type
+from glit.models.weights import Resolved, resolve
 from glit.pipeline.lock import Lock
 from glit.pipeline.prompts import further_prompts, read_prompt
 from glit.recipes.config import identity

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
-from glit.backends.tokenizer import tokenizer_hash
 from glit.backends.user_tables import NO_ROW
 from glit.data.parquet import write_parquet
 from glit.data.schema import DUPLICATES_SCHEMA
@@ -31,6 +30,7 @@ from glit.dataset.statistics import dataset_statistics
 from glit.errors import RunError
 from glit.executors.protocols import Job
 from glit.inputs.user_tables import brought_table
+from glit.models.tokenizer import tokenizer_hash
 from glit.pipeline.ledger import (
     Ledger,
     count_series,

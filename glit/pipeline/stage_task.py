@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from glit.backends.base import PLAIN_BYTES, Backend
-from glit.backends.device import gpu_memory
-from glit.backends.model_files import weight_files, weights_hash
-from glit.backends.weights import Resolved
 from glit.data.records import Drop
 from glit.errors import DamagedTableError, GlitError, RunError, WeightsError
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
+from glit.models.device import gpu_memory
+from glit.models.files import weight_files, weights_hash
+from glit.models.weights import Resolved
 from glit.pipeline.failures import FailuresAlike, refuse_total_failure
 from glit.pipeline.listing import Chunk
 from glit.pipeline.state import STATE

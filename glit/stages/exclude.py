@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float32
 
 from glit.backends.base import Backend
-from glit.backends.device import best_device
+from glit.clip import open_embedder
 from glit.data.records import Drop, Sample
 from glit.data.reference_list import ReferenceList
 from glit.data.resemblance import thumbnail
 from glit.errors import InputError
 from glit.images import Pixels
+from glit.models.device import best_device
 from glit.recipes.config import Device, Precision, added, require_value, speed_only
 from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.image_model import ImageModel
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
 from glit.storage.store import Store
+
+if TYPE_CHECKING:
+    from glit.clip.embedder import Embedder
 
 _BATCH = 64
 LEAST_COSINE = 0.95
@@ -78,8 +81,8 @@ class _Embedding(Backend):
         return replace(config, device=found)
 
 
-def _open_model(config: ExcludeConfig, name: str) -> ImageModel:
-    return ImageModel(name, needed_for="exclude.model", device=config.device)
+def _open_model(config: ExcludeConfig, name: str) -> Embedder:
+    return open_embedder(name, needed_for="exclude.model", device=config.device)
 
 
 EMBEDDING = _Embedding(make=_open_model, gpu_bytes=6 << 30, extras=("models",))
@@ -97,7 +100,7 @@ class ExcludeStage(Stage):
     config = ExcludeConfig
 
     def __init__(
-        self, lists: Sequence[ReferenceList], model: ImageModel | None, cosine: float
+        self, lists: Sequence[ReferenceList], model: Embedder | None, cosine: float
     ) -> None:
         self._lists, self._model, self._cosine = lists, model, cosine
 

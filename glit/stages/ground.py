@@ -19,13 +19,13 @@ from glit.backends.base import Backend
 from glit.backends.grounders import GROUNDERS
 from glit.backends.protocols import Found, Grounder, GrounderConfig
 from glit.backends.region_files import RegionOfFile, phrase_span, read_region_file
-from glit.backends.tokenizer import TextTokenizer
 from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import iou
 from glit.data.records import Box, Drop, Region, Sample
 from glit.data.rle import checked_mask
 from glit.data.schema import GROUNDING, MASKS, PHRASE, REGION
+from glit.models.tokenizer import TextTokenizer
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.given_captions import GivenCaptions

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from glit.backends.captioners.token_probabilities import LOGPROB_DECIMALS
-from glit.backends.tokenizer import TextTokenizer
 from glit.data import rows
 from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
+from glit.models.tokenizer import TextTokenizer
 from glit.recipes.config import is_enabled, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource

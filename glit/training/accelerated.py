@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glit.backends.device import best_device
 from glit.errors import RecipeError, UserError, closest
+from glit.models.device import best_device
 from glit.runtime.ranks import num_launched, num_on_this_machine, rank
 from glit.training.config import TrainConfig
 from glit.training.gather import num_ranks

@@ -17,29 +17,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from glit.clip.folder import disk_errors, write_json, write_model
 from glit.clip.image_processor import Preprocessing
+from glit.clip.position import Position
+from glit.clip.runs import OBJECTIVE
 from glit.errors import RunError, WeightsError, first_line
 from glit.training.average import RAW
 from glit.training.lora import ADAPTER, has_adapters, merged, write_adapters
-from glit.training.position import Position, read_position
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
 
-
-OBJECTIVE = "objective"
-"""Folder of a checkpoint with the parameters of the objective's own."""
 _STAYS = "trainer/stays"
 """An empty file in checkpoints that are not removed when newer ones come."""
 _WRITING, _REPLACED, _REMOVED = ".writing-", ".replaced-", ".removed-"
@@ -195,24 +191,6 @@ def _write_weights(path: Path, weights: dict[str, torch.Tensor]) -> None:
     save_file(contiguous, path, metadata={"format": "pt"})
 
 
-def read_objective(checkpoint: Path) -> dict[str, Any]:
-    """The keys of the objective a checkpoint was trained with, its name as ``objective``.
-
-    Raises:
-        WeightsError: the folder holds no parameters of an objective's own.
-    """
-    path = checkpoint / OBJECTIVE / "config.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        assert isinstance(found["objective"], str)
-        return found
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        raise WeightsError(
-            f"{path}: does not say which objective the checkpoint was trained with "
-            f"({type(error).__name__}); give a run of an objective that has parameters of its own"
-        ) from error
-
-
 def read_module(checkpoint: Path, module: nn.Module) -> None:
     """Load an objective's own parameters, in place.
 
@@ -230,27 +208,3 @@ def read_module(checkpoint: Path, module: nn.Module) -> None:
             f"{path}: not the parameters of this run's objective ({first_line(error)}); was "
             "the checkpoint written with another objective?"
         ) from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunModel:
-    """The model folder of a run, and the name of its checkpoint."""
-
-    folder: Path
-    checkpoint: str
-    """``best, step 120 (the last is step 190)``; empty for a folder that is no run."""
-
-
-def model_of_run(path: Path, wanted: Literal["best", "last"] = "best") -> RunModel:
-    """Resolve a path to a model folder: a run's checkpoint, or the folder itself.
-
-    A run that ended within its first epoch has no best checkpoint yet; the last stands in.
-    """
-    names = ("best", "last") if wanted == "best" else ("last",)
-    for name in names:
-        if (path / name / "config.json").is_file():
-            folder = (path / name).resolve()
-            step, last = read_position(folder).step, read_position((path / "last").resolve()).step
-            other = f" (the last is step {last})" if last != step else ""
-            return RunModel(folder=folder, checkpoint=f"{name}, step {step}{other}")
-    return RunModel(folder=path, checkpoint="")

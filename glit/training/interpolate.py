@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glit.backends.tokenizer import tokenizer_hash
 from glit.clip.folder import load_clip, write_json, write_model
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.runs import find_model
 from glit.clip.text_window import stretch_model
 from glit.errors import UserError, WeightsError
+from glit.models.tokenizer import tokenizer_hash
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.outputs import new_folder
-from glit.training.setup import find_model, refuse_own_encoders
+from glit.training.setup import refuse_own_encoders
 from glit.version import __version__
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from glit.backends.device import best_device
+from glit.clip.position import read_position
 from glit.errors import RunError
+from glit.models.device import best_device
 from glit.recipes.extras import require
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.log import METRICS
 from glit.training.loop import train
-from glit.training.position import read_position
 from glit.training.result import TrainResult
 from glit.training.validation import OpenMeasure
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from glit.clip.position import Position, read_position
+from glit.clip.runs import UNMIXED
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import kept_random_states, without_bars
@@ -26,7 +28,6 @@ from glit.training.gather import num_ranks
 from glit.training.interrupt import Interrupt, Vote, interrupt_flag
 from glit.training.log import METRICS, VALIDATION, JsonLines, flat_config, numbers
 from glit.training.optimizer import make_optimizer
-from glit.training.position import Position, read_position
 from glit.training.result import TrainResult
 from glit.training.resume import check_position, checkpoint_to_start_from, restore_optimizer
 from glit.training.run_ends import one_line_where_a_run_ends
@@ -325,7 +326,11 @@ class _Run:
                 self.position,
                 self.ingredients.model.encoder.clip,
                 self.ingredients.model.module,
-                objective={"objective": self.config.objective, **as_table(self.objective)},
+                objective={
+                    "objective": self.config.objective,
+                    UNMIXED: self.objective.needs.unmixed,
+                    **as_table(self.objective),
+                },
                 start=self.ingredients.start,
                 preprocessing=self.ingredients.preprocessing,
                 optimizer=self.optimizer.state_dict(),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from glit.clip.position import GO_BACK, Position
 from glit.errors import InputError, first_line
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
-from glit.training.position import GO_BACK, Position
 
 if TYPE_CHECKING:
     from accelerate.optimizer import AcceleratedOptimizer

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from glit.backends.model_files import weights_hash
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
+from glit.models.files import weights_hash
 from glit.recipes.config import as_table, build_dataclass
 from glit.stages.recipe import load_table, overridden_tables, read_tables
 from glit.storage.store import Store

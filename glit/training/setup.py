@@ -8,27 +8,19 @@ from typing import Literal, cast
 
 import torch
 
-from glit.backends.device import has_bfloat16, warn_if_slow
-from glit.backends.model_files import folder_of_file
-from glit.backends.tokenizer import TextTokenizer, tokenizer_hash
-from glit.backends.weights import resolve
 from glit.clip.encoder import ClipEncoder
 from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
-from glit.clip.open_clip import check_files, is_open_clip
+from glit.clip.runs import OBJECTIVE, find_model, read_objective
 from glit.clip.text_window import stretch_model
 from glit.dataset.manifest import has_regions
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
+from glit.models.device import has_bfloat16, warn_if_slow
+from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.training.captions import check_captions
-from glit.training.checkpoint import (
-    OBJECTIVE,
-    RunModel,
-    model_of_run,
-    read_module,
-    read_objective,
-)
+from glit.training.checkpoint import read_module
 from glit.training.config import TrainConfig
 from glit.training.loader import BatchLoader
 from glit.training.lora import add_adapters, read_adapters
@@ -53,26 +45,6 @@ class Ingredients:
     preprocessing: Preprocessing
 
 
-def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunModel:
-    """A model by name: a checkpoint of a run of ours, a folder, or what the name resolves to.
-
-    Raises WeightsError when there is none, or its files are incomplete.
-    """
-    found = model_of_run(Path(name), checkpoint)
-    if is_open_clip(found.folder):
-        check_files(found.folder, name)
-        return RunModel(folder=found.folder.resolve(), checkpoint="")
-    if found.folder.is_file():
-        raise WeightsError(
-            f"model {name!r}: a single file, but a folder with config.json is wanted; "
-            f"{folder_of_file(found.folder)}"
-        )
-    here = (found.folder / "config.json").is_file()
-    return RunModel(
-        folder=resolve(str(found.folder) if here else name).path, checkpoint=found.checkpoint
-    )
-
-
 def refuse_own_encoders(folder: Path, name: str) -> None:
     """Refuse a checkpoint whose CLIPModel is not the trained model.
 
@@ -90,12 +62,6 @@ def has_own_encoders(folder: Path) -> bool:
     """Whether a checkpoint holds an objective's own encoders."""
     found = _objective_of(folder)
     return found is not None and found.own_encoders
-
-
-def trains_unmixed(folder: Path) -> bool:
-    """Whether a checkpoint's objective trained patch tokens that attend to themselves alone."""
-    found = _objective_of(folder)
-    return found is not None and found().needs.unmixed
 
 
 def _objective_of(folder: Path) -> type[Objective] | None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 
+from glit.clip import open_embedder
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import GlitError, InputError, MissingExtraError, RunError
 from glit.images import ImageError, decode
@@ -113,17 +114,13 @@ class Embeddings:
             self._fault = f"matcher {self._model.name}: {error}"
 
     def _embed(self) -> None:
-        from glit.backends.model_files import weights_hash
-        from glit.evaluation.config import EvaluateConfig
-        from glit.evaluation.encode import load_embedder
-        from glit.runtime.process_state import without_bars
+        from glit.models.files import weights_hash
 
         numbers = self._rows()
         self._total = len(numbers)
         if weights_hash(self._model) != self._sha256:
             raise RunError("its weights are not those that the dataset was built with")
-        with without_bars():
-            loaded = load_embedder(str(self._model), EvaluateConfig(batch_size=_BATCH))
+        loaded = open_embedder(str(self._model), needed_for="find similar", batch_size=_BATCH)
         found = []
         for some in loaded.pixels(self._pictures(numbers)):
             if self._stopped.is_set():
@@ -131,10 +128,7 @@ class Embeddings:
             found.append(some)
         if not found:
             raise RunError("no image can be read")
-        vectors = np.concatenate(found).astype(np.float32)
-        if not np.isfinite(vectors).all():
-            raise RunError("an embedding is not finite")
-        self._vectors = vectors
+        self._vectors = np.concatenate(found).astype(np.float32)
 
     def _pictures(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
         """Pixels of the images that can be read; the others have no embedding."""
@@ -158,7 +152,7 @@ def matcher_here(name: str, revision: str) -> Path | None:
 
     A dataset may come from anybody, so a name that is a path counts for nothing.
     """
-    from glit.backends.weights import look_up, manifest
+    from glit.models.weights import look_up, manifest
 
     is_path = os.path.exists(name) or not (name in manifest() or _HUB_ID.fullmatch(name))
     if not name or is_path:

@@ -12,8 +12,8 @@ from glit.backends.gpu.mask_kernel import measure_masks
 from glit.backends.sam.automatic import AutomaticMasks
 from glit.backends.sam.masks import area_px, mask_to_box, upscale
 from glit.backends.sam.model import load_sam
-from glit.backends.weights import resolve
 from glit.images import decode
+from glit.models.weights import resolve
 
 THRESHOLDS = (0.0, 0.4, -0.4)
 SIZES = [

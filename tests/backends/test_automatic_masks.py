@@ -17,9 +17,9 @@ from glit.backends.sam.decoder import PointDecoder
 from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode, no_tf32_convolutions
 from glit.backends.sam.masks import upscale
 from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, load_sam
-from glit.backends.weights import resolve
 from glit.data.geometry import iou
 from glit.images import decode
+from glit.models.weights import resolve
 
 WINDOWED = SamConfig(
     image_size=112,

@@ -18,10 +18,10 @@ from chat_server import Server, ok
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
-from glit.backends.weights import resolve
 from glit.data.records import DropError
 from glit.errors import RunError, UserError
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig
 

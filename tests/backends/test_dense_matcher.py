@@ -13,11 +13,11 @@ from torch.nn.functional import normalize
 
 from glit.backends.matchers import MATCHERS
 from glit.backends.matchers.clip import open_matcher
-from glit.backends.weights import resolve
 from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_clip
 from glit.dataset.reader import Dataset
 from glit.errors import RecipeError
+from glit.models.weights import resolve
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
 from glit.rules.logistic import Logistic

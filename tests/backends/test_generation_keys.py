@@ -10,8 +10,8 @@ import pytest
 
 from glit.backends.captioners import CAPTIONERS, LANGUAGE_MODELS
 from glit.backends.captioners.generation_keys import sampling_keys
-from glit.backends.weights import Resolved
 from glit.errors import RecipeError, WeightsError
+from glit.models.weights import Resolved
 from glit.recipes.config import identity
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig

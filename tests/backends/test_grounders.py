@@ -12,9 +12,9 @@ from tiny_grounders import MAKERS
 from glit.backends.grounders import GROUNDERS
 from glit.backends.grounders.choose import best_of_each
 from glit.backends.protocols import Grounder, GrounderConfig
-from glit.backends.weights import resolve
 from glit.data.rle import decode_rle, read_rle
 from glit.errors import WeightsError
+from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 
 RNG = np.random.default_rng(0)

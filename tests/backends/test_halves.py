@@ -19,8 +19,8 @@ from glit.backends.gpu.halves import (
 )
 from glit.backends.sam.automatic import AutomaticMasks
 from glit.backends.sam.model import load_sam
-from glit.backends.weights import resolve
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.runtime.verified_paths import leave_out
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")

@@ -13,9 +13,9 @@ from pretend_cuda import NotOnCuda, pretend_cuda
 from glit.backends.matchers import crops
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import CropSpec, cut_crops, whole_pixel_boxes
-from glit.backends.weights import resolve
 from glit.clip.random_clip import VIT_B_16, write_random_clip
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.stages.score import ScoreConfig
 
 SENTENCE = (

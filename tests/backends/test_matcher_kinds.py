@@ -33,12 +33,12 @@ from transformers import (
 from glit.backends.matchers import MATCHERS
 from glit.backends.matchers.clip import open_matcher, own_scale, reading
 from glit.backends.matchers.crops import whole_pixel_boxes
-from glit.backends.weights import resolve
 from glit.clip.random_clip import TINY, write_random_clip
 from glit.clip.siglip import SiglipTokenizer
 from glit.errors import WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
+from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.score import ScoreConfig
 

@@ -13,8 +13,8 @@ from glit.backends.captioners import CAPTIONERS
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.proposers import PROPOSERS
-from glit.backends.weights import resolve
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig

@@ -14,7 +14,7 @@ from torch import nn
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
 from glit.backends.proposers import PROPOSERS
-from glit.backends.weights import resolve
+from glit.models.weights import resolve
 from glit.runtime.verified_paths import FastPathWarning
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig

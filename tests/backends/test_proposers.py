@@ -11,9 +11,9 @@ import torch
 from pretend_cuda import pretend_cuda
 
 from glit.backends.proposers import PROPOSERS
-from glit.backends.weights import resolve
 from glit.errors import WeightsError
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.stages.propose import ProposeConfig
 
 

@@ -13,11 +13,11 @@ from building import run_build
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.sam import shrink_large
 from glit.backends.sam.model import PRESETS, build_sam
-from glit.backends.weights import resolve
 from glit.data.geometry import iou
 from glit.dataset.verify import verify
 from glit.errors import WeightsError
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.stages.propose import ProposeConfig
 
 

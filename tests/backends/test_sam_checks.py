@@ -14,8 +14,8 @@ from glit.backends.sam.automatic import AutomaticMasks
 from glit.backends.sam.checks import encoder_agrees
 from glit.backends.sam.encoder import encode, published_encoder
 from glit.backends.sam.model import SamConfig, build_sam, load_sam
-from glit.backends.weights import resolve
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.runtime.verified_paths import FastPathWarning
 
 pytestmark = pytest.mark.usefixtures("fresh_verdicts")

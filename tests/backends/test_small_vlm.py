@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glit.backends.captioners import CAPTIONERS
-from glit.backends.weights import resolve
+from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
 
 TEMPLATE = (

@@ -8,8 +8,8 @@ import torch
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.captioners.token_probabilities import tokens_of_text
-from glit.backends.weights import resolve
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.captioners.vllm_engine import _Steps, engine_arguments
-from glit.backends.weights import resolve
 from glit.errors import RecipeError
+from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
 from glit.stages.recipe import load_recipe
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from glit.backends.grounders.yolo import UltralyticsGrounder, UltralyticsOptions
-from glit.backends.weights import Resolved
 from glit.errors import WeightsError
+from glit.models.weights import Resolved
 from glit.stages.ground import GroundConfig
 
 ultralytics = pytest.importorskip("ultralytics")

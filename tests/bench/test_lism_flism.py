@@ -12,7 +12,6 @@ from measuring import measured
 from rich.console import Console
 
 from glit.backends.sam.model import build_sam
-from glit.backends.weights import resolve
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import COLUMNS, PARTS
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
@@ -29,6 +28,7 @@ from glit.bench.lism_flism.run import write
 from glit.bench.scenes import judge
 from glit.data.geometry import area_ratio_mask, grid_boxes, iou
 from glit.errors import InputError, WeightsError
+from glit.models.weights import resolve
 from glit.runtime.tables import markdown, show
 from glit.stages.split import SplitConfig
 

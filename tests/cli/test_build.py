@@ -186,7 +186,7 @@ def test_what_is_printed(scenes, tmp_path, run_glit):
 
 
 def test_without_a_recipe_the_one_taken_is_named(tmp_path, monkeypatch, run_glit):
-    monkeypatch.setattr("glit.backends.device.best_device", lambda: "cpu")
+    monkeypatch.setattr("glit.models.device.best_device", lambda: "cpu")
     (tmp_path / "empty").mkdir()
     done = run_glit("build", tmp_path / "empty", "-o", tmp_path / "out", "--executor", "local")
     assert done.code == 2

@@ -14,12 +14,12 @@ from transformers import CLIPModel
 from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
 from glit.clip.open_clip import CONFIG, WEIGHTS
+from glit.clip.runs import find_model
 from glit.errors import WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
 from glit.training.config import TrainConfig
 from glit.training.loop import train
-from glit.training.setup import find_model
 
 REFERENCE = Path(__file__).parent.parent / "files" / "open-clip"
 

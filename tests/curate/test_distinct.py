@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 
-import numpy as np
 import pytest
+import torch
 from building import run_build
 from PIL import Image, ImageFilter
 
 import glit
+from glit.clip.encoder import ClipEncoder
 from glit.dataset.query import query
 from glit.errors import RunError, UserError
-from glit.evaluation.encode import Embedder
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +109,10 @@ def test_values_that_cannot_be(dataset, tmp_path, monkeypatch):
     with pytest.raises(glit.GlitError, match="no-such-model"):
         glit.select(dataset, tmp_path / "new", distinct=0.9, model="no-such-model")
 
-    def broken(self, images):
-        yield np.full((len(list(images)), self.encoder.width), np.nan, np.float32)
+    def broken(self, pixels, **_):
+        return None, torch.full((len(pixels), self.width), torch.nan)
 
-    monkeypatch.setattr(Embedder, "pixels", broken)
+    monkeypatch.setattr(ClipEncoder, "encode_images", broken)
     with pytest.raises(RunError, match="not finite"):
         glit.select(dataset, tmp_path / "new", distinct=0.9, model="mini-matcher")
     assert not (tmp_path / "new").exists()

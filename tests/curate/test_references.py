@@ -13,12 +13,14 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from annotations import lines
 from building import run_build, tiny_clip
 from PIL import Image, ImageEnhance
 
 import glit
 from glit import api
+from glit.clip.encoder import ClipEncoder
 from glit.data import resemblance
 from glit.data.hash_index import HashIndex
 from glit.data.reference_list import Reference, list_bytes
@@ -26,7 +28,7 @@ from glit.data.resemblance import References, thumbnail
 from glit.dataset.reader import Dataset
 from glit.errors import GlitError, InputError, RecipeError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder, load_embedder
+from glit.evaluation.encode import load_embedder
 from glit.images import decode
 from glit.recipes.config import identity
 from glit.stages.exclude import ExcludeConfig, open_references
@@ -350,11 +352,11 @@ def test_embeddings_that_cannot_be_compared(plain, listed, parts, scenes, tmp_pa
     with pytest.raises(InputError, match="an embedding is not of length 1"):
         open_references(str(tmp_path / "long.parquet"))
 
-    def broken(self, squares):
-        yield np.full((len(list(squares)), self.encoder.width), np.nan, np.float32)
+    def broken(self, pixels, **_):
+        return None, torch.full((len(pixels), self.width), torch.nan)
 
-    monkeypatch.setattr(Embedder, "squares", broken)
-    with pytest.raises(RunError, match="mini-matcher: an embedding is not finite"):
+    monkeypatch.setattr(ClipEncoder, "encode_images", broken)
+    with pytest.raises(RunError, match="mini-matcher: its embedding of image 1 is not finite"):
         api.overlap(plain, other, model="mini-matcher")
     with pytest.raises(RunError, match="not finite"):
         api.references(listed.parent / "evaluation", tmp_path / "n.parquet", model="mini-matcher")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from glit import api
-from glit.backends.tokenizer import TextTokenizer
 from glit.dataset.statistics import Spread
 from glit.errors import InputError
+from glit.models.tokenizer import TextTokenizer
 
 TEXTS = [
     "A red door. It is open.",

@@ -8,9 +8,9 @@ import torch
 
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers import PROPOSERS
-from glit.backends.weights import resolve
 from glit.data.geometry import iou
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from glit.backends.weights import resolve
+from glit.models.weights import resolve
 from glit.training.config import TrainConfig
 from glit.training.setup import prepare
 from glit.training.step import run_step

@@ -12,10 +12,10 @@ from building import Counting, edit_state, run_build
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.user_tables import UserTable
-from glit.backends.weights import Resolved
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 from glit.executors.local import LocalExecutor
+from glit.models.weights import Resolved
 from glit.pipeline.add import add
 from glit.pipeline.plan import make_plan
 from glit.recipes.resources import builtin_recipes

@@ -13,12 +13,12 @@ from building import run_build
 from glit.backends import base
 from glit.backends.captioners import kinds
 from glit.backends.captioners.kinds import refuse_no_captioner
-from glit.backends.device import torch_dtype
 from glit.backends.matchers import clip
 from glit.backends.proposers import yolos
-from glit.backends.weights import Resolved, manifest
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.executors.local import LocalExecutor
+from glit.models.device import torch_dtype
+from glit.models.weights import Resolved, manifest
 from glit.pipeline.plan import make_plan
 from glit.recipes.resources import mini_model
 from glit.stages.recipe import load_recipe

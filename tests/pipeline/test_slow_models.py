@@ -11,7 +11,7 @@ from rich.console import Console
 
 from glit.backends.proposers.sam import SamDetector, SamOptions, cpu_seconds
 from glit.backends.protocols import ProposerConfig
-from glit.backends.weights import Resolved
+from glit.models.weights import Resolved
 from glit.pipeline import stage_task
 from glit.pipeline.status import status
 from glit.recipes.config import identity

@@ -14,12 +14,12 @@ from chat_server import Server, ok
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
-from glit.backends.weights import resolve
 from glit.data.records import Drop, Sample
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError
 from glit.images import decode
+from glit.models.weights import resolve
 from glit.pipeline.prompts import further_prompts, read_prompt
 from glit.recipes.resources import default_prompt
 from glit.stages.caption import CaptionConfig, StreamCaptions, WriteKinds

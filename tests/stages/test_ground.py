@@ -213,7 +213,7 @@ class Images:
 
 
 def ground(grounder, *regions: Region, **options) -> Sample:
-    from glit.backends.tokenizer import TextTokenizer
+    from glit.models.tokenizer import TextTokenizer
     from glit.recipes.resources import mini_model
 
     tokenizer = TextTokenizer(mini_model("matcher"))

@@ -7,7 +7,7 @@ from building import json_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glit.backends.tokenizer import TextTokenizer
+from glit.models.tokenizer import TextTokenizer
 from glit.recipes.resources import mini_model
 from glit.stages.split import SplitConfig, SplitStage
 from glit.text.sentences import make_splitter

@@ -17,14 +17,14 @@ from safetensors.torch import load_file
 
 from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.position import Position, read_position
+from glit.clip.runs import find_model, model_of_run
 from glit.errors import RunError, WeightsError
-from glit.training.checkpoint import Checkpoints, model_of_run, read_module, write_module
+from glit.training.checkpoint import Checkpoints, read_module, write_module
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.objectives.siglip import ScaleAndBias
-from glit.training.position import Position, read_position
 from glit.training.resume import checkpoint_to_start_from
-from glit.training.setup import find_model
 
 
 def test_a_second_stage_starts_from_a_run(tiny_clip, make_dataset, tmp_path) -> None:

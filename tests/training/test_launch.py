@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from glit.clip.position import read_position
 from glit.errors import UserError
 from glit.runtime import ranks
 from glit.training import accelerated
@@ -22,7 +23,6 @@ from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.log import METRICS
 from glit.training.loop import train
-from glit.training.position import read_position
 
 SCRIPT = """
 import sys

@@ -15,12 +15,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoProcessor, CLIPModel
 
+from glit.clip.position import read_position
+from glit.clip.runs import model_of_run
 from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
 from glit.training import loop
-from glit.training.checkpoint import Checkpoints, model_of_run
+from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.loop import train
-from glit.training.position import read_position
 from glit.training.schedule import total_steps
 
 

@@ -8,8 +8,8 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from pretend_cuda import counting, pretend_cuda
 
-from glit.backends import device as device_module
 from glit.errors import RunError
+from glit.models import device as device_module
 from glit.stages.negatives import NegativesStage
 from glit.training import loop
 from glit.training.checkpoint import Checkpoints

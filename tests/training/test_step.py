@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 from published_step import padded_batch, published_loss
 
-from glit.backends.tokenizer import TextTokenizer
+from glit.models.tokenizer import TextTokenizer
 from glit.training.batch import Batch, collate
 from glit.training.config import TrainConfig
 from glit.training.planning import plan_sample

@@ -22,8 +22,6 @@ from PIL import Image
 from glit.backends.proposers.sa1b import Sa1bReader
 from glit.backends.protocols import ProposerConfig
 from glit.backends.region_files import read_region_file
-from glit.backends.tokenizer import TextTokenizer
-from glit.backends.weights import resolve
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
@@ -34,6 +32,8 @@ from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
 from glit.inputs.user_regions import read_regions
 from glit.label.verdicts import read_verdicts
+from glit.models.tokenizer import TextTokenizer
+from glit.models.weights import resolve
 from glit.pipeline.lock import read_lock
 from glit.pipeline.tables import read_table
 from glit.recipes.resources import builtin_calibrations, builtin_recipes

@@ -16,8 +16,8 @@ from glit.backends.grounders.zero_shot import ZERO_SHOT
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers.yolos import YolosDetector
 from glit.backends.protocols import CaptionerConfig
-from glit.backends.weights import resolve
 from glit.data.geometry import area_ratio_mask, iou
+from glit.models.weights import resolve
 from glit.scenes import Rendering, Scene, SceneCaption, draw_scene, render, write_caption
 from glit.scenes.told import is_well_formed, objects_told, true_of
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, SHAPES

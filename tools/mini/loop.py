@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from glit.backends.device import has_bfloat16
+from glit.models.device import has_bfloat16
 from tools.mini.save import replaced
 
 M = TypeVar("M", bound=nn.Module)

@@ -30,11 +30,11 @@ from glit.backends.captioners.http_exchange import (
     retry_after_s,
 )
 from glit.backends.protocols import RawCaption, WriterConfig
-from glit.backends.weights import Resolved
 from glit.data.records import DropError
 from glit.errors import RunError, UserError, cut, first_line
 from glit.images import Pixels
 from glit.masking import remember, remember_address, without_secrets
+from glit.models.weights import Resolved
 from glit.text.thoughts import CAPTION, json_schema
 
 _BUSY = {429, 503, 529}

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from glit.backends.protocols import SAMPLING, WriterConfig
-from glit.backends.weights import Resolved
 from glit.errors import WeightsError, cut
+from glit.models.weights import Resolved
 
 _FILE = "generation_config.json"
 _NEUTRAL: dict[str, tuple[Any, ...]] = {

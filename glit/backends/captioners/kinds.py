@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glit.backends.base import refuse_other_kind
-from glit.backends.model_files import model_type
-from glit.backends.weights import Resolved
 from glit.errors import WeightsError
+from glit.models.files import model_type
+from glit.models.weights import Resolved
 
 _USUAL = {
     "gemma3", "gemma4", "idefics3", "internvl", "llava", "llava_next", "llava_onevision",

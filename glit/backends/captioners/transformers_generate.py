@@ -12,13 +12,13 @@ from glit.backends.base import Backend
 from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, set_by_recipe
 from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
 from glit.backends.captioners.token_probabilities import ChosenLogprobs, tokens_of_text
-from glit.backends.device import pick_device, torch_dtype
 from glit.backends.protocols import CaptionerConfig, RawCaption
-from glit.backends.weights import Resolved
 from glit.errors import WeightsError, first_line
 from glit.images import Pixels
+from glit.models.device import pick_device, torch_dtype
+from glit.models.pretrained import as_weights_error, load_whole
+from glit.models.weights import Resolved
 from glit.recipes.extras import require
-from glit.runtime.pretrained import as_weights_error, load_whole
 
 
 class TransformersCaptioner:

@@ -30,12 +30,12 @@ from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, sam
 from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
 from glit.backends.captioners.token_probabilities import tokens_of_text
 from glit.backends.protocols import RawCaption, WriterConfig
-from glit.backends.weights import Resolved
 from glit.errors import RunError
 from glit.images import Pixels
+from glit.models.pretrained import as_weights_error
+from glit.models.weights import Resolved
 from glit.recipes.config import require_value, speed_only
 from glit.recipes.extras import require
-from glit.runtime.pretrained import as_weights_error
 from glit.text.thoughts import CAPTION, json_pattern
 
 _ENVIRONMENT = {

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from glit.backends.base import Backend
-from glit.backends.device import pick_device
 from glit.backends.grounders.choose import best_of_each
 from glit.backends.protocols import Found, GrounderConfig
 from glit.backends.ultralytics_models import check_checkpoint, load_yolo
-from glit.backends.weights import Resolved
 from glit.errors import WeightsError
 from glit.images import Pixels
+from glit.models.device import pick_device
+from glit.models.weights import Resolved
 
 _NAME = "ground.backend = 'ultralytics'"
 _CLIP = "clip/ViT-B-32.pt"

@@ -15,15 +15,15 @@ from jaxtyping import Float
 from PIL import Image
 
 from glit.backends.base import Backend, refuse_other_kind
-from glit.backends.device import pick_device, torch_dtype
 from glit.backends.grounders.choose import best_of_each
-from glit.backends.loading import load_with_processor
-from glit.backends.model_files import model_type
 from glit.backends.protocols import Found, GrounderConfig
-from glit.backends.weights import Resolved
 from glit.data.geometry import Boxes
 from glit.errors import WeightsError
 from glit.images import Pixels
+from glit.models.device import pick_device, torch_dtype
+from glit.models.files import model_type
+from glit.models.pretrained import load_with_processor
+from glit.models.weights import Resolved
 from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
 

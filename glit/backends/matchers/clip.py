@@ -16,17 +16,17 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.backends.base import Backend, refuse_other_kind
-from glit.backends.device import pick_device, torch_dtype
 from glit.backends.matchers.crops import CropSpec, cut_crops
-from glit.backends.model_files import model_type, weight_files
 from glit.backends.protocols import MatcherConfig
-from glit.backends.tokenizer import TextTokenizer
-from glit.backends.weights import Resolved
 from glit.data.geometry import Boxes
 from glit.errors import RecipeError, WeightsError
 from glit.images import Pixels
+from glit.models.device import pick_device, torch_dtype
+from glit.models.files import model_type, weight_files
+from glit.models.pretrained import load_whole
+from glit.models.tokenizer import TextTokenizer
+from glit.models.weights import Resolved
 from glit.recipes.extras import require
-from glit.runtime.pretrained import load_whole
 
 if TYPE_CHECKING:
     from torch import Tensor

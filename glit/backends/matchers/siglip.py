@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from glit.backends.matchers.clip import FEWEST_SENTENCES, ClipMatcher
 from glit.backends.matchers.crops import resized, whole_pixel_boxes
 from glit.backends.protocols import MatcherConfig
-from glit.backends.weights import Resolved
 from glit.data.geometry import Boxes
 from glit.images import Pixels
-from glit.runtime.pretrained import as_weights_error
+from glit.models.pretrained import as_weights_error
+from glit.models.weights import Resolved
 
 if TYPE_CHECKING:
     from torch import Tensor

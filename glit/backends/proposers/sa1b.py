@@ -19,10 +19,10 @@ import numpy as np
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
-from glit.backends.weights import Resolved
 from glit.data.frames import Frame, fit_frame, upright_orientation
 from glit.data.records import Region
 from glit.data.rle import Runs, decode_rle, mask_text, read_rle, rle_area, rle_box
+from glit.models.weights import Resolved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,16 +11,16 @@ import numpy as np
 from PIL import Image
 
 from glit.backends.base import Backend, refuse_other_kind
-from glit.backends.device import pick_device, torch_dtype
-from glit.backends.model_files import weight_files
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.sam.model import MODEL_TYPE, MaskThresholds, load_checkpoint, load_sam
-from glit.backends.weights import Resolved
 from glit.data.records import Region
 from glit.data.rle import decode_rle, mask_text
 from glit.errors import WeightsError
 from glit.images import Pixels
+from glit.models.device import pick_device, torch_dtype
+from glit.models.files import weight_files
+from glit.models.weights import Resolved
 from glit.recipes.config import added, require_value
 from glit.recipes.extras import require
 

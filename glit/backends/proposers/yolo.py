@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from glit.backends.base import Backend
-from glit.backends.device import pick_device
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.backends.ultralytics_models import check_checkpoint, load_yolo
-from glit.backends.weights import Resolved
 from glit.data.records import Region
 from glit.images import Pixels
+from glit.models.device import pick_device
+from glit.models.weights import Resolved
 
 _NAME = "propose.backend = 'yolo'"
 

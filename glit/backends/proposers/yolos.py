@@ -11,15 +11,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from glit.backends.base import Backend, refuse_other_kind
-from glit.backends.device import pick_device, torch_dtype
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
-from glit.backends.weights import Resolved
 from glit.data.records import Region
 from glit.images import Pixels
+from glit.models.device import pick_device, torch_dtype
+from glit.models.pretrained import as_weights_error, load_whole
+from glit.models.weights import Resolved
 from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
-from glit.runtime.pretrained import as_weights_error, load_whole
 
 if TYPE_CHECKING:
     from glit.backends.gpu.copies import Download

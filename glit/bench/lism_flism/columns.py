@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from glit.backends.weights import Resolved
 from glit.bench.harness import Row
 from glit.bench.machine import peak_mb
 from glit.bench.scenes import Truth
 from glit.data.records import Drop, Sample
 from glit.images import Pixels
+from glit.models.weights import Resolved
 from glit.stages.image_source import ImageSource
 from glit.stages.recipe import Recipe
 from glit.storage.store import Store

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from glit.backends.tokenizer import tokenizer_hash
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import Images, Job, PartClock, TimedSource, Way
 from glit.bench.lism_flism.fixed import FixedDetector
@@ -19,6 +18,7 @@ from glit.bench.scenes import XYXY
 from glit.data.records import Drop, Sample
 from glit.data.schema import dataset_schema
 from glit.executors.process import prepare_own_process
+from glit.models.tokenizer import tokenizer_hash
 from glit.stages.base import Outcome
 from glit.stages.pack import PackConfig, write_groups
 from glit.stages.pair import PairConfig, PairStage

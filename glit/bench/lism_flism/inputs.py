@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.backends.weights import Resolved
 from glit.bench.lism_flism.columns import Images
 from glit.bench.scenes import truths
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import entries, find_source
+from glit.models.weights import Resolved
 from glit.scenes import draw_scene, write_caption, write_scenes
 from glit.stages.ingest import Ingest, IngestConfig, ingest
 from glit.stages.split import SplitConfig
@@ -97,7 +97,7 @@ def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Im
         matcher: whose tokenizer gives the token spans.
         config: how to cut.
     """
-    from glit.backends.tokenizer import TextTokenizer
+    from glit.models.tokenizer import TextTokenizer
     from glit.stages.image_source import ImageSource
     from glit.stages.split import SplitStage
 

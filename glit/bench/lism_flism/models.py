@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glit.backends.device import pick_device
 from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, save_sam
-from glit.backends.weights import Resolved, is_here, resolve
 from glit.bench.lism_flism.columns import Column, Job, Method
 from glit.bench.lism_flism.fixed import NUM_GRID
 from glit.clip.random_clip import TINY as TINY_CLIP
 from glit.clip.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.errors import WeightsError
 from glit.images import Pixels
+from glit.models.device import pick_device
+from glit.models.weights import Resolved, is_here, resolve
 from glit.stages.plan import Recipe
 from glit.stages.recipe import load_recipe
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from glit.backends.device import pick_device
 from glit.bench.harness import Row, Worker, write_report
 from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Images
 from glit.bench.lism_flism.in_glit import InGlit
@@ -22,6 +21,7 @@ from glit.bench.machine import describe_machine, versions
 from glit.bench.scenes import judge
 from glit.errors import InputError, StoppedError
 from glit.images import ImageError, decode
+from glit.models.device import pick_device
 from glit.recipes.extras import require
 from glit.runtime.cores import usable_cores
 

@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from glit.backends.device import pick_device
 from glit.backends.protocols import ProposerConfig
-from glit.backends.tokenizer import load_tokenizer
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import Images, Job, PartClock, Way
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.scenes import XYXY
 from glit.data.geometry import area_ratio_mask, grid_boxes
 from glit.data.records import Sample
+from glit.models.device import pick_device
+from glit.models.tokenizer import load_tokenizer
 
 POINTS_PER_BATCH = 128
 """GOAL's; segment-anything's default is 64."""

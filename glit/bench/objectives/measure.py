@@ -13,7 +13,7 @@ from glit.bench.objectives.world import SceneCollection, Scenes, World
 from glit.errors import UserError
 from glit.evaluation.collection import Collection, Text, all_captions
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import ROUNDING, WAYS
 from glit.evaluation.scorers.protocol import Scorer, Vectors
 from glit.evaluation.tasks.joint_map import joint_map
@@ -34,7 +34,7 @@ class Measured:
     """bool [2, scenes]: the image of each caption first, then the caption of each image."""
 
 
-def measure(embedder: Embedder, config: EvaluateConfig, world: World) -> Measured:
+def measure(embedder: CollectionEmbedder, config: EvaluateConfig, world: World) -> Measured:
     """What a scorer finds; questions, twins and short captions are those of scenes."""
     gallery, scorer = world.searched(), config.make_scorer()
     images = scorer.images(embedder, gallery)
@@ -52,7 +52,9 @@ def measure(embedder: Embedder, config: EvaluateConfig, world: World) -> Measure
     return Measured(figures=figures, found=found)
 
 
-def of_regions(embedder: Embedder, config: EvaluateConfig, world: World) -> dict[str, float]:
+def of_regions(
+    embedder: CollectionEmbedder, config: EvaluateConfig, world: World
+) -> dict[str, float]:
     """Joint mAP, and localisation with its chance; no scorer changes them.
 
     Empty without pairs; localisation is missing where patches are not in the shared space.
@@ -71,7 +73,7 @@ def of_regions(embedder: Embedder, config: EvaluateConfig, world: World) -> dict
     return figures
 
 
-def validate(embedder: Embedder, config: EvaluateConfig, collection: Collection) -> float:
+def validate(embedder: CollectionEmbedder, config: EvaluateConfig, collection: Collection) -> float:
     """Mean R@1 of both ways, by which a learning rate is chosen."""
     scorer = config.make_scorer()
     images = scorer.images(embedder, collection)
@@ -80,7 +82,7 @@ def validate(embedder: Embedder, config: EvaluateConfig, collection: Collection)
 
 def _found(
     scorer: Scorer,
-    embedder: Embedder,
+    embedder: CollectionEmbedder,
     images: Vectors,
     collection: Collection,
     config: EvaluateConfig,
@@ -91,7 +93,7 @@ def _found(
     return np.stack([ranks[way] for way in WAYS]) == 0
 
 
-def _twins(scorer: Scorer, embedder: Embedder, collection: SceneCollection) -> float:
+def _twins(scorer: Scorer, embedder: CollectionEmbedder, collection: SceneCollection) -> float:
     """Share of right choices between twins: both images for each text, both texts for each image.
 
     Equal scores, such as those of captions that the text window makes equal, count one half.
@@ -107,7 +109,7 @@ def _twins(scorer: Scorer, embedder: Embedder, collection: SceneCollection) -> f
 
 
 def _questions(
-    scorer: Scorer, embedder: Embedder, images: Vectors, scenes: Sequence
+    scorer: Scorer, embedder: CollectionEmbedder, images: Vectors, scenes: Sequence
 ) -> dict[str, float]:
     """Shares of right answers by kind; ``KIND_blind`` are those with another scene's picture."""
     asked = questions(scenes)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glit.evaluation.collection import Collection, Text
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.scorers.protocol import Vectors
 
 
@@ -18,10 +18,10 @@ from glit.evaluation.scorers.protocol import Vectors
 class Cosine:
     """The cosine of the whole image and the whole caption."""
 
-    def images(self, embedder: Embedder, collection: Collection) -> Vectors:
+    def images(self, embedder: CollectionEmbedder, collection: Collection) -> Vectors:
         return single(embedder.images(collection, embedder.wholes(collection)))
 
-    def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
+    def texts(self, embedder: CollectionEmbedder, texts: Sequence[Text]) -> Vectors:
         return single(embedder.texts([text.text for text in texts]))
 
     def score(self, texts: Vectors, images: Vectors) -> Float[Tensor, "t i"]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glit.clip.late_interaction import late_interaction
 from glit.evaluation.collection import Collection, Text
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.learned import learned_module
 from glit.evaluation.scorers.protocol import Vectors
 from glit.recipes.config import require_value
@@ -40,7 +40,7 @@ class FineLipScore:
         found = f"evaluate.global_weight = {self.global_weight}"
         require_value(0 <= self.global_weight <= 1, f"{found}: wanted 0 to 1")
 
-    def images(self, embedder: Embedder, collection: Collection) -> Vectors:
+    def images(self, embedder: CollectionEmbedder, collection: Collection) -> Vectors:
         tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
         found = []
         for patches, embedding in embedder.encoded_images(collection, embedder.wholes(collection)):
@@ -49,7 +49,7 @@ class FineLipScore:
         names = [f"image {name}" for name in collection.names]
         return _checked(embedder, found, list(range(len(names))), names)
 
-    def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
+    def texts(self, embedder: CollectionEmbedder, texts: Sequence[Text]) -> Vectors:
         tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
         order: list[int] = []
         found = []
@@ -71,7 +71,10 @@ class FineLipScore:
 
 
 def _checked(
-    embedder: Embedder, found: list[tuple[Tensor, Tensor]], order: list[int], names: list[str]
+    embedder: CollectionEmbedder,
+    found: list[tuple[Tensor, Tensor]],
+    order: list[int],
+    names: list[str],
 ) -> Vectors:
     """All parts as one, in the order of ``names``; ``order`` are the numbers as they came."""
     vectors, valid = zip(*found, strict=True)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from glit.evaluation.collection import Collection, Text
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 
 __all__ = ["Scorer", "Text", "Vectors"]
 
@@ -34,11 +34,11 @@ class Vectors:
 class Scorer(Protocol):
     """Compare images with texts in blocks; the whole score matrix is never in memory."""
 
-    def images(self, embedder: Embedder, collection: Collection) -> Vectors:
+    def images(self, embedder: CollectionEmbedder, collection: Collection) -> Vectors:
         """Every image of a collection."""
         ...
 
-    def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
+    def texts(self, embedder: CollectionEmbedder, texts: Sequence[Text]) -> Vectors:
         """Texts with their sentences."""
         ...
 

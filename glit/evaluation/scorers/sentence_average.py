@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from glit.evaluation.collection import Text
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.scorers.cosine import Cosine, single
 from glit.evaluation.scorers.protocol import Vectors
 
@@ -18,7 +18,7 @@ from glit.evaluation.scorers.protocol import Vectors
 class SentenceAverage(Cosine):
     """The cosine of the whole image and the mean of the sentences."""
 
-    def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
+    def texts(self, embedder: CollectionEmbedder, texts: Sequence[Text]) -> Vectors:
         pieces = [text.pieces for text in texts]
         embedding_SD = embedder.texts([piece for some in pieces for piece in some])
         means = [part.mean(dim=0) for part in embedding_SD.split([len(some) for some in pieces])]

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glit.evaluation.collection import Collection, Text
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.scorers.protocol import Vectors
 from glit.recipes.config import require_value
 
@@ -47,7 +47,7 @@ class SentencePatches:
         require_value(0 <= self.global_weight <= 1, f"{found}: wanted 0 to 1")
         require_value(self.window >= 1, f"evaluate.window = {self.window}: wanted 1 or more")
 
-    def images(self, embedder: Embedder, collection: Collection) -> Vectors:
+    def images(self, embedder: CollectionEmbedder, collection: Collection) -> Vectors:
         found = []
         for tokens, whole_ND in embedder.encoded_images(collection, embedder.wholes(collection)):
             with torch.inference_mode():
@@ -67,7 +67,7 @@ class SentencePatches:
         mean_NDHW = F.avg_pool2d(grid_NDHW, min(self.window, side), stride=1)
         return F.normalize(mean_NDHW.flatten(2).transpose(1, 2), dim=-1)
 
-    def texts(self, embedder: Embedder, texts: Sequence[Text]) -> Vectors:
+    def texts(self, embedder: CollectionEmbedder, texts: Sequence[Text]) -> Vectors:
         pieces = [(text.text, *text.pieces) for text in texts]
         distinct = {piece: row for row, piece in enumerate(dict.fromkeys(chain(*pieces)))}
         rows = [distinct[piece] for piece in chain(*pieces)]

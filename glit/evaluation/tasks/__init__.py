@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.tasks.boxes import boxes
 from glit.evaluation.tasks.caption_quality import caption_quality
@@ -20,7 +20,7 @@ from glit.evaluation.tasks.retrieval import retrieval
 from glit.evaluation.tasks.robustness import robustness
 from glit.evaluation.tasks.segment import segment
 
-TASKS: dict[str, Callable[[Embedder, Collection, EvaluateConfig], Metrics]] = {
+TASKS: dict[str, Callable[[CollectionEmbedder, Collection, EvaluateConfig], Metrics]] = {
     "retrieval": retrieval,
     "joint-map": joint_map,
     "localize": localize,

@@ -10,7 +10,7 @@ from glit.errors import InputError
 from glit.evaluation.boxes import embed_pictures
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder, Picture
+from glit.evaluation.encode import CollectionEmbedder, Picture
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.questions import ImageFiles
 from glit.evaluation.readers.boxes import ClassBoxes
@@ -34,7 +34,7 @@ class BoxFiles(ImageFiles):
             self.captions[index] += self.classes[own][:1]
 
 
-def boxes(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def boxes(embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig) -> Metrics:
     """``acc1``, ``acc5`` and the mean of the classes' own accuracies, over all boxes.
 
     A class's vector is that of ``classify``; a box belongs to the class with the highest cosine.

@@ -6,11 +6,13 @@ import numpy as np
 
 from glit.evaluation.collection import Collection, all_captions
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import Metrics
 
 
-def caption_quality(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def caption_quality(
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
+) -> Metrics:
     """Mean cosine of image and caption over pairs drawn at random (Table I), with its error.
 
     The papers measure with Long-CLIP ViT-L/14; the figure means nothing across models.

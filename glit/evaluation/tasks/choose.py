@@ -29,7 +29,7 @@ from glit.errors import InputError, RecipeError
 from glit.evaluation.boxes import embed_pictures
 from glit.evaluation.collection import Collection, Text
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import ROUNDING, Metrics
 from glit.evaluation.questions import Question, Questions
 from glit.evaluation.scorers.cosine import Cosine, single
@@ -37,7 +37,7 @@ from glit.evaluation.scorers.protocol import Scorer, Vectors
 from glit.text.sentences import make_splitter
 
 
-def choose(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def choose(embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig) -> Metrics:
     """Shares of right answers, over all questions and for every kind, beside chance.
 
     Raises:
@@ -86,7 +86,7 @@ class EmbeddedQuestions:
 
 
 def embed_questions(
-    embedder: Embedder, collection: Questions, config: EvaluateConfig
+    embedder: CollectionEmbedder, collection: Questions, config: EvaluateConfig
 ) -> EmbeddedQuestions:
     """Embed every picture and text once, as the scorer ``evaluate.scorer`` compares them.
 

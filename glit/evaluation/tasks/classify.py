@@ -14,7 +14,7 @@ from glit.errors import GlitError, InputError
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.templates import templates
 from glit.runtime.prefetch import batched
@@ -24,13 +24,15 @@ _CLASSES_AT_ONCE = 64
 _IMAGES_AT_ONCE = 512
 
 
-def classify(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def classify(
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
+) -> Metrics:
     """Accuracy over the images that can be read; see :func:`classify_and_broken`."""
     return classify_and_broken(embedder, collection, config)[0]
 
 
 def classify_and_broken(
-    embedder: Embedder, collection: Collection, config: EvaluateConfig
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
 ) -> tuple[Metrics, list[str]]:
     """``acc1``, ``acc5`` (of more than five classes) and the mean of the classes' own accuracies.
 
@@ -61,7 +63,7 @@ def classify_and_broken(
 
 
 def class_vectors(
-    embedder: Embedder, classes: Sequence[tuple[str, ...]], config: EvaluateConfig
+    embedder: CollectionEmbedder, classes: Sequence[tuple[str, ...]], config: EvaluateConfig
 ) -> Float[Tensor, "k d"]:
     """A vector for every class: the normalised mean of what its names give in all templates."""
     frames = templates(config.templates)
@@ -106,7 +108,7 @@ def accuracies(rank_N: Int[Tensor, " n"], class_N: Int[Tensor, " n"], num_classe
 
 
 def _readable(
-    embedder: Embedder, collection: ClassFolder, broken: list[str]
+    embedder: CollectionEmbedder, collection: ClassFolder, broken: list[str]
 ) -> Iterator[tuple[list[int], Float[Tensor, "n d"]]]:
     """Numbers and embeddings of images, a block at a time; names of the others go to ``broken``."""
     quiet = replace(embedder, progress=null_progress())
@@ -131,7 +133,7 @@ def _readable(
         embedder.progress.advance(len(block), bad)
 
 
-def _is_good(embedder: Embedder, collection: ClassFolder, number: int) -> bool:
+def _is_good(embedder: CollectionEmbedder, collection: ClassFolder, number: int) -> bool:
     try:
         embedder.fitted(collection, (number, None))
     except (GlitError, OSError):

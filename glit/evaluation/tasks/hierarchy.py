@@ -14,13 +14,15 @@ from jaxtyping import Float
 from glit.errors import InputError
 from glit.evaluation.collection import Collection, GrowingCollection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import ROUNDING, Metrics
 
 _MOST_RECALLS = 5
 
 
-def hierarchy(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def hierarchy(
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
+) -> Metrics:
     """``himo`` over all sentences of each caption; for k = 1 to 5 ``first_k_recall@1``, the share
     of images that come first, among all, for their caption's first k sentences (all of a shorter
     one); of images whose sentences are equal, each is right for the others.

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from glit.evaluation.collection import Collection, JointCollection, need_pairs
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder, Picture
+from glit.evaluation.encode import CollectionEmbedder, Picture
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.precision import average_precision, best_items
 from glit.evaluation.relevance import joint_relevance
 
 
-def joint_map(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def joint_map(
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
+) -> Metrics:
     """mAP@K both ways over whole images and best regions together (GOAL Tables 3 and 4).
 
     The galleries hold every image and the crop of its best pair, every caption and the sentence of
@@ -37,7 +39,7 @@ def joint_map(embedder: Embedder, collection: Collection, config: EvaluateConfig
 
 
 def _joint_set(
-    embedder: Embedder, collection: Collection
+    embedder: CollectionEmbedder, collection: Collection
 ) -> tuple[list[str], list[int], Float[Tensor, "n d"]]:
     """Texts, numbers of their samples and embeddings of their images: whole ones, then regions."""
     if isinstance(collection, JointCollection):

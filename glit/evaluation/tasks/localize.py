@@ -7,12 +7,14 @@ import torch
 
 from glit.evaluation.collection import Collection, need_pairs
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.localisation import centre_inside, chance, first_hit
 from glit.evaluation.metrics import Metrics
 
 
-def localize(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def localize(
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
+) -> Metrics:
     """Measure whether one of the K patches most similar to a sentence is in its region (Table XVI).
 
     ``chance@K`` is what patches picked at random would score on the same regions.

@@ -7,13 +7,13 @@ import numpy as np
 from glit.errors import InputError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.questions import Questions
 from glit.evaluation.tasks.choose import embed_questions
 
 
-def refer(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def refer(embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig) -> Metrics:
     """Share of the expressions whose most similar box has an IoU of 0.5 or more with theirs.
 
     Of equal cosines the first box counts. ``chance`` is the share that boxes taken at random get.

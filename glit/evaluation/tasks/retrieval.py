@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from glit.evaluation.collection import Collection, all_captions
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import WAYS, Metrics
 from glit.evaluation.neighbours import as_dicts, examples
 from glit.evaluation.recall import Block, first_hit_rank, recall_at
@@ -25,13 +25,15 @@ MOST_KEPT = 1 << 26
 """Scores that are kept, 256 MB; every block is computed four times where there are more."""
 
 
-def retrieval(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def retrieval(
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
+) -> Metrics:
     """Recall@K by the scorer of ``evaluate.scorer``; several captions an image are allowed."""
     return retrieval_and_neighbours(embedder, collection, config, most=0)[0]
 
 
 def retrieval_and_neighbours(
-    embedder: Embedder, collection: Collection, config: EvaluateConfig, *, most: int
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig, *, most: int
 ) -> tuple[Metrics, dict[str, Any]]:
     """The same, and by direction up to ``most`` queries that are right and as many that are not."""
     scorer = config.make_scorer()

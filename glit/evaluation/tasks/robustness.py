@@ -28,7 +28,7 @@ from jaxtyping import Float
 
 from glit.evaluation.collection import Collection, all_captions
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.false_sentences import OfType, drawn, with_false_sentences
 from glit.evaluation.metrics import WAYS, Metrics
 from glit.evaluation.recall import recall_at
@@ -36,7 +36,7 @@ from glit.evaluation.tasks.retrieval import Ranks, hit_ranks
 
 
 def robustness(
-    embedder: Embedder,
+    embedder: CollectionEmbedder,
     collection: Collection,
     config: EvaluateConfig,
     *,

@@ -18,7 +18,7 @@ from torch import Tensor
 from glit.errors import InputError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.encode import Embedder
+from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.label_maps import IGNORED, LabelMaps
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.tasks.classify import class_vectors
@@ -26,7 +26,9 @@ from glit.evaluation.tasks.classify import class_vectors
 _COSINES_AT_ONCE = 1 << 24
 
 
-def segment(embedder: Embedder, collection: Collection, config: EvaluateConfig) -> Metrics:
+def segment(
+    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
+) -> Metrics:
     """``miou``, the mean over classes of intersection over union, and ``pixel_accuracy``.
 
     Pixels without a class are not counted, and a class that neither is there nor was found counts

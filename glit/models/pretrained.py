@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.errors import GlitError, WeightsError, first_line
+from glit.models.weights import Resolved
 from glit.runtime.gpu_errors import is_out_of_memory, ruins_process
 
 _WITHOUT_EFFECT = re.compile(r"position_ids$|rotary_emb\.inv_freq$|num_batches_tracked$")
@@ -70,3 +71,23 @@ def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
             f"of; give a checkpoint of that kind{more}"
         )
     return model
+
+
+def load_with_processor(
+    processor: Any, kind: Any, model: Resolved, *, name: str, dtype: Any
+) -> tuple[Any, Any]:
+    """The processor and the model of a folder.
+
+    Args:
+        processor: a class of transformers.
+        kind: a class of transformers.
+        model: the folder.
+        name: of such models, for the message.
+        dtype: of the weights.
+
+    Raises:
+        WeightsError: they cannot be loaded.
+    """
+    with as_weights_error(f"model {model.name!r}: cannot be loaded as {name}"):
+        made = processor.from_pretrained(str(model.path), local_files_only=True)
+        return made, load_whole(kind, model.path, local_files_only=True, dtype=dtype)

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from glit.backends.device import (
+from glit.errors import UserError
+from glit.models.device import (
     best_device,
     has_bfloat16,
     pick_device,
     torch_dtype,
     warn_if_slow,
 )
-from glit.errors import UserError
 from glit.training.setup import mixed_precision
 from tools.mini.loop import TrainSettings, train
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from glit.errors import WeightsError
+from glit.models.pretrained import as_weights_error
 from glit.recipes.extras import require
-from glit.runtime.pretrained import as_weights_error
 
 _LEGACY_END = 2
 

@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from glit.backends.model_files import (
+from glit.errors import MissingExtraError, MissingModelError, WeightsError
+from glit.models.files import (
     PICKLE,
     cache_folder,
     check_complete,
@@ -24,7 +25,6 @@ from glit.backends.model_files import (
     weight_files,
     weights_hash,
 )
-from glit.errors import MissingExtraError, MissingModelError, WeightsError
 from glit.recipes.resources import mini_model, weights_manifest
 
 _ANSWER_S = 2.0

@@ -9,10 +9,10 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from glit.backends import weights
-from glit.backends.model_files import weight_files, weights_hash
-from glit.backends.weights import LOCAL, Resolved, is_here, manifest, resolve, stated_licence
 from glit.errors import MissingModelError, WeightsError
+from glit.models import weights
+from glit.models.files import weight_files, weights_hash
+from glit.models.weights import LOCAL, Resolved, is_here, manifest, resolve, stated_licence
 from glit.recipes.resources import mini_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -289,8 +289,8 @@ def test_a_pickled_clip_embeds_as_its_safetensors_do(pickled):
     import torch
 
     from glit.backends.matchers import MATCHERS
-    from glit.backends.weights import Resolved
     from glit.clip.folder import load_clip
+    from glit.models.weights import Resolved
     from glit.stages.score import ScoreConfig
 
     found = [

@@ -1,0 +1,1 @@
+"""Models by name: their files, where they are found, their tokenizers, and where they run."""
