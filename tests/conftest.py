@@ -132,7 +132,7 @@ def what_costs_time_alone():
 @pytest.fixture
 def fresh_verdicts(monkeypatch):
     """Fast paths are checked again, and what is found here is forgotten."""
-    from glit.backends.gpu import probe
+    from glit.gpu import probe
     from glit.runtime import verified_paths as fast_path
 
     monkeypatch.setattr(fast_path, "_verdicts", {})

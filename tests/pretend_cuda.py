@@ -31,8 +31,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from glit.backends.gpu import copies, probe
-from glit.backends.gpu.masks import FAST_PATH as FUSED_MEASURING
+from glit.backends.sam.gpu_masks import FAST_PATH as FUSED_MEASURING
+from glit.gpu import copies, probe
 from glit.runtime.verified_paths import leave_out
 
 aten = torch.ops.aten

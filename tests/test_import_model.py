@@ -15,8 +15,8 @@ from building import tiny_clip
 from safetensors.torch import save_file
 from torch import nn
 
-from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.kinds import open_model
 from glit.errors import GlitError, InputError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
@@ -117,7 +117,7 @@ def image_tower(model) -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def start():
-    return load_clip(tiny_clip())
+    return open_model(tiny_clip())
 
 
 def pooled(features):
@@ -136,7 +136,7 @@ def test_long_clip_answers_as_its_own_forward_pass(start, tmp_path, prefix, wrap
     for model in (theirs, start):  # as they were saved
         model.load_state_dict({k: v.half().float() for k, v in model.state_dict().items()})
 
-    ours = load_clip(tmp_path / "model").eval()
+    ours = open_model(tmp_path / "model").eval()
     end = start.config.text_config.eos_token_id
     ids = torch.randint(0, end - 1, (3, 248))
     for row, length in zip(ids, (5, 60, 248), strict=True):
@@ -162,7 +162,7 @@ def test_weights_under_the_names_of_transformers(start, tmp_path):
     save_file({k: v.contiguous() for k, v in weights.items()}, tmp_path / "goal.safetensors")
     for suffix in ("pth", "safetensors"):
         made = import_model(tmp_path / f"goal.{suffix}", tmp_path / suffix, like=str(tiny_clip()))
-        found = load_clip(tmp_path / suffix).state_dict()
+        found = open_model(tmp_path / suffix).state_dict()
         assert made.context == 248
         assert all(torch.equal(found[key], weights[key]) for key in found)
 
@@ -201,7 +201,7 @@ def test_what_trainers_put_around_weights(start, tmp_path, layout):
         tmp_path / "saved.pt", tmp_path / "out", like=str(tiny_clip()), activation="gelu"
     )
     assert made.activation == "gelu"
-    found = load_clip(tmp_path / "out")
+    found = open_model(tmp_path / "out")
     assert found.config.vision_config.hidden_act == found.config.text_config.hidden_act == "gelu"
     for name, value in start.state_dict().items():
         assert torch.equal(found.state_dict()[name], value), name
@@ -235,7 +235,7 @@ def test_an_archive_of_torchscript_is_read_without_running_it(start, tmp_path, m
         torch.jit.save(as_torchscript(their_names(start)), tmp_path / "clip.pt")
     monkeypatch.setattr(torch.jit, "load", None)
     import_model(tmp_path / "clip.pt", tmp_path / "out", like=str(tiny_clip()))
-    found = load_clip(tmp_path / "out").state_dict()
+    found = open_model(tmp_path / "out").state_dict()
     for name, value in start.state_dict().items():
         assert torch.equal(found[name], value.half().float()), name
 
@@ -283,10 +283,10 @@ def fg_clip(start, tmp_path):
 def test_fg_clip_answers_as_its_own_forward_pass_on_long_texts(fg_clip, start, tmp_path):
     folder, weights = fg_clip
     with pytest.raises(WeightsError, match="no place for 5 weights .*glit import-model"):
-        load_clip(folder)
+        open_model(folder)
     made = import_model(folder, tmp_path / "out")
     assert made.context == 248
-    ours = load_clip(tmp_path / "out").eval()
+    ours = open_model(tmp_path / "out").eval()
     ids = torch.randint(0, 50, (2, 60))
     at = "text_model.embeddings.position_embedding"
     first = torch.arange(60)[:, None] < 20

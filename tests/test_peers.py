@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from torch.nn.functional import normalize
 from torchmetrics.classification import MulticlassAccuracy, MulticlassJaccardIndex
 
-from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.kinds import open_model
 from glit.clip.preprocess import fit_image
 from glit.evaluation.label_maps import IGNORED
 from glit.evaluation.recall import first_hit_rank, recall_at
@@ -64,7 +64,7 @@ def test_a_zero_shot_classifier_is_open_clips(tmp_path) -> None:
     config = json.loads((OPEN_CLIP / "open_clip_config.json").read_text())["model_cfg"]
     theirs = open_clip.model.CLIP(**config).eval()
     theirs.load_state_dict(load_file(OPEN_CLIP / "open_clip_model.safetensors"), strict=False)
-    ours = load_clip(OPEN_CLIP).eval()
+    ours = open_model(OPEN_CLIP).eval()
     end = config["text_cfg"]["vocab_size"] - 1
 
     def ids(texts: list[str]) -> torch.Tensor:

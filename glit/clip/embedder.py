@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
@@ -15,9 +15,8 @@ from torch import Tensor
 
 from glit.clip import ImageFit
 from glit.clip.encoder import ClipEncoder
-from glit.clip.image_processor import read_preprocessing
+from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.kinds import make_encoder, open_model, open_tokenizer
-from glit.clip.preprocess import fit_image, vision_side
 from glit.clip.runs import find_model, trains_unmixed
 from glit.clip.text_rows import TextRows, lay_out
 from glit.clip.text_window import stretch_model
@@ -47,15 +46,12 @@ class Embedder:
     """Of its files."""
     encoder: ClipEncoder
     tokenizer: TextTokenizer
-    fit: ImageFit
+    preprocessing: Preprocessing
+    """Of images."""
     context: int
     batch_size: int
     num_workers: int
     device: torch.device
-    shortest: int = 0
-    """With ``centre-crop``: the shorter side before the crop, pixels; 0 is the model's side."""
-    mode: str = "bicubic"
-    """Interpolation of images."""
     unmixed: bool = False
     """Whether each patch attends to itself alone in the last layer, as ``fg-clip`` and
     ``beta-clip`` train them (see :meth:`ClipEncoder.encode_images`)."""
@@ -93,11 +89,14 @@ class Embedder:
         with without_bars():
             found = find_model(name, checkpoint)
             model = open_model(found.folder)
-        preprocessing = read_preprocessing(found.folder, side=vision_side(model)[0])
+        side = getattr(model.config.vision_config, "image_size", 0)
+        preprocessing = read_preprocessing(found.folder, side=side)
         if context:
             stretch_model(model, context)
+        if fit != "model":
+            preprocessing = replace(preprocessing, fit=fit, shortest=0)
         tokenizer = open_tokenizer(found.folder)
-        encoder = make_encoder(model.eval(), preprocessing, tokenizer)
+        encoder = make_encoder(model.eval(), preprocessing, tokenizer, folder=found.folder)
         placed = pick_device(device)
         return cls(
             name=name,
@@ -105,9 +104,7 @@ class Embedder:
             folder=found.folder,
             encoder=encoder.to(placed),
             tokenizer=tokenizer,
-            fit=preprocessing.fit if fit == "model" else fit,
-            shortest=preprocessing.shortest if fit == "model" else 0,
-            mode=preprocessing.mode,
+            preprocessing=preprocessing,
             context=context or encoder.context,
             batch_size=batch_size,
             num_workers=num_threads(num_workers),
@@ -170,9 +167,7 @@ class Embedder:
 
     def square(self, image: Pixels) -> UInt8[Tensor, "3 s s"]:
         """A decoded image as the model's square."""
-        return fit_image(
-            image, side=self.encoder.side, fit=self.fit, shortest=self.shortest, mode=self.mode
-        )
+        return self.encoder.fit(image, self.preprocessing)
 
     def squares(
         self, squares: Iterable[UInt8[Tensor, "3 s s"]]

@@ -1,4 +1,4 @@
-"""Run both towers of a CLIPModel on rows of texts and images of one size.
+"""Run both towers of a CLIPModel (MetaClip2Model too): for matching, training and measuring.
 
 Embeddings and tokens are FAST-GOAL's Eq. 3 to 6. Pooled tokens are projected (Eq. 8 and 10) as in
 the code published with GOAL: pooled patch tokens by the vision tower's post-layernorm and the
@@ -12,24 +12,39 @@ D width of the shared space.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
+from glit.clip.crops import cut_crops
+from glit.clip.image_processor import Preprocessing
 from glit.clip.pooling import masked_mean
-from glit.clip.preprocess import vision_side
+from glit.clip.preprocess import fit_image, vision_side
 from glit.clip.text_rows import TextRows
 from glit.clip.text_tokens import rows_agree, tokens_alone, tokens_in_rows
+from glit.data.geometry import Boxes
+from glit.gpu.copies import upload
+from glit.images import Pixels
+from glit.models.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
 
+_LENGTH_STEP = 8
+"""Texts that are matched are padded to a multiple of this many tokens."""
+
 
 class ClipEncoder(nn.Module):
     """A CLIPModel that embeds images and texts, and gives their tokens for pooling."""
+
+    fewest_images: ClassVar = 2
+    """Of fewer images, :meth:`embed_crops` fills a batch: they would be multiplied otherwise, and
+    round otherwise."""
+    fewest_texts: ClassVar = 8
+    """Of fewer texts, :meth:`embed_ids` fills a batch."""
 
     def __init__(
         self,
@@ -72,20 +87,79 @@ class ClipEncoder(nn.Module):
         """Patch tokens of the first ``num_tokens`` images, and every image's embedding.
 
         With ``unmixed`` every patch attends to itself alone in the last layer (its value is its
-        attention's output, as in MaskCLIP, Zhou et al. 2022); embeddings are the same.
+        attention's output, as in MaskCLIP, Zhou et al. 2022); embeddings are the same. At another
+        side than the model's own, position embeddings are interpolated.
         """
-        dtype = self.clip.visual_projection.weight.dtype
-        pixels = pixels_V3SS.to(dtype)
-        pixels = (pixels - self.mean_3.to(dtype)[:, None, None]) / self.std_3.to(dtype)[
-            :, None, None
-        ]
-        output = self.clip.vision_model(pixel_values=pixels, output_hidden_states=unmixed)
-        embedding_VD = F.normalize(
-            self.clip.visual_projection(output.pooler_output).float(), dim=-1
+        output = self.clip.vision_model(
+            pixel_values=self._normalised(pixels_V3SS),
+            output_hidden_states=unmixed,
+            interpolate_pos_encoding=pixels_V3SS.shape[-1] != self.side,
         )
         if unmixed:
-            return self._unmixed(output.hidden_states[-2][:num_tokens, 1:]), embedding_VD
-        return output.last_hidden_state[:num_tokens, 1:], embedding_VD
+            tokens_GPH = self._unmixed(output.hidden_states[-2][:num_tokens, 1:])
+        else:
+            tokens_GPH = output.last_hidden_state[:num_tokens, 1:]
+        return tokens_GPH, self._embedding(output)
+
+    def _normalised(self, pixels_V3SS: UInt8[Tensor, "v 3 s s"]) -> Float[Tensor, "v 3 s s"]:
+        dtype = self.clip.vision_model.embeddings.patch_embedding.weight.dtype
+        pixels = pixels_V3SS.to(dtype)
+        mean_311, std_311 = (each.to(dtype)[:, None, None] for each in (self.mean_3, self.std_3))
+        return (pixels - mean_311) / std_311
+
+    def _embedding(self, output: Any) -> Float[Tensor, "v d"]:
+        """The embeddings of images, of their tower's output."""
+        return F.normalize(self.clip.visual_projection(output.pooler_output).float(), dim=-1)
+
+    def fit(self, image: Pixels, preprocessing: Preprocessing) -> Tensor:
+        """The image as :meth:`encode_images` takes it: uint8 [3, S, S], not normalised yet."""
+        spec = preprocessing
+        return fit_image(
+            image, side=self.side, fit=spec.fit, shortest=spec.shortest, mode=spec.mode
+        )
+
+    def cut(self, image: Pixels, boxes: Boxes, preprocessing: Preprocessing) -> Tensor:
+        """Crops of an image as :meth:`embed_crops` takes them, on the model's device; [N, ...]."""
+        return cut_crops(image, boxes, preprocessing, side=self.side, device=self.mean_3.device)
+
+    def embed_crops(self, crops: Tensor) -> Float[Tensor, "v d"]:
+        """Embeddings of crops; on a CPU they do not depend on what shares the batch
+        (docs/decisions/alike-in-any-batch.md)."""
+        count = len(crops)
+        if count < self.fewest_images:
+            more = crops[:1].expand(self.fewest_images - count, *crops.shape[1:])
+            crops = torch.cat([crops, more])
+        with torch.inference_mode():
+            return self._embedding(self._vision(crops))[:count]
+
+    def _vision(self, crops: Tensor) -> Any:
+        dtype = self.clip.vision_model.embeddings.patch_embedding.weight.dtype
+        return self.clip.vision_model(pixel_values=crops.to(dtype))
+
+    def padded(self, length: int) -> int:
+        """The number of tokens that a text of ``length`` is padded to by :meth:`embed_ids`."""
+        return min(math.ceil(length / _LENGTH_STEP) * _LENGTH_STEP, self.context)
+
+    def embed_ids(self, ids: list[list[int]], tokenizer: TextTokenizer) -> Float[Tensor, "t d"]:
+        """Embeddings of texts by their closed token ids, alike in any batch of texts that are
+        padded to the same length (:meth:`padded`)."""
+        device = self.mean_3.device
+        shape = max(len(ids), self.fewest_texts), self.padded(max(map(len, ids)))
+        tokens = torch.full(shape, tokenizer.end_id, dtype=torch.long)
+        for row, each in enumerate(ids):
+            tokens[row, : len(each)] = torch.tensor(each)
+        last = torch.zeros(len(tokens), dtype=torch.long)
+        last[: len(ids)] = torch.tensor([len(each) - 1 for each in ids])
+        last = upload(last, device)
+        with torch.inference_mode():
+            # attention is causal: the end token does not attend to padding, so no mask is needed
+            hidden = self.clip.text_model(input_ids=upload(tokens, device)).last_hidden_state
+            pooled = hidden[torch.arange(len(last), device=device), last]
+            return F.normalize(self.clip.text_projection(pooled).float(), dim=-1)[: len(ids)]
+
+    def linear_parts(self) -> list[nn.Module]:
+        """Modules whose linear layers another library may multiply by."""
+        return [self.clip]
 
     def _unmixed(self, before_GPH: Float[Tensor, "g p h"]) -> Float[Tensor, "g p h"]:
         """The last layer's output for tokens that attend to themselves alone."""

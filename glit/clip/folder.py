@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from glit.clip.image_processor import IMAGE_PROCESSOR, Preprocessing, processor_config
-from glit.clip.open_clip import is_open_clip, load_open_clip, open_clip_config
+from glit.clip.open_clip import is_open_clip, open_clip_config
 from glit.errors import WeightsError, first_line
 from glit.models.files import model_type
 from glit.models.pretrained import as_weights_error, load_whole
@@ -60,19 +60,6 @@ def write_model(
     write_json(folder / IMAGE_PROCESSOR, processor_config(model, preprocessing))
 
 
-def load_clip(folder: Path) -> CLIPModel:
-    """A CLIPModel in float32: its safetensors, or the pickle that glit.models.weights let pass;
-    or OpenCLIP's weights.
-
-    Raises:
-        WeightsError: the folder holds another kind of model, a part of one, or none that can be
-            loaded.
-    """
-    from transformers import CLIPModel
-
-    return load_open_clip(folder) if is_open_clip(folder) else load_model(CLIPModel, folder)
-
-
 def clip_config(folder: Path) -> CLIPConfig:
     """The configuration of a CLIPModel's folder, or of OpenCLIP's.
 
@@ -89,11 +76,13 @@ def clip_config(folder: Path) -> CLIPConfig:
         return CLIPConfig.from_pretrained(folder)
 
 
-def load_model(kind: type[M], folder: Path) -> M:
-    """A model of this class of transformers, in float32.
+def load_model(kind: type[M], folder: Path, *, dtype: torch.dtype = torch.float32) -> M:
+    """A model of this class of transformers: its safetensors, or the pickle that
+    glit.models.weights let pass.
 
     Raises:
-        WeightsError: as :func:`load_clip`.
+        WeightsError: the folder holds another kind of model, a part of one, or none that can be
+            loaded.
     """
     from transformers import AutoConfig
 
@@ -108,7 +97,7 @@ def load_model(kind: type[M], folder: Path) -> M:
         return load_whole(
             kind,
             folder,
-            dtype=torch.float32,
+            dtype=dtype,
             use_safetensors=any(folder.glob("*.safetensors")),
             weights_only=True,
             attn_implementation="sdpa",

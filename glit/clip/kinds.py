@@ -1,34 +1,55 @@
-"""Check a model's kind: CLIP, or SigLIP if embeddings are enough."""
+"""Open a model of any kind that is matched, trained or measured: CLIP, MetaCLIP 2, SigLIP."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import load_clip, load_model
+from glit.clip.folder import load_model
 from glit.clip.image_processor import Preprocessing
-from glit.clip.siglip import MODEL_TYPE, SiglipEncoder, SiglipTokenizer
+from glit.clip.open_clip import is_open_clip, load_open_clip
+from glit.clip.siglip import NaflexEncoder, SiglipEncoder, SiglipTokenizer
 from glit.models.files import model_type
+from glit.models.pretrained import as_weights_error
 from glit.models.tokenizer import TextTokenizer
+
+KINDS = {
+    "clip": "CLIPModel",
+    "metaclip_2": "MetaClip2Model",
+    "siglip": "SiglipModel",
+    "siglip2": "Siglip2Model",
+}
+"""By ``model_type`` of a checkpoint's config.json, the class of transformers; beside OpenCLIP's
+folders."""
 
 
 def is_siglip(folder: Path) -> bool:
-    """Whether a folder holds a SiglipModel, by its config.json."""
-    return model_type(folder) == MODEL_TYPE
+    """Whether a folder holds a SigLIP of either class, by its config.json."""
+    return model_type(folder) in ("siglip", "siglip2")
 
 
-def open_model(folder: Path) -> Any:
-    """A CLIPModel or a SiglipModel, in float32.
+def is_naflex(folder: Path) -> bool:
+    """Whether a folder holds a ``Siglip2Model``, whose images keep their aspect ratio."""
+    return model_type(folder) == "siglip2"
+
+
+def open_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> Any:
+    """A model of one of the :data:`KINDS`.
 
     Raises:
-        WeightsError: the folder holds another kind of model, or none that can be loaded.
+        WeightsError: the folder holds another kind of model, a part of one, or none that can be
+            loaded.
     """
-    if is_siglip(folder):
-        from transformers import SiglipModel
+    if is_open_clip(folder):
+        opened: Any = load_open_clip(folder)
+        return opened.to(dtype)
+    import transformers
 
-        return load_model(SiglipModel, folder)
-    return load_clip(folder)
+    kind = KINDS.get(model_type(folder), "CLIPModel")
+    return load_model(getattr(transformers, kind), folder, dtype=dtype)
 
 
 def open_tokenizer(folder: Path) -> TextTokenizer:
@@ -41,8 +62,20 @@ def open_tokenizer(folder: Path) -> TextTokenizer:
     return (SiglipTokenizer if is_siglip(folder) else TextTokenizer)(folder)
 
 
-def make_encoder(model: Any, preprocessing: Preprocessing, tokenizer: TextTokenizer) -> ClipEncoder:
-    """The encoder of a model of either kind.
+def make_encoder(
+    model: Any,
+    preprocessing: Preprocessing,
+    tokenizer: TextTokenizer,
+    *,
+    folder: Path | None = None,
+) -> ClipEncoder:
+    """The encoder of a model of any kind.
+
+    Args:
+        model: of :func:`open_model`.
+        preprocessing: of its images.
+        tokenizer: of its texts.
+        folder: of its files, by default the one it was loaded from.
 
     Raises:
         WeightsError: the tokenizer has more tokens than the model has embeddings.
@@ -51,6 +84,18 @@ def make_encoder(model: Any, preprocessing: Preprocessing, tokenizer: TextTokeni
     rows = len(model.text_model.get_input_embeddings().weight)
     tokenizer.check_fits(rows, model.name_or_path, end=None if siglip else text.eos_token_id)
     mean, std = preprocessing.mean, preprocessing.std
-    if isinstance(tokenizer, SiglipTokenizer):
-        return SiglipEncoder(model, mean=mean, std=std, pad_id=tokenizer.pad_id)
-    return ClipEncoder(model, mean=mean, std=std)
+    if not isinstance(tokenizer, SiglipTokenizer):
+        return ClipEncoder(model, mean=mean, std=std)
+    kind = NaflexEncoder if model.config.model_type == "siglip2" else SiglipEncoder
+    encoder = kind(model, mean=mean, std=std, pad_id=tokenizer.pad_id)
+    if isinstance(encoder, NaflexEncoder):
+        encoder.most_patches = _most_patches(folder or Path(model.name_or_path))
+    return encoder
+
+
+def _most_patches(folder: Path) -> int:
+    from transformers import AutoImageProcessor
+
+    with as_weights_error(f"{folder}: its image processor cannot be loaded"):
+        processor: Any = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+        return int(processor.max_num_patches)

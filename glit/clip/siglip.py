@@ -1,4 +1,4 @@
-"""Load SigLIP models (Zhai et al., ICCV 2023; SigLIP 2 of fixed size) for embeddings.
+"""SigLIP models (Zhai et al., ICCV 2023), SigLIP 2 of fixed size and of any shape (NaFlex).
 
 They differ from CLIP in ways that decide what can be learned and measured:
 
@@ -15,24 +15,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
+from glit.clip.crops import resized, whole_pixel_boxes
 from glit.clip.encoder import ClipEncoder
+from glit.clip.image_processor import Preprocessing
 from glit.clip.preprocess import vision_side
 from glit.clip.text_rows import TextRows
+from glit.data.geometry import Boxes
 from glit.errors import UserError, WeightsError
+from glit.gpu.copies import upload
+from glit.images import Pixels
 from glit.models.pretrained import as_weights_error
 from glit.models.tokenizer import TextTokenizer
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
     from transformers import SiglipModel
-
-MODEL_TYPE = "siglip"
-"""Of its config.json."""
 
 
 def wants_lower_case(path: Path) -> bool:
@@ -83,6 +86,8 @@ class SiglipTokenizer(TextTokenizer):
 class SiglipEncoder(ClipEncoder):
     """A SiglipModel that embeds images, regions of them and texts; texts have no tokens to pool."""
 
+    fewest_images = 8
+
     def __init__(
         self,
         model: SiglipModel,
@@ -94,7 +99,7 @@ class SiglipEncoder(ClipEncoder):
         nn.Module.__init__(self)
         made: Any = model
         self.clip = made
-        self.side, self.patch_size = vision_side(made)
+        self.side, self.patch_size = self._sizes(made)
         self.grid = self.side // self.patch_size
         self.width = int(made.config.vision_config.hidden_size)
         self.context = int(made.config.text_config.max_position_embeddings)
@@ -103,6 +108,9 @@ class SiglipEncoder(ClipEncoder):
         made.logit_bias.requires_grad_(False)
         self.register_buffer("mean_3", torch.tensor(mean) * 255, persistent=False)
         self.register_buffer("std_3", torch.tensor(std) * 255, persistent=False)
+
+    def _sizes(self, model: Any) -> tuple[int, int]:
+        return vision_side(model)
 
     @property
     def logit_scale(self) -> Float[Tensor, ""]:
@@ -124,16 +132,29 @@ class SiglipEncoder(ClipEncoder):
         """Patch tokens after the last norm of the first ``num_tokens`` images, and every image's
         embedding; ``unmixed`` as in :class:`ClipEncoder`.
         """
-        dtype = self.clip.vision_model.embeddings.patch_embedding.weight.dtype
-        mean_311, std_311 = (each.to(dtype)[:, None, None] for each in (self.mean_3, self.std_3))
-        pixels = (pixels_V3SS.to(dtype) - mean_311) / std_311
         tower: Any = self.clip.vision_model
-        output = tower(pixel_values=pixels, output_hidden_states=unmixed)
+        output = tower(pixel_values=self._normalised(pixels_V3SS), output_hidden_states=unmixed)
         tokens_GPH = output.last_hidden_state[:num_tokens]
         if unmixed:
             before_GPH = output.hidden_states[-2][:num_tokens]
             tokens_GPH = tower.post_layernorm(self._unmixed(before_GPH))
-        return tokens_GPH, F.normalize(output.pooler_output.float(), dim=-1)
+        return tokens_GPH, self._embedding(output)
+
+    def _embedding(self, output: Any) -> Float[Tensor, "v d"]:
+        return F.normalize(output.pooler_output.float(), dim=-1)
+
+    def padded(self, length: int) -> int:
+        return self.context
+
+    def embed_ids(self, ids: list[list[int]], tokenizer: TextTokenizer) -> Float[Tensor, "t d"]:
+        device = self.mean_3.device
+        tokens = torch.full((max(len(ids), self.fewest_texts), self.context), self.pad_id)
+        for row, each in enumerate(ids):
+            start = self.context - len(each) if tokenizer.hf.padding_side == "left" else 0
+            tokens[row, start : start + len(each)] = torch.tensor(each)
+        with torch.inference_mode():
+            pooled = self.clip.text_model(input_ids=upload(tokens, device)).pooler_output
+            return F.normalize(pooled.float(), dim=-1)[: len(ids)]
 
     def encode_texts(self, texts: TextRows) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
         """No token features, and the embedding of each text, padded to the whole window."""
@@ -180,6 +201,77 @@ class SiglipEncoder(ClipEncoder):
             "a SigLIP model has no tokens of texts in the space of its embeddings; give a CLIP "
             "model, or what compares embeddings of texts (evaluate.scorer = 'cosine')"
         )
+
+
+class NaflexEncoder(SiglipEncoder):
+    """A ``Siglip2Model``: an image keeps its aspect ratio, in as many patches as the model takes.
+
+    An image is [most, 3 p p + 2]: its normalised patches, row by row, then zeros; with every patch
+    the image's height and width in patches.
+    """
+
+    most_patches: int
+    """Of an image, as the model's image processor says."""
+
+    def _sizes(self, model: Any) -> tuple[int, int]:
+        return 0, int(model.config.vision_config.patch_size)
+
+    def fit(self, image: Pixels, preprocessing: Preprocessing) -> Tensor:
+        height, width = image.shape[:2]
+        return self._patches(image, np.array([[0, 0, width, height]]), preprocessing)[0]
+
+    def cut(self, image: Pixels, boxes: Boxes, preprocessing: Preprocessing) -> Tensor:
+        return self._patches(image, boxes, preprocessing).to(self.mean_3.device)
+
+    def _patches(self, image: Pixels, boxes: Boxes, spec: Preprocessing) -> Tensor:
+        from transformers.models.siglip2.image_processing_siglip2 import (
+            convert_image_to_patches,
+            get_image_size_for_max_num_patches,
+        )
+
+        side = self.patch_size
+        whole = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
+        mean, std = (torch.tensor(each).view(3, 1, 1) for each in (spec.mean, spec.std))
+        found = torch.zeros(len(boxes), self.most_patches, 3 * side * side + 2)
+        for row, box in zip(found, whole_pixel_boxes(image, boxes), strict=True):
+            width, height = box[2] - box[0], box[3] - box[1]
+            size = get_image_size_for_max_num_patches(height, width, side, self.most_patches)
+            crop = resized(whole, box, size, mode=spec.mode)[0] / 255
+            patches = convert_image_to_patches((crop - mean) / std, side)
+            row[: len(patches), :-2] = patches
+            row[:, -2:] = torch.tensor(size) // side
+        return found
+
+    def encode_images(
+        self, pixels_V3SS: Tensor, *, num_tokens: int = 0, unmixed: bool = False
+    ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
+        """Embeddings of images as :meth:`cut` gives them.
+
+        Raises:
+            UserError: patch tokens are asked for, which lie on a grid of another shape in every
+                image.
+        """
+        if num_tokens:
+            raise UserError(
+                "a NaFlex model has another grid of patches for every image, and this looks at "
+                "patches; give a CLIP, or a SigLIP of fixed size"
+            )
+        output = self._vision(pixels_V3SS)
+        return output.last_hidden_state[:0], self._embedding(output)
+
+    def _vision(self, crops: Tensor) -> Any:
+        tower: Any = self.clip.vision_model
+        shapes = crops[:, 0, -2:].long()
+        slots = torch.arange(self.most_patches, device=crops.device)
+        return tower(
+            pixel_values=crops[..., :-2].to(tower.embeddings.patch_embedding.weight.dtype),
+            pixel_attention_mask=slots < shapes.prod(dim=1, keepdim=True),
+            spatial_shapes=shapes,
+        )
+
+    def linear_parts(self) -> list[nn.Module]:
+        # not the patch embedding, which transformers asks for its weight
+        return [self.clip.text_model, self.clip.vision_model.encoder]
 
 
 def _after_attention(head: Any, pooled: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ def stretch_model(model: CLIPModel, context: int) -> None:
     old = embeddings.position_embedding.weight
     if old.shape[0] == context:
         return
-    if model.config.model_type == "siglip" and context < old.shape[0]:
+    if model.config.model_type.startswith("siglip") and context < old.shape[0]:
         raise RecipeError(
             f"train.context = {context}: a SigLIP model reads a text off its last position, the "
             f"{old.shape[0]}th, so its window cannot be cut; use at least {old.shape[0]} (for "

@@ -71,13 +71,14 @@ def _gpu_ways() -> Iterator[Finding]:
         return
     import torch
 
-    from glit.backends.gpu import copies, halves, masks
-    from glit.backends.gpu.probe import verdict
+    from glit.backends.sam import gpu_masks
+    from glit.gpu import copies, halves
+    from glit.gpu.probe import verdict
 
     device = torch.device("cuda")
     ways = {
         halves.FAST_PATH: halves.is_chosen,
-        masks.FAST_PATH: masks.measures_at_once,
+        gpu_masks.FAST_PATH: gpu_masks.measures_at_once,
         copies.NAME: copies.overlaps,
     }
     with warnings.catch_warnings():

@@ -91,8 +91,8 @@ class CollectionEmbedder(Embedder):
         _check_inside(collection, index, box_xyxy, width, height)
         boxes = np.array([box_xyxy], dtype=np.float64)
         return fit_boxes(
-            boxes, width=width, height=height, side=self.encoder.side, fit=self.fit,
-            shortest=self.shortest,
+            boxes, width=width, height=height, side=self.encoder.side,
+            fit=self.preprocessing.fit, shortest=self.preprocessing.shortest,
         )[0]  # fmt: skip
 
     def fitted(self, collection: Collection, picture: Picture) -> UInt8[Tensor, "3 s s"]:

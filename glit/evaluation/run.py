@@ -191,7 +191,7 @@ def _measured(
         num_images=len(collection.captions),
         num_captions=sum(map(len, collection.captions)),
         metrics=metrics,
-        settings={**as_table(config), "fit": embedder.fit},
+        settings={**as_table(config), "fit": embedder.preprocessing.fit},
         neighbours=found,
         broken=tuple(broken),
     )

@@ -75,7 +75,7 @@ def _embedder(
         folder=ingredients.start,
         encoder=encoder,
         tokenizer=ingredients.tokenizer,
-        fit=config.image_fit,
+        preprocessing=ingredients.preprocessing,
         context=config.context,
         batch_size=settings.batch_size,
         num_workers=num_threads(config.num_workers),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glit.clip.folder import load_clip, write_json, write_model
+from glit.clip.folder import write_json, write_model
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.kinds import open_model
 from glit.clip.runs import find_model
 from glit.clip.text_window import stretch_model
 from glit.errors import UserError, WeightsError
@@ -82,7 +83,7 @@ def interpolate(
 
 def _loaded(folder: Path, name: str, progress: StageProgress) -> CLIPModel:
     progress.loading(name)
-    model = load_clip(folder)
+    model = open_model(folder)
     progress.advance(1)
     return model
 

@@ -10,7 +10,7 @@ import torch
 
 from glit.clip.encoder import ClipEncoder
 from glit.clip.image_processor import Preprocessing, read_preprocessing
-from glit.clip.kinds import is_siglip, make_encoder, open_model, open_tokenizer
+from glit.clip.kinds import is_naflex, is_siglip, make_encoder, open_model, open_tokenizer
 from glit.clip.runs import OBJECTIVE, find_model, read_objective
 from glit.clip.text_window import stretch_model
 from glit.dataset.manifest import has_regions
@@ -105,6 +105,11 @@ def prepare(
     objective = config.make_objective()
     start = find_model(config.model).folder
     refuse_own_encoders(start, config.model)
+    if is_naflex(start):
+        raise RecipeError(
+            f"train.model = {config.model!r}: a NaFlex model, whose images keep their shape, is "
+            "measured and matched alone; give a CLIP, or a SigLIP of fixed size"
+        )
     if is_siglip(start):
         _check_siglip_suffices(config, objective)
     opened = [Dataset(path, image_root=config.image_root) for path in (dataset, *config.also)]

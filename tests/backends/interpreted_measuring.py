@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch.nn import functional
 
-from glit.backends.gpu.mask_kernel import measure_masks
 from glit.backends.sam.automatic import AutomaticMasks
+from glit.backends.sam.mask_kernel import measure_masks
 from glit.backends.sam.masks import area_px, mask_to_box, upscale
 from glit.backends.sam.model import load_sam
 from glit.images import decode

@@ -12,9 +12,8 @@ from tiny_siglip import write_siglip
 from torch.nn.functional import normalize
 
 from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import open_matcher
-from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import load_clip
+from glit.backends.matchers.clip import ClipMatcher
+from glit.clip.kinds import open_model
 from glit.dataset.reader import Dataset
 from glit.errors import RecipeError
 from glit.models.weights import resolve
@@ -26,7 +25,14 @@ from glit.stages.score import ScoreConfig
 
 
 def matcher_of(name: str, size: int = 16):
-    return open_matcher(ScoreConfig(batch_size=size, device="cpu"), resolve(name))
+    return ClipMatcher(ScoreConfig(batch_size=size, device="cpu"), resolve(name))
+
+
+def normalised(image, preprocessing):
+    mean, std = (
+        torch.tensor(each).view(3, 1, 1) for each in (preprocessing.mean, preprocessing.std)
+    )
+    return (torch.from_numpy(image).permute(2, 0, 1) / 255 - mean) / std
 
 
 @torch.no_grad()
@@ -35,13 +41,20 @@ def test_they_are_the_unmixed_patches_of_training_under_the_box(tiny_clip) -> No
     boxes = np.array([[0.0, 0, 8, 8], [8, 8, 24, 16], [4, 0, 12, 8], [0, 0, 32, 32]])
     matcher = matcher_of(str(tiny_clip))
     ((*found, whole),) = matcher.embed_dense([image], [boxes], scale=1)
-    encoder = ClipEncoder(load_clip(tiny_clip), mean=matcher.spec.mean, std=matcher.spec.std)
-    pixels = torch.from_numpy(image).permute(2, 0, 1)[None]
-    tokens, embedding = encoder.encode_images(pixels, num_tokens=1, unmixed=True)
-    wanted = [tokens[0, 0], tokens[0, [5, 6]].mean(0), tokens[0, :2].mean(0), tokens[0].mean(0)]
+    model = open_model(tiny_clip)
+    model.set_attn_implementation("eager")
+    pixels = normalised(image, matcher.preprocessing)[None]
+    output = model.vision_model(pixel_values=pixels, output_hidden_states=True)
+    before = output.hidden_states[-2]
+    itself = torch.full((before.shape[1],) * 2, -torch.inf).fill_diagonal_(0)[None, None]
+    last = model.vision_model.encoder.layers[-1](before, attention_mask=itself)
+    tokens = (last[0] if isinstance(last, tuple) else last)[0, 1:]
+    wanted = [tokens[0], tokens[[5, 6]].mean(0), tokens[:2].mean(0), tokens.mean(0)]
     for own, each in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(own, encoder.project_patches(each).numpy(), atol=1e-5)
-    np.testing.assert_allclose(whole, embedding[0].numpy(), atol=1e-5)
+        projected = model.visual_projection(model.vision_model.post_layernorm(each))
+        np.testing.assert_allclose(own, normalize(projected, dim=-1).numpy(), atol=1e-5)
+    embedding = model.visual_projection(output.pooler_output)[0]
+    np.testing.assert_allclose(whole, normalize(embedding, dim=-1).numpy(), atol=1e-5)
 
 
 @torch.no_grad()
@@ -49,9 +62,8 @@ def test_at_another_side_the_positions_are_interpolated_as_transformers_does(tin
     image = np.random.default_rng(1).integers(0, 255, (64, 64, 3), np.uint8)
     matcher = matcher_of(str(tiny_clip))
     ((_, whole),) = matcher.embed_dense([image], [np.array([[0.0, 0, 9, 9]])], scale=2)
-    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (matcher.spec.mean, matcher.spec.std))
-    pixels = (torch.from_numpy(image).permute(2, 0, 1) / 255 - mean) / std
-    model = load_clip(tiny_clip)
+    pixels = normalised(image, matcher.preprocessing)
+    model = open_model(tiny_clip)
     wanted = model.get_image_features(pixel_values=pixels[None], interpolate_pos_encoding=True)
     np.testing.assert_allclose(whole, normalize(wanted.pooler_output)[0].numpy(), atol=1e-5)
 

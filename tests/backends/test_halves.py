@@ -9,16 +9,16 @@ from pretend_cuda import pretend_cuda
 from torch import nn
 from torch.nn import functional
 
-from glit.backends.gpu import probe
-from glit.backends.gpu.halves import (
+from glit.backends.sam.automatic import AutomaticMasks
+from glit.backends.sam.model import load_sam
+from glit.gpu import probe
+from glit.gpu.halves import (
     FAST_PATH,
     SplitLinear,
     can_split,
     split_NK,
     use_split_products,
 )
-from glit.backends.sam.automatic import AutomaticMasks
-from glit.backends.sam.model import load_sam
 from glit.images import decode
 from glit.models.weights import resolve
 from glit.runtime.verified_paths import leave_out

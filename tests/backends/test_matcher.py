@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 from pretend_cuda import NotOnCuda, pretend_cuda
 
-from glit.backends.matchers import crops
 from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.matchers.crops import CropSpec, cut_crops, whole_pixel_boxes
+from glit.clip import crops
+from glit.clip.crops import cut_crops, whole_pixel_boxes
+from glit.clip.image_processor import Preprocessing
 from glit.clip.random_clip import VIT_B_16, write_random_clip
 from glit.images import decode
 from glit.models.weights import resolve
@@ -53,13 +54,13 @@ def test_crops_equal_the_processors_to_one_level_of_grey(photos, backend):
     from transformers import CLIPImageProcessor, CLIPImageProcessorPil
 
     kind = {"torchvision": CLIPImageProcessor, "pil": CLIPImageProcessorPil}[backend]
-    spec = CropSpec(side=96, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+    spec = Preprocessing(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
     processor = kind(
         size={"shortest_edge": 96}, crop_size={"height": 96, "width": 96},
         image_mean=list(spec.mean), image_std=list(spec.std),
     )  # fmt: skip
     for image in photos:
-        ours = cut_crops(image, boxes_for(image), spec, device="cpu")
+        ours = cut_crops(image, boxes_for(image), spec, side=96, device="cpu")
         for crop, box in zip(ours, whole_pixel_boxes(image, boxes_for(image)), strict=True):
             picture = Image.fromarray(image).crop(box)
             wanted = processor(images=picture, return_tensors="pt")["pixel_values"][0]
@@ -76,7 +77,7 @@ def test_embeddings_of_photographs_agree_with_the_processors(matcher, photos):
         pictures = [
             Image.fromarray(image).crop(box) for box in whole_pixel_boxes(image, boxes_for(image))
         ]
-        theirs = matcher.embed_inputs(
+        theirs = matcher.encoder.embed_crops(
             torch.cat([processor(images=p, return_tensors="pt")["pixel_values"] for p in pictures])
         )
         assert (own * theirs.numpy()).sum(axis=1).min() >= 0.999
@@ -86,7 +87,7 @@ def test_embeddings_are_the_librarys_own(matcher):
     texts = ["a red circle", "a small dotted blue square on the left"]
     ids = matcher.tokenizer.hf(texts, padding=True, return_tensors="pt")
     with torch.inference_mode():
-        wanted = matcher.model.get_text_features(**ids)
+        wanted = matcher.encoder.clip.get_text_features(**ids)
     wanted = getattr(wanted, "pooler_output", wanted)
     wanted = torch.nn.functional.normalize(wanted, dim=-1).numpy()
     assert np.abs(matcher.embed_sentences(texts) - wanted).max() < 1e-5
@@ -145,13 +146,13 @@ def grey_levels(crops, spec):
 def test_crops_on_a_gpu_are_nearly_those_of_the_cpu(photos, monkeypatch, limit):
     """Whether resized on the GPU or, as very large ones are, on the CPU: to one level of grey, and
     to a few at hard edges, where whole grey levels are cut off between rows and columns."""
-    spec = CropSpec(side=48, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+    spec = Preprocessing(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
     boxes = boxes_for(photos[0])
-    plain = grey_levels(cut_crops(photos[0], boxes, spec, device="cpu"), spec)
+    plain = grey_levels(cut_crops(photos[0], boxes, spec, side=48, device="cpu"), spec)
     with pretend_cuda():
-        in_one_step = grey_levels(cut_crops(photos[0], boxes, spec, device="cuda"), spec)
+        in_one_step = grey_levels(cut_crops(photos[0], boxes, spec, side=48, device="cuda"), spec)
         monkeypatch.setattr(crops, "MAX_SHRINKING", limit)
-        limited = grey_levels(cut_crops(photos[0], boxes, spec, device="cuda"), spec)
+        limited = grey_levels(cut_crops(photos[0], boxes, spec, side=48, device="cuda"), spec)
     for found, wanted in [(in_one_step, plain), (limited, in_one_step)]:
         apart = (found - wanted).abs()
         assert apart.max() < 5 and (apart > 1.01).float().mean() < 0.005
@@ -165,13 +166,13 @@ def test_crops_on_a_gpu_are_nearly_those_of_the_cpu(photos, monkeypatch, limit):
 
 def test_an_image_larger_than_cudas_kernel_takes(monkeypatch):
     image = np.random.default_rng(0).integers(0, 255, (800, 820, 3), np.uint8)
-    spec = CropSpec(side=16, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+    spec = Preprocessing(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
     whole = np.array([[0.0, 0.0, 820.0, 800.0]])
     with pretend_cuda():
         assert torch.equal(
-            cut_crops(image, whole, spec, device="cuda").cpu(),
-            cut_crops(image, whole, spec, device="cpu"),
+            cut_crops(image, whole, spec, side=16, device="cuda").cpu(),
+            cut_crops(image, whole, spec, side=16, device="cpu"),
         )
         monkeypatch.setattr(crops, "MAX_SHRINKING", 1000)
         with pytest.raises(NotOnCuda, match="interpolation parameters"):
-            cut_crops(image, whole, spec, device="cuda")
+            cut_crops(image, whole, spec, side=16, device="cuda")

@@ -31,16 +31,19 @@ from transformers import (
 )
 
 from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import open_matcher, own_scale, reading
-from glit.backends.matchers.crops import whole_pixel_boxes
+from glit.backends.matchers.clip import ClipMatcher, own_scale, reading
+from glit.clip.crops import whole_pixel_boxes
 from glit.clip.random_clip import TINY, write_random_clip
+from glit.clip.runs import find_model
 from glit.clip.siglip import SiglipTokenizer
-from glit.errors import WeightsError
+from glit.errors import RecipeError, UserError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.score import ScoreConfig
+from glit.training.config import TrainConfig
+from glit.training.loop import train
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzé.,"
 TEXTS = ["a red house", "A Green House, here.", "un écureuil " * 3, "red", "b " * 200]
@@ -100,7 +103,7 @@ def folder(request, tmp_path_factory) -> Path:
 
 
 def matcher_of(folder: Path, batch_size: int = 16):
-    return open_matcher(ScoreConfig(batch_size=batch_size, device="cpu"), resolve(str(folder)))
+    return ClipMatcher(ScoreConfig(batch_size=batch_size, device="cpu"), resolve(str(folder)))
 
 
 def pictures() -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -116,7 +119,7 @@ def pictures() -> tuple[list[np.ndarray], list[np.ndarray]]:
 @torch.no_grad()
 def test_embeddings_are_those_of_transformers(folder) -> None:
     matcher, model = matcher_of(folder), AutoModel.from_pretrained(folder).eval()
-    assert isinstance(model, type(matcher.model))
+    assert isinstance(model, type(matcher.encoder.clip))
     processor = AutoProcessor.from_pretrained(folder)
     tokenizer = getattr(processor, "tokenizer", processor)
     padding = "max_length" if "iglip" in type(model).__name__ else True
@@ -221,7 +224,8 @@ def test_a_folder_of_openclip(tiny_clip, tmp_path) -> None:
     model = resolve(str(tmp_path))
     check(ScoreConfig(), model)
     matcher = matcher_of(tmp_path)
-    assert isinstance(matcher.model, CLIPModel) and matcher.spec.squeezed
+    assert isinstance(matcher.encoder.clip, CLIPModel)
+    assert matcher.preprocessing.fit == "resize"
     assert np.isfinite(matcher.embed_sentences(["a red house"])).all()
 
 
@@ -233,3 +237,46 @@ def test_another_kind_is_refused_by_name(tmp_path) -> None:
     assert check is not None
     with pytest.raises(WeightsError, match="model_type 'blip'.*'metaclip_2', 'siglip', 'siglip2'"):
         check(ScoreConfig(), resolve(str(tmp_path)))
+
+
+def test_what_is_matched_is_measured_alike(folder) -> None:
+    matcher = matcher_of(folder)
+    embedder = load_embedder(str(folder), EvaluateConfig(context=matcher.context, num_workers=0))
+    np.testing.assert_allclose(embedder.texts(TEXTS), matcher.embed_sentences(TEXTS), atol=2e-6)
+    images, _ = pictures()
+    wholes = [np.array([[0, 0, image.shape[1], image.shape[0]]]) for image in images]
+    wanted = np.concatenate(matcher.embed_regions(images, wholes))
+    np.testing.assert_allclose(np.concatenate(list(embedder.pixels(images))), wanted, atol=2e-5)
+
+
+def test_patches_of_a_naflex_model_are_refused_by_name(tmp_path) -> None:
+    embedder = load_embedder(str(write_naflex(tmp_path)), EvaluateConfig(context=64))
+    images, _ = pictures()
+    squares = map(embedder.square, images)
+    with pytest.raises(UserError, match="another grid of patches for every image"):
+        next(embedder.encoded(squares, tokens=True))
+
+
+def test_metaclip_2_learns_and_its_run_is_matched_and_measured(make_dataset, tmp_path) -> None:
+    folder, dataset = write_metaclip(tmp_path / "metaclip"), str(make_dataset(8))
+    settings = TrainConfig(
+        model=str(folder), objective="clip", batch_size=4, epochs=2, num_workers=0, trackers=(),
+        context=77, log_every=1, lr=1e-3, warmup_steps=0,
+    )  # fmt: skip
+    train(settings, dataset, tmp_path / "run")
+    lines = [json.loads(each) for each in open(tmp_path / "run" / "metrics.jsonl")]
+    losses = [each["loss"] for each in lines if "loss" in each]
+    assert losses[-1] < losses[0]
+    found = find_model(str(tmp_path / "run")).folder
+    assert isinstance(AutoModel.from_pretrained(found), MetaClip2Model)
+    embedder = load_embedder(str(tmp_path / "run"), EvaluateConfig(context=77))
+    texts = matcher_of(found).embed_sentences(TEXTS)
+    np.testing.assert_allclose(embedder.texts(TEXTS), texts, atol=2e-6)
+    assert not np.allclose(texts, matcher_of(folder).embed_sentences(TEXTS), atol=1e-3)
+
+
+def test_a_naflex_model_cannot_be_trained_and_says_so(make_dataset, tmp_path) -> None:
+    folder, dataset = write_naflex(tmp_path / "naflex"), str(make_dataset(8))
+    settings = TrainConfig(model=str(folder), objective="siglip", batch_size=4, num_workers=0)
+    with pytest.raises(RecipeError, match="images keep their shape.*measured and matched alone"):
+        train(settings, dataset, tmp_path / "run")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from pretend_cuda import pretend_cuda
 
-from glit.backends.gpu.masks import measures_at_once
+from glit.backends.sam.gpu_masks import measures_at_once
 from glit.runtime import verified_paths as fast_path
 from glit.runtime.verified_paths import FastPathWarning
 

@@ -11,8 +11,9 @@ from pretend_cuda import counting, pretend_cuda
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.matchers.crops import CropSpec, cut_crops
 from glit.backends.proposers import PROPOSERS
+from glit.clip.crops import cut_crops
+from glit.clip.image_processor import Preprocessing
 from glit.images import decode
 from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
@@ -135,11 +136,11 @@ def test_the_captioner(pictures, precision, temperature):
 
 def test_a_crop_is_two_launches():
     """Resized and copied; rounding and normalising are one launch each for all crops of an image."""
-    spec = CropSpec(side=32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    spec = Preprocessing(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
     image = np.zeros((60, 80, 3), dtype=np.uint8)
     boxes = np.array([[i, i, i + 30.0, i + 20.0] for i in range(20)])
     with pretend_cuda(), counting() as counts:
-        cut_crops(image, boxes, spec, device="cuda")
+        cut_crops(image, boxes, spec, side=32, device="cuda")
     assert counts.calls["_upsample_bicubic2d_aa"] == counts.calls["copy_"] == 20
     once = ("round_", "clamp_", "sub_", "mul_", "contiguous", "clone")
     assert [counts.calls[name] for name in once] == [1, 1, 1, 1, 0, 0]

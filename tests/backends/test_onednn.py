@@ -49,7 +49,7 @@ def test_a_models_layers_are_changed_where_they_stand():
 
 def test_the_backends_use_it():
     matcher = ClipMatcher(ScoreConfig(device="cpu"), resolve("mini-matcher"))
-    assert type(matcher.model.visual_projection) is OneDnnLinear
+    assert type(matcher.encoder.clip.visual_projection) is OneDnnLinear
     yolos = PROPOSERS["yolos"].make(ProposeConfig(device="cpu"), resolve("mini-proposer"))
     assert type(yolos.model.bbox_predictor.layers[0]) is OneDnnLinear
 

@@ -11,8 +11,7 @@ import torch
 from PIL import Image
 from transformers import AutoImageProcessor
 
-from glit.backends.matchers.clip import _crop_spec
-from glit.backends.matchers.crops import cut_crops
+from glit.clip.crops import cut_crops
 from glit.clip.image_processor import (
     CLIP_MEAN,
     Preprocessing,
@@ -81,7 +80,9 @@ def test_images_as_transformers_prepares_them(tmp_path, values, size) -> None:
     level = 1.01 / (255 * min(found.std))
     torch.testing.assert_close((pixels / 255 - mean) / std, wanted, rtol=0, atol=2 * level)
     whole = np.array([[0.0, 0.0, image.shape[1], image.shape[0]]])
-    (crop,) = cut_crops(image, whole, _crop_spec(folder, SIDE), device="cpu")
+    (crop,) = cut_crops(
+        image, whole, read_preprocessing(folder, side=SIDE), side=SIDE, device="cpu"
+    )
     torch.testing.assert_close(crop, wanted, rtol=0, atol=2 * level)
 
 
@@ -118,9 +119,9 @@ def test_a_damaged_file_is_one_line(tmp_path, text) -> None:
 
 
 def test_a_folder_that_is_written_says_the_same(tmp_path, tiny_clip) -> None:
-    from glit.clip.folder import load_clip
+    from glit.clip.kinds import open_model
 
-    model = load_clip(tiny_clip)
+    model = open_model(tiny_clip)
     for found in (
         Preprocessing(fit="resize", mode="bilinear"),
         Preprocessing(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), shortest=40),

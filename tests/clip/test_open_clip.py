@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import CLIPModel
 
-from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.kinds import open_model
 from glit.clip.open_clip import CONFIG, WEIGHTS
 from glit.clip.runs import find_model
 from glit.errors import WeightsError
@@ -55,7 +55,7 @@ def test_embeddings_are_those_of_the_package(folder, activation: str, apart: boo
             k if k.startswith(("visual.", "logit_")) else f"text.{k}": v for k, v in weights.items()
         }
         save_file(weights, folder / WEIGHTS)
-    model = load_clip(folder)
+    model = open_model(folder)
     image = model.get_image_features(pixel_values=answers["pixel_values"]).pooler_output
     text = model.get_text_features(input_ids=answers["input_ids"]).pooler_output
     torch.testing.assert_close(image, answers[f"{activation}.image"], rtol=1e-5, atol=1e-5)
@@ -103,7 +103,7 @@ def test_a_run_starts_from_it_and_leaves_a_clip_of_transformers(
 def test_what_is_not_clip_is_refused_by_name(folder, where, values, message) -> None:
     change(folder, where, **values)
     with pytest.raises(WeightsError, match=message):
-        load_clip(folder)
+        open_model(folder)
         read_preprocessing(folder)
 
 
@@ -118,10 +118,10 @@ def test_files_that_are_missing_or_damaged(folder) -> None:
         find_model(str(folder))
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-4])
     with pytest.raises(WeightsError, match="not the weights of a CLIP"):
-        load_clip(folder)
+        open_model(folder)
     (folder / WEIGHTS).rename(folder / "open_clip_pytorch_model.bin")
     with pytest.raises(WeightsError, match="no open_clip_model.safetensors .pickles are not"):
         find_model(str(folder))
     (folder / CONFIG).write_text('{"model_cfg": []}')
     with pytest.raises(WeightsError, match="wanted model_cfg with vision_cfg and text_cfg"):
-        load_clip(folder)
+        open_model(folder)

@@ -59,7 +59,7 @@ def test_embeddings_are_those_of_transformers(folder) -> None:
     torch.testing.assert_close(embedder.texts(texts), wanted)
     (ids,) = embedder.tokenizer.encode_closed(["red </s> house"], context=CONTEXT)
     assert ids.count(1) == 1 and ids[-1] == 1
-    assert embedder.fit == "resize"
+    assert embedder.preprocessing.fit == "resize"
     pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     plain = model.get_image_features(pixel_values=pixels / 127.5 - 1).pooler_output
     found = embedder.encoder.encode_images(pixels)[1]

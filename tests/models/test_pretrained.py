@@ -10,7 +10,7 @@ from building import run_build
 from safetensors.torch import load_file, save_file
 
 import glit
-from glit.clip.folder import load_clip
+from glit.clip.kinds import open_model
 from glit.errors import WeightsError
 from glit.recipes.resources import mini_model
 
@@ -41,6 +41,6 @@ def test_a_build_stops_at_a_model_that_lacks_a_weight(scenes, tmp_path, model, k
 def test_training_and_evaluation_do_too(tiny_clip, make_dataset, tmp_path):
     name = without_a_weight(tiny_clip, tmp_path / "part")
     with pytest.raises(WeightsError, match=f"1 weights of a CLIPModel .* .first: .*{name}"):
-        load_clip(tmp_path / "part")
+        open_model(tmp_path / "part")
     with pytest.raises(glit.GlitError, match="are not in its files"):
         glit.evaluate("retrieval", str(tmp_path / "part"), make_dataset(2))

@@ -289,7 +289,7 @@ def test_a_pickled_clip_embeds_as_its_safetensors_do(pickled):
     import torch
 
     from glit.backends.matchers import MATCHERS
-    from glit.clip.folder import load_clip
+    from glit.clip.kinds import open_model
     from glit.models.weights import Resolved
     from glit.stages.score import ScoreConfig
 
@@ -300,7 +300,7 @@ def test_a_pickled_clip_embeds_as_its_safetensors_do(pickled):
         for path in (pickled, mini_model("matcher"))
     ]
     np.testing.assert_array_equal(*found)
-    ours, theirs = (load_clip(path).state_dict() for path in (pickled, mini_model("matcher")))
+    ours, theirs = (open_model(path).state_dict() for path in (pickled, mini_model("matcher")))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 

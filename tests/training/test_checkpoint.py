@@ -15,8 +15,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.kinds import open_model
 from glit.clip.position import Position, read_position
 from glit.clip.runs import find_model, model_of_run
 from glit.errors import RunError, WeightsError
@@ -146,7 +146,7 @@ BEST = {1: 1, 2: 1, 3: 3, 4: 3}
 def save_step(tiny_clip, monkeypatch):
     """``save_step(run, step)`` writes a checkpoint with an objective's own weights; CLIP's, which
     are written first, are a file of a few bytes."""
-    model, preprocessing = load_clip(tiny_clip), read_preprocessing(tiny_clip)
+    model, preprocessing = open_model(tiny_clip), read_preprocessing(tiny_clip)
 
     def written(folder: Path, model, **others) -> None:
         folder.mkdir(parents=True)

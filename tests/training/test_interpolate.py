@@ -10,7 +10,8 @@ import torch
 from random_dataset import WORDS
 from safetensors.torch import load_file, save_file
 
-from glit.clip.folder import TOKENIZER_FILES, load_clip
+from glit.clip.folder import TOKENIZER_FILES
+from glit.clip.kinds import open_model
 from glit.clip.random_clip import TINY, write_random_clip
 from glit.clip.text_window import stretch_model
 from glit.errors import InputError, UserError, WeightsError
@@ -30,7 +31,7 @@ def run(tiny_clip, make_dataset, tmp_path):
 
 def test_from_the_start_to_the_end(run, tiny_clip, tmp_path, run_glit) -> None:
     """The start has 77 text positions, the end 248."""
-    start = load_clip(tiny_clip)
+    start = open_model(tiny_clip)
     stretch_model(start, 248)
     before, after = start.state_dict(), load_file(run / "best" / "model.safetensors")
     for alpha in (0.0, 0.25, 1.0):
@@ -38,7 +39,7 @@ def test_from_the_start_to_the_end(run, tiny_clip, tmp_path, run_glit) -> None:
         done = run_glit("interpolate", tiny_clip, run, "-o", out, "--alpha", alpha)
         assert done.code == 0 and "best, step 1" in done.output
         assert "models   2/2" in done.errors
-        found = load_clip(out).state_dict()
+        found = open_model(out).state_dict()
         assert set(found) == set(after)
         for name, weight in found.items():
             wanted = before[name] + alpha * (after[name] - before[name])

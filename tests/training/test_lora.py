@@ -13,7 +13,7 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import CLIPModel
 
-from glit.clip.folder import load_clip
+from glit.clip.kinds import open_model
 from glit.clip.text_window import stretch_model
 from glit.errors import InputError, MissingExtraError, RecipeError
 from glit.evaluation.config import EvaluateConfig
@@ -76,7 +76,7 @@ def test_a_run_resumed_is_the_whole_run_and_its_model_needs_no_peft(
         found, wanted = (tmp_path / run / "last" / name for run in ("parted", "whole"))
         assert found.read_bytes() == wanted.read_bytes(), name
 
-    before = load_clip(start)
+    before = open_model(start)
     stretch_model(before, 248)
     start_weights = before.state_dict()
     after = load_file(tmp_path / "whole" / "last" / "model.safetensors")
@@ -154,7 +154,7 @@ def test_the_run_says_how_many_parameters_it_learns(tiny_clip, make_dataset, tmp
     settings = config(tiny_clip, objective="clip", lock_image=True, unlocked_blocks=1, max_steps=1)
     train(settings, str(make_dataset(8)), tmp_path / "run")
     found = json.loads((tmp_path / "run" / "run.json").read_text())["parameters"]
-    clip = load_clip(tiny_clip)
+    clip = open_model(tiny_clip)
     blocks = [*clip.text_model.encoder.layers, clip.vision_model.encoder.layers[-1]]
     layers = [m for block in blocks for m in block.modules() if isinstance(m, torch.nn.Linear)]
     assert found["trained"] == 1 + sum(RANK * (m.in_features + m.out_features) for m in layers)
@@ -181,7 +181,7 @@ def test_without_peft_the_extra_is_named(tiny_clip, monkeypatch) -> None:
         importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else find(name)
     )
     with pytest.raises(MissingExtraError, match=r"lora_rank = 2 needs .*'glit\[lora\]'"):
-        add_adapters(load_clip(tiny_clip), config(tiny_clip))
+        add_adapters(open_model(tiny_clip), config(tiny_clip))
 
 
 def test_damaged_adapters(tiny_clip, make_dataset, tmp_path) -> None:

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from glit.clip.encoder import ClipEncoder
-from glit.clip.folder import load_clip
 from glit.clip.image_processor import CLIP_MEAN, CLIP_STD
+from glit.clip.kinds import open_model
 from glit.errors import RecipeError
 from glit.training.config import TrainConfig
 from glit.training.loop import train
@@ -21,7 +21,7 @@ from glit.training.towers import lock_towers
 def made(tiny_clip, objective="siglip", **changes):
     """A model's parameters by name, and the optimiser's groups by a parameter of theirs."""
     config = TrainConfig(objective=objective, lr=1e-4, **changes)
-    clip = load_clip(tiny_clip)
+    clip = open_model(tiny_clip)
     lock_towers(clip, config)
     encoder = ClipEncoder(clip, mean=CLIP_MEAN, std=CLIP_STD)
     chosen = OBJECTIVES[objective]()

@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 
 from glit.backends.base import Backend
-from glit.clip.folder import load_clip
 from glit.clip.image_processor import read_preprocessing
+from glit.clip.kinds import open_model
 from glit.clip.preprocess import fit_image
 from glit.dataset.query import query
 from glit.errors import GlitError
@@ -259,7 +259,7 @@ class Checkpoints:
 
     @torch.no_grad()
     def _features(self) -> torch.Tensor:
-        model: Any = load_clip(self._folder)
+        model: Any = open_model(self._folder)
         side = model.config.vision_config.image_size
         how = read_preprocessing(self._folder, side=side)
         mean, std = (torch.tensor(each)[:, None, None] for each in (how.mean, how.std))

@@ -217,7 +217,7 @@ class Strangers:
 
     def __init__(self, folder: Path, dataset: Path, model: Path | None) -> None:
         self._model = model
-        self._clip = functools.cache(kinds.load_clip)
+        self._clip = functools.cache(kinds.open_model)
         self._tokenizer = functools.cache(tokenizer.load_tokenizer)
         self._deep = folder / "a" / "b" / "c"
         shutil.rmtree(folder, ignore_errors=True)
@@ -259,7 +259,7 @@ class Strangers:
     def _model_read_once(self) -> Iterator[None]:
         """The model is nobody's but ours: a case gets a copy of what the first one read."""
         with (
-            mock.patch.object(kinds, "load_clip", lambda path: copy.deepcopy(self._clip(path))),
+            mock.patch.object(kinds, "open_model", lambda path: copy.deepcopy(self._clip(path))),
             mock.patch.object(tokenizer, "load_tokenizer", self._tokenizer),
         ):
             yield

@@ -20,7 +20,6 @@ from rich.console import Console
 
 from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.matchers.crops import cut_crops
 from glit.backends.proposers.yolos import YolosDetector
 from glit.bench.harness import Row
 from glit.executors.local import to_its_end
@@ -108,14 +107,15 @@ def _floor(recipe: Recipe, rows: list[dict[str, Any]]) -> dict[str, float]:
     places = [
         np.array([*([r[k] for k in _CORNERS] for r in row["regions"]), _whole(row)]) for row in rows
     ]
-    cut = [cut_crops(i, b, matcher.spec, device="cpu") for i, b in zip(images, places, strict=True)]
+    encoder, spec = matcher.encoder, matcher.preprocessing
+    cut = [encoder.cut(image, boxes, spec) for image, boxes in zip(images, places, strict=True)]
     regions = torch.cat(cut)
     sentences = sorted({s["text"] for row in rows for s in row["sentences"]})
     ids = sorted(matcher.tokenizer.encode_closed(sentences, context=77), key=len)
 
     def embeddings(size: int) -> None:
         for batch in regions.split(size):
-            matcher.embed_inputs(batch).cpu()
+            encoder.embed_crops(batch).cpu()
         for some in _cut(ids, size):
             matcher.embed_ids(some).cpu()
 

@@ -22,7 +22,7 @@ from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
 
 if TYPE_CHECKING:
-    from glit.backends.gpu.copies import Download
+    from glit.gpu.copies import Download
 
 
 class YolosDetector:
@@ -53,7 +53,7 @@ class YolosDetector:
         self._patch = self.model.config.patch_size
 
     def detect(self, images: Sequence[Pixels]) -> list[list[Region]]:
-        from glit.backends.gpu.copies import lag_by_one
+        from glit.gpu.copies import lag_by_one
 
         inputs = [None if self._too_thin(image) else self.prepare(image) for image in images]
         shapes: dict[tuple[int, ...], list[int]] = {}
@@ -82,7 +82,7 @@ class YolosDetector:
 
     def prepare(self, image: Pixels) -> Any:
         """Normalised pixels of one image, [3, height, width], by the model's image processor."""
-        from glit.backends.gpu.copies import upload
+        from glit.gpu.copies import upload
 
         chw = upload(self._torch.from_numpy(image).permute(2, 0, 1), self._device)
         batch = self.processor(images=chw, do_pad=False, return_tensors="pt", device=self._device)
@@ -90,7 +90,7 @@ class YolosDetector:
 
     def _run(self, inputs: list[Any]) -> Download:
         """Logits and boxes of a batch, side by side."""
-        from glit.backends.gpu.copies import Download
+        from glit.gpu.copies import Download
 
         torch = self._torch
         with torch.inference_mode():

@@ -28,8 +28,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glit.backends.gpu.copies import Download, lag_by_one, upload
-from glit.backends.gpu.masks import measures_at_once
 from glit.backends.sam.checks import decoder_agrees, encoder_agrees
 from glit.backends.sam.decoder import (
     Decoded,
@@ -44,9 +42,11 @@ from glit.backends.sam.encoder import (
     no_tf32_convolutions,
     published_encoder,
 )
+from glit.backends.sam.gpu_masks import measures_at_once
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
 from glit.backends.sam.model import MaskThresholds
 from glit.data.rle import encode_rle
+from glit.gpu.copies import Download, lag_by_one, upload
 from glit.images import Pixels
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class AutomaticMasks:
         self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
     ) -> Masks:
         """All masks by one kernel, none of them ever upscaled in memory."""
-        from glit.backends.gpu.mask_kernel import measure_masks
+        from glit.backends.sam.mask_kernel import measure_masks
 
         threshold, offset = self.model.mask_threshold, self._thresholds.stability_score_offset
         measured = measure_masks(

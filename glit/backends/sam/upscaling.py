@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.backends.gpu.halves import SplitLinear, can_split
 from glit.backends.onednn import linear
+from glit.gpu.halves import SplitLinear, can_split
 
 
 class Upscaling:

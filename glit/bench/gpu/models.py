@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from glit.backends.gpu.halves import FAST_PATH, is_chosen
 from glit.backends.matchers.clip import ClipMatcher
 from glit.bench.gpu.bench import Bench, products_in, row
 from glit.bench.harness import Row, note
@@ -17,6 +16,7 @@ from glit.bench.lism_flism.columns import Method
 from glit.bench.lism_flism.fixed import fixed_boxes
 from glit.bench.lism_flism.inputs import scenes
 from glit.bench.lism_flism.models import Models, make_random
+from glit.gpu.halves import FAST_PATH, is_chosen
 from glit.images import Pixels, decode
 from glit.recipes.config import Precision
 from glit.runtime.verified_paths import leave_out

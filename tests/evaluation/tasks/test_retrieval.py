@@ -29,7 +29,7 @@ def test_retrieval_is_what_the_model_itself_gives(tiny_clip, make_dataset) -> No
     mean, std = embedder.encoder.mean_3[:, None, None], embedder.encoder.std_3[:, None, None]
     images, texts = [], []
     for i in range(12):
-        assert embedder.fit == "centre-crop"
+        assert embedder.preprocessing.fit == "centre-crop"
         fitted = fit_image(decode(collection.image(i)), side=32, fit="centre-crop")
         pixels = (fitted.float() - mean) / std
         images.append(model.get_image_features(pixel_values=pixels[None]).pooler_output)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from glit.backends.gpu.probe import chosen
+from glit.gpu.probe import chosen
 
 NAME = "copies that are not waited for"
 Item = TypeVar("Item")

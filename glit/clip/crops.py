@@ -8,12 +8,17 @@ tensor of the image, on the device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
 
+from glit.clip.image_processor import Preprocessing
 from glit.data.geometry import Boxes
+from glit.gpu.copies import upload
 from glit.images import Pixels
 
 MAX_ASPECT = 16
@@ -24,25 +29,9 @@ weights in 48 KiB and refuses more than about 47 times: a crop of 10,500 pixels 
 one of 3,000 at an input of 64."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CropSpec:
-    """The preprocessing of a model: its input size and normalisation."""
-
-    side: int
-    """Side of the encoder's square input, pixels."""
-    mean: tuple[float, float, float]
-    """Per channel, on a scale of 0 to 1."""
-    std: tuple[float, float, float]
-    """Per channel, on a scale of 0 to 1."""
-    squeezed: bool = False
-    """Whether a crop is squeezed into the square; else its middle is cut out."""
-    mode: str = "bicubic"
-    """Interpolation, as torch calls it."""
-    shortest: int = 0
-    """Shorter side of a crop before its middle is cut out, pixels; 0 is ``side``."""
-
-
-def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> Any:
+def cut_crops(
+    image: Pixels, boxes: Boxes, spec: Preprocessing, *, side: int, device: Any
+) -> Float[Tensor, "n 3 side side"]:
     """All crops of one image as the encoder's input.
 
     On a CPU crops are resized as uint8, for which torch has a vectorised kernel; on other devices
@@ -52,27 +41,24 @@ def cut_crops(image: Pixels, boxes: Boxes, spec: CropSpec, *, device: Any) -> An
     Args:
         image: uint8 RGB [height, width, 3].
         boxes: [N, 4] xyxy pixels; grown to whole pixels.
-        spec: input size and normalisation.
+        spec: how the model's images are prepared.
+        side: of the encoder's square input, pixels.
         device: where crops are cut and resized.
 
     Returns:
         float32 [N, 3, side, side] on ``device``, normalised.
     """
-    import torch
-
-    from glit.backends.gpu.copies import upload
-
     here = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
     whole = upload(here, device)
     if whole.device.type != "cpu":
         whole = whole.float()
     shift = torch.tensor(spec.mean, device=whole.device).view(3, 1, 1) * 255
     scale = 1 / (torch.tensor(spec.std, device=whole.device).view(3, 1, 1) * 255)
-    found = torch.empty(len(boxes), 3, spec.side, spec.side, device=whole.device)
+    found = torch.empty(len(boxes), 3, side, side, device=whole.device)
     with torch.inference_mode():
         for crop, box in zip(found, whole_pixel_boxes(image, boxes), strict=True):
-            source = here if min(_size(box)) > MAX_SHRINKING * spec.side else whole
-            crop.copy_(_resized(source, box, spec)[0])
+            source = here if min(_size(box)) > MAX_SHRINKING * side else whole
+            crop.copy_(_resized(source, box, spec, side)[0])
         # for all crops at once: on a GPU what is small costs its launch
         if whole.device.type != "cpu":
             found.round_().clamp_(0, 255)
@@ -97,11 +83,12 @@ def _size(box: tuple[int, int, int, int]) -> tuple[int, int]:
     return box[2] - box[0], box[3] - box[1]
 
 
-def _resized(whole: Any, box: tuple[int, int, int, int], spec: CropSpec) -> Any:
+def _resized(
+    whole: Tensor, box: tuple[int, int, int, int], spec: Preprocessing, side: int
+) -> Tensor:
     """The squeezed crop, or the resized crop's middle square, grey levels [1, 3, side, side]; of
     floating point they are not rounded yet."""
-    side = spec.side
-    if spec.squeezed:
+    if spec.fit == "resize":
         return resized(whole, box, (side, side), mode=spec.mode)
     box = _middle(box)
     width, height = _size(box)
@@ -114,17 +101,15 @@ def _resized(whole: Any, box: tuple[int, int, int, int], spec: CropSpec) -> Any:
     return resized(whole, box, size, mode=spec.mode)[:, :, y : y + side, x : x + side]
 
 
-def resized(whole: Any, box: tuple[int, int, int, int], size: tuple[int, int], *, mode: str) -> Any:
+def resized(
+    whole: Tensor, box: tuple[int, int, int, int], size: tuple[int, int], *, mode: str
+) -> Tensor:
     """A box of an image [1, 3, H, W] resized to height and width, antialiased."""
-    from torch.nn import functional
-
     left, top, right, bottom = box
     crop = whole[:, :, top:bottom, left:right]
     if crop.device.type == "cpu":  # whose kernel of uint8 is fastest on channels last
-        import torch
-
         crop = crop.contiguous(memory_format=torch.channels_last)
-    return functional.interpolate(crop, size=size, mode=mode, antialias=True, align_corners=False)
+    return F.interpolate(crop, size=size, mode=mode, antialias=True, align_corners=False)
 
 
 def _middle(box: tuple[int, int, int, int]) -> tuple[int, int, int, int]:

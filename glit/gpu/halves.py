@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.backends.gpu.probe import chosen
+from glit.gpu.probe import chosen
 from glit.runtime.verified_paths import agrees, probe_input
 
 _SCALE = 2.0**11

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glit.backends.gpu.probe import chosen
 from glit.backends.sam.masks import area_px, mask_to_box, upscale
+from glit.gpu.probe import chosen
 from glit.runtime.verified_paths import agrees, probe_input
 
 FAST_PATH = "measuring SAM's masks"
@@ -52,7 +52,7 @@ def _in_full(logits_Khw: Tensor, geometry: dict[str, Any]) -> list[Tensor]:
 
 
 def _by_kernel(logits_Khw: Tensor, geometry: dict[str, Any]) -> list[Tensor]:
-    from glit.backends.gpu.mask_kernel import measure_masks
+    from glit.backends.sam.mask_kernel import measure_masks
 
     measured = measure_masks(logits_Khw, thresholds=_THRESHOLDS, **geometry)
     return [measured.above_K3.float(), measured.boxes_K4.float()]
