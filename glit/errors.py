@@ -112,6 +112,10 @@ class MissingExtraError(UserError):
         )
 
 
+class MissingPluginError(UserError):
+    """A part of another package that something was made with is not loaded here."""
+
+
 class WeightsError(UserError):
     """Model weights are missing, incomplete, or not what the manifest pins."""
 

@@ -15,10 +15,6 @@ from glit.storage.outputs import local_folder
 if TYPE_CHECKING:
     from glit.evaluation.report import Result
 
-TaskName = Literal[
-    "retrieval", "joint-map", "localize", "robustness", "caption-quality", "hierarchy", "classify",
-    "choose", "boxes", "refer", "segment",
-]  # fmt: skip
 CheckpointName = Literal["best", "last"]
 _NEIGHBOURS = 4
 """Queries kept per direction for ``glit view``: this many best and this many worst."""
@@ -29,7 +25,9 @@ _NAMED = 5
 
 def eval_command(
     context: typer.Context,
-    task: Annotated[TaskName, typer.Argument(help="What to measure.")],
+    task: Annotated[
+        str, typer.Argument(help="One of the tasks below, or a plugin's.", show_default=False)
+    ],
     model: Annotated[
         str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")
     ],

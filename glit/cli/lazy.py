@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from glit.recipes import plugins
+
 
 class LazyCommand(TyperCommand):
     """A command, or a group of some, known by its name and its line of help.
@@ -29,6 +31,7 @@ class LazyCommand(TyperCommand):
     def loaded(self) -> Any:
         """The command itself."""
         module, _, name = self._place.partition(":")
+        plugins.load_installed()
         found = getattr(importlib.import_module(module), name)
         if not isinstance(found, typer.Typer):
             app = typer.Typer(add_completion=False)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from glit.errors import DatasetError
+
 SCHEMA_VERSION = 2
 """Of the datasets written now."""
 READABLE_VERSIONS = (1, 2)
@@ -271,3 +273,20 @@ def hf_feature(kind: pa.DataType) -> Any:
         pa.binary(): "binary",
     }
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
+
+
+def arrow_type(feature: Any) -> pa.DataType:
+    """The Arrow type for a feature of the ``datasets`` library; the reverse of
+    :func:`hf_feature`.
+
+    Raises:
+        DatasetError: it is none that a column of glit has.
+    """
+    try:
+        if feature.get("_type") == "List":
+            return pa.list_(arrow_type(feature["feature"]))
+        if feature.get("_type") == "Value":
+            return pa.type_for_alias(feature["dtype"])
+        return pa.struct([(name, arrow_type(each)) for name, each in feature.items()])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"manifest.json: 'columns' is damaged ({error!r})") from error

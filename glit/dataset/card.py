@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from glit.data.schema import CAPTIONS, hf_features
@@ -184,12 +185,20 @@ def shown(value: object) -> str:
 
 
 def _steps(recipe: dict[str, Any]) -> str:
-    """What each step with a title of its own ran on."""
-    return " ".join(
+    """What each step with a title of its own ran on, and whose parts those are."""
+    said = [
         f"{step.title}: `{shown(recipe[step.name].get(step.shows, ''))}`."
         for step in all_steps()
         if step.title and recipe.get(step.name, {}).get("enabled", step.name in recipe)
-    )
+    ]
+    used = ", ".join(f"`{plugin_title(each)}`" for each in recipe.get("plugins", ()))
+    return " ".join([*said, *([f"Parts of plugins: {used}."] if used else [])])
+
+
+def plugin_title(recorded: Mapping[str, str]) -> str:
+    """A plugin as cards name it: its module, with the package and its version."""
+    package = f"{recorded.get('package', '')} {recorded.get('version', '')}".strip()
+    return f"{recorded.get('name', '')} ({package or recorded.get('sha256', '')[:12]})"
 
 
 def _kinds(manifest: dict[str, Any]) -> str:

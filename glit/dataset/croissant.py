@@ -11,15 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from glit.data.schema import (
-    CAPTIONS,
     DROPS_SCHEMA,
     DUPLICATES_SCHEMA,
     SCHEMA_VERSION,
+    arrow_type,
     dataset_columns,
-    hf_feature,
 )
-from glit.dataset.card import origins
-from glit.dataset.manifest import has_regions, pairing_of, pairs_from_files
+from glit.dataset.card import origins, plugin_title
+from glit.dataset.manifest import has_regions, pairs_from_files
 from glit.storage.store import to_json
 
 CROISSANT = "croissant.json"
@@ -81,6 +80,8 @@ _TYPES = {
     "bool": "sc:Boolean",
     "int32": "cr:Int32",
     "float": "cr:Float32",
+    "int64": "cr:Int64",
+    "double": "cr:Float64",
 }
 _ABOUT = {
     "sample_id": "SHA-256 of the image file, hex",
@@ -95,6 +96,11 @@ _ABOUT = {
     "phrase_similarity": "Cosine of every sentence's head phrase with every region",
     "agreement": "How far a detector asked for a sentence's head phrase agrees with every region",
     "captions": "All captions of the image, each of a kind; the caption is one of them",
+    "quality": "Measures of the image, and scores of labels",
+    "negatives": "False sentences: numbers of the true ones, and what was changed",
+    "phrases": "Noun phrases of the sentences, with their characters and tokens",
+    "groundings": "Numbers of a phrase and of a region that shows it",
+    "masks": "Run-length masks, with the numbers of their regions",
     "pairs": "Numbers of a sentence and of the region chosen for it, best pair first",
 }
 
@@ -158,9 +164,8 @@ def _data_files() -> dict[str, Any]:
 
 def _samples(manifest: dict[str, Any]) -> dict[str, Any]:
     schema = [*dataset_columns(manifest["schema_version"])]
-    name, kind = CAPTIONS
-    if manifest.get("columns", {}).get(name) == hf_feature(kind):
-        schema.append(pa.field(name, kind))
+    for name, feature in manifest.get("columns", {}).items():
+        schema.append(pa.field(name, arrow_type(feature)))
     return {
         "@type": "cr:RecordSet",
         "@id": "samples",
@@ -196,6 +201,7 @@ def _field(record: str, name: str, kind: Any) -> dict[str, Any]:
             "source": {**where, "transform": {"jsonPath": each.name}},
         }
         for each in inner
+        if str(each.type) in _TYPES  # not lists in lists, which Croissant has no words for
     ]
     return field
 
@@ -326,10 +332,11 @@ def _protocol(manifest: dict[str, Any]) -> list[str]:
         f"Similarity: {FROM_FILES if files else _model(manifest, 'matcher')}.",
     ]
     if manifest["schema_version"] == SCHEMA_VERSION:
-        pairing = pairing_of(manifest)
-        limits = f"probability >= {pairing.min_probability}, support >= {pairing.min_support}"
+        least = [float(recipe["pair"].get(f"min_{key}", 0.0)) for key in ("probability", "support")]
+        limits = f"probability >= {least[0]}, support >= {least[1]}"
         said.append(f"Pairs: the rule {recipe['pair']['rule']}; {limits}.")
-    return [*said, *origins(manifest)]
+    used = ", ".join(map(plugin_title, recipe.get("plugins", ())))
+    return [*said, *([f"Parts of plugins: {used}."] if used else []), *origins(manifest)]
 
 
 def _model(manifest: dict[str, Any], role: str) -> str:

@@ -15,8 +15,16 @@ from typing import Any
 
 from glit.data.schema import READABLE_VERSIONS, SCHEMA_VERSION, Columns, hf_feature
 from glit.dataset.local_pairs import count_without_pair
-from glit.errors import DatasetError, InputError, RecipeError, UserError, first_line
+from glit.errors import (
+    DatasetError,
+    InputError,
+    MissingPluginError,
+    RecipeError,
+    UserError,
+    first_line,
+)
 from glit.recipes.config import build_dataclass
+from glit.recipes.plugins import described
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
 from glit.rules.calibration import Calibration
@@ -194,7 +202,7 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
             return f"'files': {name!r}"
         if not isinstance(found.get("sha256"), str):
             return f"'files': {name!r}"
-    recipe = {k: v for k, v in manifest["recipe"].items() if k not in ("name", "about")}
+    recipe = {k: v for k, v in manifest["recipe"].items() if k not in ("name", "about", "plugins")}
     for key, parts, kind in (
         ("recipe", recipe, dict),
         ("models", manifest["models"], dict),
@@ -204,6 +212,9 @@ def _damaged_part(manifest: dict[str, Any]) -> str:
     ):
         if not _all_of(parts, kind):
             return f"'{key}'"
+    plugins = manifest["recipe"].get("plugins", [])
+    if not isinstance(plugins, list) or not all(_all_of(each, str) for each in plugins):
+        return "'recipe'"
     if not all(_all_of(model, str) for model in manifest["models"].values()):
         return "'models'"
     named = [manifest["recipe"].get("name"), manifest["recipe"].get("about", "")]
@@ -300,6 +311,7 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
 
     Raises:
         DatasetError: this glit does not have it.
+        MissingPluginError: it is of a plugin that is not loaded.
     """
     if manifest["schema_version"] == 1:
         old = Lism() if manifest["recipe"].get("match", {}).get("global_competes") else Argmax()
@@ -310,6 +322,9 @@ def pairing_of(manifest: dict[str, Any]) -> Pairing:
     limits = {name: options.pop(name, 0.0) for name in ("min_probability", "min_support")}
     kept = manifest.get("calibration")
     calibration = kept and Calibration.from_dict(kept, where="manifest.json: calibration")
+    if name not in RULES and (plugins := manifest["recipe"].get("plugins")):
+        told = " or ".join(map(described, plugins))
+        raise MissingPluginError(f"manifest.json: pairs by the rule {name!r}, of {told}")
     try:
         rule = build_dataclass(RULES[name], options, where="manifest.json: recipe: pair")
         return Pairing(

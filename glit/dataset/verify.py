@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,8 +46,9 @@ from glit.dataset.manifest import (
 )
 from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
-from glit.errors import DatasetError, RecipeError, first_line
+from glit.errors import DatasetError, MissingPluginError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
+from glit.recipes.plugins import missing
 from glit.rules.pairing import Pairing
 from glit.runtime.progress import StageProgress, null_progress
 from glit.stages import all_reasons
@@ -84,6 +86,9 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     yield from _check_settings(dataset, manifest)
     try:
         pairings = pairings_of(manifest)
+    except MissingPluginError as error:
+        warnings.warn(f"{output}: {error}; pairs are not compared with the rule", stacklevel=2)
+        pairings = None
     except DatasetError as error:
         yield str(error)
         return
@@ -185,7 +190,7 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: {table.num_rows} rows, the manifest says {manifest['counts'][key]}"
         if key == "dropped":
             unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(all_reasons()))
-            if unknown:
+            if unknown and not missing(manifest["recipe"].get("plugins", ())):
                 yield f"{name}: unknown reasons {', '.join(unknown)}"
 
 
@@ -214,7 +219,7 @@ def _check_data_file(
     name: str,
     path: Path,
     manifest: dict[str, Any],
-    pairings: list[Pairing],
+    pairings: list[Pairing] | None,
     repeats: Repeats,
     told: StageProgress,
 ) -> Iterator[str]:
@@ -257,7 +262,7 @@ def _check_table(
     name: str,
     table: pa.Table,
     manifest: dict[str, Any],
-    pairings: list[Pairing],
+    pairings: list[Pairing] | None,
     repeats: Repeats,
 ) -> Iterator[str]:
     """Breaches of a row group's rows; of values that no rule can work with, their fault alone."""
@@ -274,7 +279,7 @@ def _check_rows(
     name: str,
     found: list[dict[str, Any]],
     manifest: dict[str, Any],
-    pairings: list[Pairing],
+    pairings: list[Pairing] | None,
 ) -> Iterator[str]:
     own_bytes = not manifest["recipe"].get("pack", {}).get("max_side")  # else encoded anew
     limit = _max_pixels(manifest)
@@ -319,17 +324,18 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
 
 
 def row_breaches(
-    row: dict[str, Any], tokenizer: dict[str, Any], pairings: list[Pairing]
+    row: dict[str, Any], tokenizer: dict[str, Any], pairings: list[Pairing] | None
 ) -> Iterator[str]:
     """What is wrong with the text, the boxes and the pairs of one row.
 
     Args:
         row: of a data file, as plain values.
         tokenizer: the manifest's.
-        pairings: those that the manifest names; pairs must be what one makes of the scores.
+        pairings: those that the manifest names; pairs must be what one makes of the scores. None
+            where their rule is not here, so that pairs are not checked.
     """
     sentences, regions = row["sentences"], row["regions"]
-    if not pairings:
+    if pairings == []:
         yield f"{len(regions)} regions in a dataset of captions alone"
         return
     if not (sentences and regions):
@@ -348,7 +354,7 @@ def row_breaches(
             boxes_are_good = False
     of_scores = list(_score_breaches(row))
     yield from of_scores
-    if boxes_are_good and not of_scores:
+    if boxes_are_good and not of_scores and pairings:
         yield from _pair_breaches(row, pairings)
 
 

@@ -84,8 +84,6 @@ _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
 )  # fmt: skip
 """What reading other files than those of a format raises."""
-FORMATS = (*IMPORTERS, *REGION_IMPORTERS)
-"""What ``glit import --format`` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +126,11 @@ def regions_file(output: Path) -> Path:
     return output.with_suffix(".regions.jsonl")
 
 
+def formats() -> tuple[str, ...]:
+    """The formats that ``glit import --format`` takes."""
+    return (*IMPORTERS, *REGION_IMPORTERS)
+
+
 def import_captions(
     name: str,
     annotations: Path,
@@ -140,7 +143,7 @@ def import_captions(
     """Write the captions of published annotations, and their boxes beside them.
 
     Args:
-        name: one of :data:`FORMATS`.
+        name: one of :func:`formats`.
         annotations: file or folder as published.
         output: a ``.jsonl`` file; one that exists is replaced.
         images: folder with the images; where the format has its own folder, that is the default.
@@ -150,8 +153,8 @@ def import_captions(
     Raises:
         InputError: no such format, the files are not of it, or no image of them is there.
     """
-    if name not in FORMATS:
-        raise InputError(f"--format {name}: no such format; {closest(name, FORMATS)}")
+    if name not in formats():
+        raise InputError(f"--format {name}: no such format; {closest(name, formats())}")
     if output.suffix != ".jsonl":
         raise InputError(f"-o {output}: want a name that ends in .jsonl")
     if not annotations.exists():

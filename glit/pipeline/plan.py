@@ -24,10 +24,11 @@ from glit.pipeline.lock import Lock
 from glit.pipeline.prompts import further_prompts, read_prompt
 from glit.recipes.config import identity
 from glit.recipes.extras import require
+from glit.recipes.plugins import plugin_of
 from glit.recipes.resources import builtin_calibrations
 from glit.rules.calibration import Calibration, read_calibration
 from glit.stages import flow
-from glit.stages.base import Step
+from glit.stages.base import Step, parts_of
 from glit.stages.pair import PairStage
 from glit.stages.plan import Plan, Recipe
 from glit.stages.recipe import overridden_tables, recipe_from_dict
@@ -280,11 +281,17 @@ def _fingerprints(plan: Plan) -> dict[str, str]:
         found[step.name] = fingerprint(
             step,
             config,
-            extra=step.identity(plan),
+            extra={**step.identity(plan), **_plugins_of(step, config)},
             upstream=[found[name] for name in plan.flow.direct[step.name]],
             precision=precision,
         )
     return found
+
+
+def _plugins_of(step: type[Step], config: Any) -> dict[str, Any]:
+    """The identities of the plugins whose parts a step uses, if it uses any."""
+    found = [each.identity() for part in parts_of(step, config) if (each := plugin_of(part))]
+    return {"plugins": found} if found else {}
 
 
 def fingerprint(

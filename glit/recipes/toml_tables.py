@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import tomllib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import glit.recipes.trust as trust
 from glit.errors import RecipeError, closest
+from glit.recipes import plugins
 from glit.recipes.resources import builtin_recipes
 
 _RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] (rule)"}
@@ -38,19 +39,25 @@ def naming_file(name_or_path: str | None) -> Iterator[None]:
 
 
 def read_tables(
-    name_or_path: str, *, known: Sequence[str], overrides: Sequence[str] = ()
+    name_or_path: str, *, known_tables: Callable[[], Sequence[str]], overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """A recipe's raw tables with its bases merged in and overrides applied.
+    """A recipe's raw tables with its bases merged in and overrides applied; loads its plugins.
 
     Args:
         name_or_path: a built-in recipe's name or a TOML file's path.
-        known: names of the tables that a recipe may hold.
+        known_tables: returns the names of the tables that a recipe may hold, with plugins loaded.
         overrides: ``table.key=value`` strings; values are read as TOML, else as text.
 
     Raises:
         RecipeError: unknown recipe or table, or a file that is not TOML.
     """
     tables, _ = trusted_tables(name_or_path, overrides=overrides)
+    plugins.load_installed()
+    named = tables.pop("plugins", [])
+    if not isinstance(named, list):
+        raise RecipeError(f"recipe: plugins = {named!r}, want a list of modules or files (.py)")
+    plugins.load(named, folder=_find(name_or_path).parent)
+    known = known_tables()
     for key in tables:
         if key in _RENAMED:
             raise RecipeError(f"recipe: the table [{key}] is now {_RENAMED[key]}")
@@ -142,7 +149,9 @@ def _read_with_bases(
             str(beside) if beside.is_file() else str(base), seen=(*seen, str(path)), files=files
         )
     for key, value in raw.items():
-        if isinstance(value, dict):
+        if key == "plugins" and isinstance(value, list):
+            tables[key] = [*tables.get(key, []), *value]
+        elif isinstance(value, dict):
             tables[key] = {**tables.get(key, {}), **value}
         else:
             tables[key] = value

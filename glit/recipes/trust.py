@@ -46,6 +46,8 @@ def demands(
         and bases[name].get("allow_pickle", False) is not False
         and (name, "allow_pickle") not in given
     ]
+    if named := tables.get("plugins"):
+        found.append(f"plugins = {cut(repr(named), 100)}, whose code runs")
     for name, table in tables.items():
         for key, value in table.items() if isinstance(table, dict) else ():
             if (name, key) not in given and _is_trusting(key, value, folder):

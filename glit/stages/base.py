@@ -114,6 +114,13 @@ class Step(ABC):
         return {"model": model.identity() if model else {}} if cls.role else {}
 
 
+def parts_of(step: type[Step], config: Any) -> list[Any]:
+    """The classes and functions that a table of a step chooses: itself, its backend, a rule."""
+    backend, choice = step.backend(config), getattr(config, "choice", None)
+    chosen = choice.options().get(getattr(config, choice.key)) if choice else None
+    return [step, *([backend.make] if backend else []), *([chosen] if chosen else [])]
+
+
 class TableStep(Step):
     """A step that keeps a table: one row for each of its items, a result or a drop.
 

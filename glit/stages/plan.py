@@ -11,6 +11,7 @@ from glit.backends.user_tables import UserTable
 from glit.masking import without_secrets
 from glit.models.weights import Resolved
 from glit.recipes.config import as_table, enabled, is_enabled, on_by_default
+from glit.recipes.plugins import Plugin
 from glit.rules.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ ConfigT = TypeVar("ConfigT")
 class Recipe:
     """Everything that decides what a build produces; one table a step of the flow."""
 
+    plugins: tuple[Plugin, ...] = ()
+    """Whose parts it uses. First, so that another process loads them before it reads the rest."""
     name: str
     about: str = ""
     tables: Mapping[str, Any]
@@ -49,7 +52,10 @@ class Recipe:
                     tables[name].pop("enabled", None)
             elif not is_default:
                 tables[name] = {"enabled": False}
-        return {"name": self.name, "about": self.about, **tables}
+        own = [plugin.identity() for plugin in self.plugins]
+        return {
+            "name": self.name, "about": self.about, **({"plugins": own} if own else {}), **tables
+        }  # fmt: skip
 
 
 def _written(value: Any) -> Any:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from glit.errors import RecipeError
-from glit.recipes import toml_tables
+from glit.recipes import plugins, toml_tables
 from glit.recipes.config import build_dataclass, enabled, on_by_default
 from glit.recipes.toml_tables import naming_file
 from glit.stages import all_steps
+from glit.stages.base import parts_of
 from glit.stages.plan import Recipe
 
 LEARN_TABLES: dict[str, str] = {
@@ -30,9 +31,9 @@ def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: unknown recipe, table or key; a value of the wrong type.
     """
-    _refuse_others(overrides, [step.name for step in all_steps()], what="a build")
     with naming_file(name_or_path):
         tables = read_tables(name_or_path, overrides=overrides)
+        _refuse_others(overrides, [step.name for step in all_steps()], what="a build")
         recipe = recipe_from_dict({"about": "", **tables})
     _refuse_ignored(overrides, tables, recipe)
     return recipe
@@ -43,13 +44,25 @@ def recipe_from_dict(values: dict[str, Any]) -> Recipe:
 
     Raises:
         RecipeError: the values are of another version of glit.
+        MissingPluginError: parts of it are of a plugin that is not loaded.
     """
     values = toml_tables.moved(values)
+    plugins.require_loaded(values.get("plugins", ()), wanted_by=f"the recipe {values['name']!r}")
     tables = {
         step.name: build_dataclass(step.config, values.get(step.name, {}), where=f"[{step.name}]")
         for step in all_steps()
     }
-    return Recipe(name=values["name"], about=values["about"], tables=tables)
+    return Recipe(
+        name=values["name"], about=values["about"], tables=tables, plugins=_plugins_of(tables)
+    )
+
+
+def _plugins_of(tables: dict[str, Any]) -> tuple[plugins.Plugin, ...]:
+    """The plugins whose parts a recipe uses."""
+    steps = {step.name: step for step in all_steps()}
+    found = [each for name in enabled(tables) for each in parts_of(steps[name], tables[name])]
+    named = {each.name: each for part in found if (each := plugins.plugin_of(part)) is not None}
+    return tuple(named.values())
 
 
 def recipe_of_build(values: dict[str, Any]) -> Recipe:
@@ -84,11 +97,11 @@ def load_table(table: str, name_or_path: str, *, overrides: Sequence[str] = ()) 
 
     Raises: as :func:`load_recipe`.
     """
-    _refuse_others(overrides, [table], what=f"glit {table}".replace("evaluate", "eval"))
     module, _, class_name = LEARN_TABLES[table].partition(":")
     kind = getattr(importlib.import_module(module), class_name)
     with naming_file(name_or_path):
         tables = read_tables(name_or_path, overrides=overrides)
+        _refuse_others(overrides, [table], what=f"glit {table}".replace("evaluate", "eval"))
         return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
 
 
@@ -99,7 +112,7 @@ def known_tables() -> list[str]:
 
 def read_tables(name_or_path: str, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """A recipe's raw tables, as :func:`glit.recipes.toml_tables.read_tables`."""
-    return toml_tables.read_tables(name_or_path, known=known_tables(), overrides=overrides)
+    return toml_tables.read_tables(name_or_path, known_tables=known_tables, overrides=overrides)
 
 
 def overridden_tables(overrides: Sequence[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from glit.clip.position import read_position
 from glit.errors import RunError
 from glit.models.device import best_device
 from glit.recipes.extras import require
+from glit.recipes.plugins import loaded
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.log import METRICS
@@ -50,6 +51,7 @@ def train_on_ray(
         also=tuple(map(_anywhere, config.also)),
     )
     settings = {
+        "plugins": loaded(),  # first, so that a worker has them before it reads the rest
         "config": config,
         "dataset": _anywhere(dataset),
         "run": run.resolve(),
@@ -91,4 +93,4 @@ def _anywhere(path: str) -> str:
 
 def _worker(settings: dict[str, Any]) -> None:
     """One process of the run; Ray Train has made the process group."""
-    train(**settings)
+    train(**{key: value for key, value in settings.items() if key != "plugins"})

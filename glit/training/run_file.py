@@ -15,6 +15,7 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.models.files import weights_hash
 from glit.recipes.config import as_table, build_dataclass
+from glit.recipes.plugins import plugin_of, require_loaded
 from glit.stages.recipe import load_table, overridden_tables, read_tables
 from glit.storage.store import Store
 from glit.training.config import TrainConfig
@@ -58,8 +59,10 @@ def write_run_file(
     packages = {
         name: importlib.metadata.version(name) for name in ("torch", "transformers", "accelerate")
     }
+    plugin = plugin_of(type(config.make_objective()))
     values = {
         "glit": __version__,
+        **({} if plugin is None else {"plugins": [plugin.identity()]}),
         "packages": packages,
         "dataset": dataset.parts[0].path,
         "dataset_sha256": mixture_hash(dataset),
@@ -252,9 +255,10 @@ def _read(run: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         assert isinstance(found["train"], dict)
-        return found
     except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
         raise InputError(
             f"{path}: does not say how the run was started ({type(error).__name__}), so it cannot "
             "be resumed; start a new run with -o"
         ) from error
+    require_loaded(found.get("plugins") or (), wanted_by=f"the run {run}")
+    return found

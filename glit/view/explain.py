@@ -11,7 +11,6 @@ from typing import Any
 import duckdb
 
 from glit.data.records import Pair
-from glit.dataset.manifest import has_regions, pairing_of
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row, captions_of, is_grounded
@@ -169,7 +168,6 @@ def _about(dataset: Dataset) -> dict[str, Any]:
     """What holds for the whole dataset: rule, models, fingerprints."""
     manifest = dataset.manifest
     told = story(manifest)
-    pairing = pairing_of(manifest) if has_regions(manifest) else None
     return {
         "dataset": Path(dataset.path).name,
         "recipe": told["recipe"],
@@ -177,7 +175,7 @@ def _about(dataset: Dataset) -> dict[str, Any]:
         "pairs_from_files": told["pairs_from_files"],
         "rule_options": manifest["recipe"].get("pair", {}),
         "min_probability": told["min_probability"],
-        "min_support": 0.0 if pairing is None else pairing.min_support,
+        "min_support": float(manifest["recipe"].get("pair", {}).get("min_support", 0.0)),
         "steps": told["steps"],
         "prompt": manifest.get("prompt", ""),
         "models": manifest["models"],

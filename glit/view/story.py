@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from glit.dataset.card import shown
-from glit.dataset.manifest import has_regions, pairing_of, pairs_from_files
+from glit.dataset.manifest import has_regions, pairs_from_files
 from glit.stages import all_reasons, all_steps
 
 _EXAMPLES = 6
@@ -52,6 +52,16 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
                 "licence": "",
             }
         )
+    steps += [
+        {
+            "title": "Plugin",
+            "how": each.get("name", ""),
+            "model": each.get("package", ""),
+            "revision": each.get("version", "") or each.get("sha256", "")[:12],
+            "licence": "",
+        }
+        for each in recipe.get("plugins", ())
+    ]
     return {
         "recipe": recipe["name"],
         "rule": _rule(manifest) if paired else "",
@@ -59,7 +69,7 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
         "pairs_from_files": pairs_from_files(recipe),
         "steps": steps,
         "tokenizer": manifest["tokenizer"],
-        "min_probability": pairing_of(manifest).min_probability if paired else 0.0,
+        "min_probability": float(recipe.get("pair", {}).get("min_probability", 0.0)),
         "glit": manifest["glit_version"],
         "schema": manifest["schema_version"],
         "bytes": sum(file["bytes"] for file in manifest["files"].values()),

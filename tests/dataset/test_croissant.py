@@ -11,8 +11,11 @@ import pytest
 from building import run_build
 
 from glit.curate.pair_again import pair_again
+from glit.data.schema import arrow_type, hf_feature
 from glit.dataset.croissant import YOURS, croissant
 from glit.dataset.reader import Dataset
+from glit.errors import DatasetError
+from glit.stages import all_steps
 
 pytestmark = [  # of mlcroissant's own use of rdflib and pandas
     pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.reset_index"),
@@ -115,3 +118,26 @@ def test_pairs_of_another_rule_have_another_croissant(dataset, tmp_path):
     assert (tmp_path / "new" / "croissant.json").read_bytes() == croissant(
         Dataset(str(tmp_path / "new")).manifest, name="new"
     )
+
+
+def test_columns_of_all_stages_are_records_too(scenes, tmp_path):
+    run_build(
+        scenes / "images", tmp_path / "d", limit=3, captions=scenes / "captions.jsonl",
+        overrides=["quality.enabled=true", "negatives.enabled=true"],
+    )  # fmt: skip
+    dataset = Dataset(str(tmp_path / "d"))
+    assert opened(dataset.path).metadata.ctx.issues.errors == set()
+    records, rows = list(opened(dataset.path).records("samples")), list(dataset.table().to_pylist())
+    assert {"quality", "negatives"} <= set(dataset.manifest["columns"])
+    for record, row in zip(records, rows, strict=True):
+        assert record["samples/quality"]["samples/quality/sharpness"] == row["quality"]["sharpness"]
+        found = [each["samples/negatives/text"] for each in record["samples/negatives"]]
+        assert [text.decode() for text in found] == [each["text"] for each in row["negatives"]]
+
+
+def test_a_type_of_a_column_goes_there_and_back():
+    for step in all_steps():
+        for _, kind in getattr(step, "dataset_columns", ()):
+            assert arrow_type(hf_feature(kind)) == kind
+    with pytest.raises(DatasetError, match="'columns' is damaged"):
+        arrow_type({"_type": "Value", "dtype": "no such type"})

@@ -1,0 +1,12 @@
+"""One part of every kind; each is a few lines, and nothing else knows its name."""
+
+from glit import extend
+from glit_example import learning, parts
+
+extend.add_stage(parts.Light, before="caption")
+extend.add_captioner("brightness", parts.describe)
+extend.add_proposer("stripes", parts.stripes)
+extend.add_rule("lead", parts.Lead)
+extend.add_exporter("csv", parts.write_csv)
+extend.add_reader("captions-txt", parts.read_captions_txt)
+learning.register()

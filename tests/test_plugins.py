@@ -1,0 +1,271 @@
+"""Parts of other packages: loaded everywhere, remembered, and missed by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from building import tiny_clip
+
+from glit import stages
+from glit.errors import MissingPluginError, RecipeError
+from glit.recipes import plugins
+from glit.recipes.plugins import VARIABLE, load, plugin_of, require_loaded
+from glit.stages.recipe import load_recipe
+
+TEMPLATE = Path(__file__).parent.parent / "docs" / "plugin"
+FILTER = """
+from dataclasses import dataclass, replace
+from glit import extend
+from glit.stages.base import Stage
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    enabled: bool = False
+    least: int = 0
+
+class Nothing(Stage):
+    name, version, config = "nothing", 1, Config
+    reads, filters = ("image",), True
+
+    @classmethod
+    def open(cls, plan):
+        return cls()
+
+    def process(self, samples, images):
+        yield from samples
+
+extend.add_stage(Nothing, before="caption")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch):
+    """What a test loads is gone after it."""
+    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setattr(stages, "FLOW", stages.FLOW)
+    yield
+    for name in [name for name in sys.modules if name.startswith(("glit_plugin_", "my_part"))]:
+        del sys.modules[name]
+
+
+def written(folder: Path, text: str = FILTER, name: str = "nothing_filter.py") -> Path:
+    (folder / name).write_text(text)
+    recipe = folder / "my.toml"
+    recipe.write_text(
+        f'base = "captions-only"\nplugins = ["{name}"]\n[nothing]\nenabled = true\n'
+        '[caption]\nbackend = "sidecar"\n'
+    )
+    return recipe
+
+
+def test_a_recipe_is_asked_for_before_its_code_runs(tmp_path, monkeypatch):
+    recipe = written(
+        tmp_path, f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n{FILTER}"
+    )
+    with pytest.raises(
+        RecipeError, match=r"asks for plugins = \['nothing_filter.py'\], whose code"
+    ):
+        load_recipe(str(recipe))
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nothing_filter.py"))
+    recipe.write_text('base = "captions-only"\n[nothing]\nenabled = true\n')
+    found = load_recipe(str(recipe))
+    assert (tmp_path / "ran").exists() and found.nothing.enabled
+    (plugin,) = found.plugins
+    assert (
+        found.as_dict()["plugins"] == [{"name": "nothing_filter.py", "sha256": plugin.sha256}]
+        and len(plugin.sha256) == 64
+    )
+    assert not load_recipe("mini").plugins
+
+
+def test_a_plan_brings_a_single_file_to_another_process(tmp_path, monkeypatch):
+    written(tmp_path)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nothing_filter.py"))
+    recipe = load_recipe("captions-only", overrides=["nothing.enabled=true", "nothing.least=3"])
+    (tmp_path / "recipe.pickle").write_bytes(pickle.dumps(recipe))
+    (tmp_path / "nothing_filter.py").unlink()
+    program = (
+        "import pickle, sys; found = pickle.load(open(sys.argv[1], 'rb'));"
+        "from glit.stages import all_steps;"
+        "print(found.nothing.least, 'nothing' in [step.name for step in all_steps()])"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "recipe.pickle"], env=environment,
+        capture_output=True, text=True, cwd=tmp_path.parent,
+    )  # fmt: skip
+    assert done.stdout.split() == ["3", "True"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "nothing_filter.py: No such file"),
+        ("1 / 0", r"plugin nothing_filter.py: cannot be run \(.*division by zero"),
+        ("def (", r"plugin nothing_filter.py: cannot be run \("),
+        ("import no_such_package", "cannot be run .*no_such_package"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_line(tmp_path, text, said):
+    if text is not None:
+        (tmp_path / "nothing_filter.py").write_text(text)
+    with pytest.raises(RecipeError, match=said):
+        load(["nothing_filter.py"], folder=tmp_path)
+    assert not plugins.loaded() and "glit_plugin_nothing_filter" not in sys.modules
+
+
+def test_a_module_that_is_not_there_or_breaks(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RecipeError, match="no module 'my_part' can be imported here; install"):
+        load(["my_part.inner"])
+    (tmp_path / "my_part.py").write_text("import glit.no_such")
+    with pytest.raises(RecipeError, match=r"plugin my_part: cannot be imported .*glit\.no_such"):
+        load(["my_part"])
+    with pytest.raises(RecipeError, match="found 3, want names"):
+        load([3])  # type: ignore[list-item]
+
+
+def test_the_hash_is_of_all_files_of_the_package(tmp_path, monkeypatch):
+    package = tmp_path / "my_parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "part.py").write_text("def part(): ...")
+    (package / "beside.py").write_text("VALUE = 1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = []
+    for value in (1, 1, 2):
+        (package / "beside.py").write_text(f"VALUE = {value}")
+        plugins._loaded.clear()
+        load(["my_parts.part"])
+        found.append(plugins.loaded()[0])
+    assert found[0].sha256 == found[1].sha256 != found[2].sha256
+    own = plugin_of(sys.modules["my_parts.part"].part)
+    assert own is not None and own.identity()["name"] == "my_parts.part"
+    assert plugin_of(load_recipe) is None and plugin_of(json.dumps) is None
+
+
+def test_two_of_a_name_are_refused(tmp_path):
+    written(tmp_path)
+    load(["nothing_filter.py"], folder=tmp_path)
+    load(["nothing_filter.py"], folder=tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    written(other, FILTER + "\n# changed")
+    with pytest.raises(RecipeError, match="another file nothing_filter.py is loaded already"):
+        load(["nothing_filter.py"], folder=other)
+    (tmp_path / "second.py").write_text(FILTER)
+    with pytest.raises(RecipeError, match="stage 'nothing': there is one of that name already"):
+        load(["second.py"], folder=tmp_path)
+
+
+def test_what_is_missing_says_how_to_get_it():
+    recorded = {"name": "my_pkg.parts", "package": "my-pkg", "version": "1.2", "sha256": "0" * 64}
+    with pytest.raises(
+        MissingPluginError,
+        match="the plugin my_pkg.parts of my-pkg 1.2, which is not loaded here; install my-pkg and "
+        "set GLIT_PLUGINS=my_pkg.parts",
+    ):
+        require_loaded([recorded], wanted_by="the recipe 'mini'")
+
+
+# the package that docs/extend.md shows, installed as a user would
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    target, source = (tmp_path_factory.mktemp(name) for name in ("site", "source"))
+    shutil.copytree(TEMPLATE, source / "plugin")
+    words = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    subprocess.run([sys.executable, *words, target, source / "plugin"], check=True, timeout=300)
+    return target
+
+
+def glit(*words: str, folder: Path, site: Path | None = None, code: int = 0) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
+    if site is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([str(site), environment.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "glit", *words], cwd=folder, env=environment, text=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path):
+    """Every part, from the command line; then the dataset where the package is not."""
+    shutil.copytree(scenes / "images", tmp_path / "images")
+    settings = [
+        "light.enabled=true", "light.least=60", "caption.backend=brightness", "pair.rule=lead",
+        "propose.backend=stripes", f"score.model={tiny_clip()}",
+    ]  # fmt: skip
+    words = [word for each in settings for word in ("--set", each)]
+    build = ["build", "images", "-r", "mini", *words, "--executor"]
+    glit(*build, "local", "-o", "one", folder=tmp_path, site=installed)
+    glit(*build, "ray", "-o", "two", folder=tmp_path, site=installed)
+    data = [sorted((tmp_path / each / "data").iterdir()) for each in ("one", "two")]
+    assert [a.read_bytes() for a in data[0]] == [b.read_bytes() for b in data[1]]
+    manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
+    (recorded,) = manifest["recipe"]["plugins"]
+    assert recorded["name"] == "glit_example" and recorded["package"] == "glit-example"
+    dropped = manifest["counts"]["drops"]["light/too_dark"]
+    assert 0 < dropped < 24 and manifest["columns"]["light"]
+    for name in ("README.md", "croissant.json"):
+        assert "glit_example (glit-example 1.0.0)" in (tmp_path / "one" / name).read_text()
+    assert '"light"' in (tmp_path / "one" / "croissant.json").read_text()
+    assert "light" in glit("status", "one", folder=tmp_path, site=installed)
+    glit("verify", "one", folder=tmp_path, site=installed)
+    glit(
+        "retry", "one", "--stage", "light", "--set", "light.least=0", "--executor", "local",
+        folder=tmp_path, site=installed,
+    )  # fmt: skip
+    retried = json.loads((tmp_path / "one" / "manifest.json").read_text())
+    assert retried["counts"]["dropped"] == 0 and retried["counts"]["shipped"] == 24
+    glit("verify", "one", folder=tmp_path, site=installed)
+    glit("export", "one", "--to", "csv", "-o", "csv", folder=tmp_path, site=installed)
+    assert "A bright picture." in (tmp_path / "csv" / "pairs.csv").read_text()
+    names = sorted(path.name for path in (tmp_path / "images").iterdir())
+    (tmp_path / "captions.txt").write_text("".join(f"{name}\tA scene.\n" for name in names))
+    glit(
+        "import", "captions.txt", "--format", "captions-txt", "--images", "images", "-o",
+        "c.jsonl", folder=tmp_path, site=installed,
+    )  # fmt: skip
+    assert len((tmp_path / "c.jsonl").read_text().splitlines()) == 24
+    _learn(tmp_path, installed)
+    _without_it(tmp_path)
+
+
+def _learn(folder: Path, site: Path) -> None:
+    settings = ["train.batch_size=8", f"train.model={tiny_clip()}", "train.lambda_first=0.5"]
+    words = [word for each in settings for word in ("--set", each)]
+    train = ["train", "one", "-o", "run", "--objective", "long+first", "-r", "mini"]
+    glit(*train, *words, "--set", "train.epochs=1", folder=folder, site=site)
+    glit(
+        "train", "one", "-o", "run", "--resume", "--set", "train.epochs=2", folder=folder, site=site
+    )
+    lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
+    assert "loss_first" in json.loads(lines[0])
+    said = glit("train", "one", "-o", "run", "--resume", folder=folder, code=2)
+    assert "the run run was made with the plugin glit_example of glit-example 1.0.0" in said
+    assert "cosine" in glit("eval", "words", str(tiny_clip()), "one", folder=folder, site=site)
+
+
+def _without_it(folder: Path) -> None:
+    said = glit("verify", "one", folder=folder)
+    assert "the plugin glit_example of glit-example 1.0.0" in said and "24 samples" in said
+    glit("view", "one", "-o", "report.html", folder=folder)
+    assert "glit-example" in (folder / "report.html").read_text()
+    glit("export", "one", "--to", "coco", "-o", "coco", folder=folder)
+    assert "24" in glit("query", "one", "SELECT count(light) FROM samples", folder=folder)
+    for command in (["retry", "one"], ["add", "one", "images"]):
+        said = glit(*command, "--executor", "local", folder=folder, code=2)
+        assert "the plugin glit_example of glit-example 1.0.0, which is not loaded here" in said
