@@ -266,6 +266,6 @@ def _without_it(folder: Path) -> None:
     assert "glit-example" in (folder / "report.html").read_text()
     glit("export", "one", "--to", "coco", "-o", "coco", folder=folder)
     assert "24" in glit("query", "one", "SELECT count(light) FROM samples", folder=folder)
-    for command in (["retry", "one"], ["add", "one", "images"]):
+    for command in (["retry", "one"], ["add", "one"]):
         said = glit(*command, "--executor", "local", folder=folder, code=2)
         assert "the plugin glit_example of glit-example 1.0.0, which is not loaded here" in said

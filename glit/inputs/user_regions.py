@@ -30,6 +30,8 @@ _NAMES = (
 _SIZE = ("width", "height")
 """Of the picture that the box is in."""
 _NUMBERS = ("score", *_SIZE)
+_NAME_CHARS = 1000
+"""Of a label or a source, which every region's row repeats."""
 _OTHERS = ("label", "score", "source", "sentences", "phrases", *_SIZE)
 _LISTS = ("sentences", "phrases")
 _LARGEST_SHARE = 1.5
@@ -86,6 +88,11 @@ def _region(row: dict[str, Any], file: Path, number: int) -> dict[str, Any]:
     box = found[boxes[0]]
     if not (isinstance(box, list) and len(box) == 4 and all(map(_is_number, box))):
         raise InputError(f"{at} has {boxes[0]} = {str(box)[:60]}, want four numbers")
+    for key in ("label", "source"):
+        if isinstance(name := found.get(key), str) and len(name) > _NAME_CHARS:
+            raise InputError(
+                f"{at} has a {key} of {len(name)} characters; want {_NAME_CHARS} at most"
+            )
     if len({*_SIZE} & found.keys()) == 1:
         raise InputError(f"{at} has one of width and height; want both, or none of them")
     if boxes[0] in SHARES and max(box) > _LARGEST_SHARE:

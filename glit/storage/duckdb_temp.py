@@ -29,9 +29,16 @@ def spilling(folder: str | Path, *, memory: str = "512MB") -> Iterator[duckdb.Du
             connection.execute("SET enable_progress_bar = false")  # glit has its own
             yield connection
     except duckdb.Error as error:
+        memory_alone = isinstance(error, duckdb.OutOfMemoryException) and "offload" not in str(
+            error
+        )
+        todo = (
+            f"its rows are too large to sort in {memory}; shorten them, or give them in parts"
+            if memory_alone
+            else "give that disk more room and run the same command again"
+        )
         raise RunError(
-            f"{folder}: DuckDB cannot sort there ({first_line(error)}); give that disk more room "
-            "and run the same command again"
+            f"{folder}: DuckDB cannot sort there ({first_line(error)}); {todo}"
         ) from error
 
 

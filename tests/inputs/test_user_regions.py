@@ -150,6 +150,7 @@ def test_coco(images, tmp_path):
         ({**BALL, **SUN}, "row 1 has 2 boxes"),
         ({"box_xyxy": [0, 0, 1]}, "want four numbers"),
         ({"box_xyxy": [0, 0, 1, "x"]}, "want four numbers"),
+        ({**BALL, "label": "x" * 1001}, "has a label of 1001 characters; want 1000 at most"),
         ({"box_xyxyn": [0, 0, 40, 40]}, "want shares between 0 and 1; for pixels .* box_xyxy"),
         ({**BALL, "sentence": "A."}, "has the key 'sentence'; did you mean 'sentences'"),
     ],

@@ -24,3 +24,14 @@ def test_what_does_not_fit_into_memory_goes_to_the_folder_which_may_have_no_room
     ):
         connection.execute("SET max_temp_directory_size = '1MB'")
         connection.execute(sorts)
+
+
+def test_rows_that_are_too_large_to_sort_are_said_so(tmp_path):
+    with (
+        pytest.raises(RunError, match="its rows are too large to sort in 40MB; shorten them"),
+        spilling(tmp_path, memory="40MB") as connection,
+    ):
+        connection.execute(
+            "COPY (SELECT repeat('x', 200000) || i AS t FROM range(4000) r(i) ORDER BY t) TO "
+            f"'{tmp_path / 'sorted.parquet'}'"
+        )
