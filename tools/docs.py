@@ -20,10 +20,10 @@ import typer
 
 import glit
 from glit.cli.main import app
-from glit.data.records import REASONS
 from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.recipes.config import LIMITS
 from glit.recipes.resources import builtin_recipes
-from glit.stages import all_steps
+from glit.stages import all_reasons, all_steps
 from glit.stages.recipe import LEARN_TABLES, load_recipe
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -80,7 +80,7 @@ def _schema_page() -> str:
     parts += ["", "`drops.parquet`:", "", *_columns(DROPS_SCHEMA)]
     parts += ["", "`duplicates.parquet`:", "", *_columns(DUPLICATES_SCHEMA)]
     parts += ["", "## Reasons for a drop", "", "| reason | meaning |", "|---|---|"]
-    parts += [f"| `{reason}` | {meaning} |" for reason, meaning in REASONS.items()]
+    parts += [f"| `{reason}` | {meaning} |" for reason, meaning in all_reasons().items()]
     return "\n".join(parts) + "\n"
 
 
@@ -122,6 +122,8 @@ def _fields(kind: Any) -> list[str]:
     for field in sorted(fields, key=lambda f: f.name != getattr(choice, "key", "")):
         value = field.default
         shown = "required" if value is dataclasses.MISSING else f"`{value!r}`"
+        if limits := field.metadata.get(LIMITS):
+            shown += f" ({limits})"
         rows.append(f"| `{field.name}` | {shown} | {documented.get(field.name, '')} |")
     return rows
 

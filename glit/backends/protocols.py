@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,7 +16,7 @@ from glit.data.captions import KIND_RULE, are_kinds
 from glit.data.geometry import Boxes
 from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
-from glit.recipes.config import Fields, added, require_value, speed_only
+from glit.recipes.config import Fields, added, limited, require_value, speed_only
 
 SAMPLING = ("repetition_penalty", "top_p", "top_k", "min_p")
 """The keys of the recipe that a model's generation_config.json has too."""
@@ -31,12 +30,10 @@ ReadText = Callable[[str], str | None]
 class WriterConfig(ModelConfig):
     """Settings of models that write text: captions of images, or texts from texts."""
 
-    table: ClassVar[str]
-    """The name of the recipe's table, for messages."""
-    max_tokens: int = 400
+    max_tokens: int = limited(400, least=1)
     """Longest answer in tokens. A caption that is cut is trimmed to its last whole sentence; any
     other answer that is cut is asked for once more."""
-    batch_size: int = speed_only(32)
+    batch_size: int = speed_only(32, least=1)
     """Images per generate call (transformers) or requests in flight (endpoint); vLLM schedules its
     own batches."""
     max_model_len: int = 4096
@@ -47,56 +44,29 @@ class WriterConfig(ModelConfig):
     """Base address of an OpenAI-compatible server."""
     api_key_env: str = speed_only("OPENAI_API_KEY")
     """Environment variable with the endpoint's key; if it is unset, no key is sent."""
-    timeout_s: float = speed_only(120.0)
+    timeout_s: float = speed_only(120.0, above=0)
     """Longest wait for one answer of the endpoint, to its end, in seconds."""
-    retries: int = speed_only(5)
+    retries: int = speed_only(5, least=0)
     """Retries of a failed endpoint request, with growing waits."""
     structured: bool = added(False)
     """Make ``vllm`` and ``endpoint`` answer with JSON, ``{"caption": "..."}``, and keep its text:
     for models that put remarks around their captions."""
-    repetition_penalty: float = added(-1.0)
+    repetition_penalty: float = added(-1.0, above=0, also=-1)
     """Above 1, tokens that were written before become less probable. This key and the next three
     are alike in all backends; -1 takes what the model's generation_config.json says, or the
     server's own."""
-    top_p: float = added(-1.0)
+    top_p: float = added(-1.0, above=0, most=1, also=-1)
     """Where captions are sampled: from the fewest tokens that have this probability together."""
-    top_k: int = added(-1)
+    top_k: int = added(-1, least=0, also=-1)
     """Where captions are sampled: from so many of the most probable tokens; 0 from all."""
-    min_p: float = added(-1.0)
+    min_p: float = added(-1.0, least=0, most=1, also=-1)
     """Where captions are sampled: from tokens at least this share as probable as the first."""
     request: Fields = added(Fields())
     """Further fields of every request to ``endpoint``, as in ``request = {max_completion_tokens =
     400, max_tokens = ""}``; an empty text leaves out a field that glit sends. No keys: the manifest
     holds them."""
 
-    def __post_init__(self) -> None:
-        self._check_request()
-        for name in ("max_tokens", "batch_size"):
-            found = getattr(self, name)
-            require_value(found >= 1, f"[{self.table}] {name}: found {found}, want >= 1")
-        require_value(self.retries >= 0, f"[{self.table}] retries: found {self.retries}, want >= 0")
-        require_value(
-            0 < self.timeout_s < math.inf,
-            f"[{self.table}] timeout_s: found {self.timeout_s}, want a number above 0",
-        )
-
-        self._check_sampling()
-
-    def _check_sampling(self) -> None:
-        fits = {
-            "repetition_penalty": (0 < self.repetition_penalty < math.inf, "a number above 0"),
-            "top_p": (0 < self.top_p <= 1, "above 0 and at most 1"),
-            "top_k": (self.top_k >= 0, ">= 0"),
-            "min_p": (0 <= self.min_p <= 1, "0 to 1"),
-        }
-        for key, (is_good, want) in fits.items():
-            found = getattr(self, key)
-            require_value(
-                found == -1 or is_good,
-                f"[{self.table}] {key}: found {found}, want {want}, or -1 for the model's own",
-            )
-
-    def _check_request(self) -> None:
+    def check(self) -> None:
         if not self.request:
             return
         where, backend = f"[{self.table}] request", getattr(self, "backend", "endpoint")
@@ -124,8 +94,8 @@ class CaptionerConfig(WriterConfig):
     of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
     have several, ``long`` first."""
 
-    def __post_init__(self) -> None:
-        WriterConfig.__post_init__(self)
+    def check(self) -> None:
+        WriterConfig.check(self)
         require_value(
             are_kinds(self.kinds),
             f"[caption] kinds: found {list(self.kinds)}, want different names, {KIND_RULE}",
@@ -194,15 +164,16 @@ class CaptionLookup(Protocol):
 class ProposerConfig(ModelConfig):
     """Options of proposers."""
 
+    table: ClassVar = "propose"
     model: str = "mini-proposer"
     """The model: a name in manifests/weights.toml, a hub id, a folder, or a file."""
-    score_threshold: float = 0.5
+    score_threshold: float = limited(0.5, least=0, most=1)
     """Detections below this confidence are ignored."""
     min_area: float = 0.01
     """Smallest share of the image a region (with SAM: its mask) may cover."""
     max_area: float = 0.8
     """Largest share of the image a region (with SAM: its mask) may cover."""
-    max_regions: int = 30
+    max_regions: int = limited(30, least=5)
     """Most regions per image; grid regions are always kept."""
     keep_masks: bool = added(False)
     """Keep the masks of regions as run lengths, in a column ``masks``; for SAM, SA-1B's files and
@@ -215,24 +186,14 @@ class ProposerConfig(ModelConfig):
     compile: bool = speed_only(False)
     """Compile SAM's encoder with torch.compile: slow to start, worth it for many images on a
     GPU."""
-    batch_size: int = speed_only(8)
+    batch_size: int = speed_only(8, least=1)
     """Images per detector batch (YOLOS: all of one shape; SAM on a CPU: one)."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_value(
             0 <= self.min_area < self.max_area <= 1,
             f"[propose] min_area {self.min_area} and max_area {self.max_area}: "
             "want 0 <= min_area < max_area <= 1",
-        )
-        require_value(
-            0 <= self.score_threshold <= 1,
-            f"[propose] score_threshold: found {self.score_threshold}, want 0 to 1",
-        )
-        require_value(
-            self.max_regions >= 5, f"[propose] max_regions: found {self.max_regions}, want >= 5"
-        )
-        require_value(
-            self.batch_size >= 1, f"[propose] batch_size: found {self.batch_size}, want >= 1"
         )
 
 
@@ -277,26 +238,19 @@ class RegionLayout(Protocol):
 class GrounderConfig(ModelConfig):
     """Options of grounders."""
 
+    table: ClassVar = "ground"
     model: str = "llmdet-tiny"
     """The detector: a name in manifests/weights.toml, a hub id, or a folder."""
-    threshold: float = 0.3
+    threshold: float = limited(0.3, least=0, most=1)
     """Detections below this score are ignored."""
-    nms_iou: float = 0.5
+    nms_iou: float = limited(0.5, least=0, most=1)
     """Of two boxes of a phrase that overlap with more than this IoU the surer one stays."""
-    max_boxes: int = 5
+    max_boxes: int = limited(5, least=1)
     """Most boxes of a phrase."""
     keep_masks: bool = added(False)
     """Keep the masks of the regions that are added, in the column ``masks``; for SAM 3."""
-    batch_size: int = speed_only(8)
+    batch_size: int = speed_only(8, least=1)
     """Images in one batch of OWL; phrases of one image in one batch of SAM 3."""
-
-    def __post_init__(self) -> None:
-        for name in ("threshold", "nms_iou"):
-            share = getattr(self, name)
-            require_value(0 <= share <= 1, f"[ground] {name}: found {share}, want 0 to 1")
-        for name in ("max_boxes", "batch_size"):
-            value = getattr(self, name)
-            require_value(value >= 1, f"[ground] {name}: found {value}, want >= 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -324,15 +278,11 @@ class Grounder(Protocol):
 class MatcherConfig(ModelConfig):
     """Options of matchers."""
 
+    table: ClassVar = "score"
     model: str = "mini-matcher"
     """The model: a name in manifests/weights.toml, a hub id, or a folder."""
-    batch_size: int = speed_only(128)
+    batch_size: int = speed_only(128, least=1)
     """Crops or sentences in one encoder batch."""
-
-    def __post_init__(self) -> None:
-        require_value(
-            self.batch_size >= 1, f"[score] batch_size: found {self.batch_size}, want >= 1"
-        )
 
 
 class Matcher(Protocol):

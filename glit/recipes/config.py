@@ -7,12 +7,13 @@ documentation. Nothing here imports a model library, so a recipe can be read any
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from glit.errors import RecipeError, closest
 
@@ -21,6 +22,31 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 _SPEED, _ADDED, _STEP = "speed", "added", "step"
+LIMITS = "limits"
+"""Key of a field's metadata: its :class:`Limits`, if it has some."""
+
+
+class Table:
+    """A table of a recipe, whose numbers are checked against the limits of their fields."""
+
+    __slots__ = ()
+    table: ClassVar[str]
+    """Its name, for messages."""
+
+    def __post_init__(self) -> None:
+        own: Any = self
+        for field in dataclasses.fields(own):
+            limits, value = field.metadata.get(LIMITS), getattr(self, field.name)
+            if limits is not None and not limits.allow(value):
+                raise RecipeError(f"[{self.table}] {field.name}: found {value}, want {limits}")
+        self.check()
+
+    def check(self) -> None:
+        """Check what concerns several keys.
+
+        Raises:
+            RecipeError: names the keys.
+        """
 
 
 class Fields(dict[str, Any]):
@@ -31,17 +57,70 @@ class Fields(dict[str, Any]):
         return hash(repr(sorted(self.items())))
 
 
-def speed_only(default: Any) -> Any:
-    """Declare a field that changes speed but not results; fingerprints ignore it."""
-    return dataclasses.field(default=default, metadata={_SPEED: True})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The values that a number of a table may have; never NaN or infinity.
+
+    >>> str(Limits(least=1)), str(Limits(above=0, most=1)), str(Limits(least=32, also=0))
+    ('>= 1', 'above 0, at most 1', '>= 32, or 0')
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+    also: float | None = None
+    """One more value, which turns the option off or leaves it to somebody else."""
+
+    def allow(self, value: float) -> bool:
+        """Whether a value is within them."""
+        inside = self.least <= value <= self.most and self.above < value < self.below
+        return value == self.also or inside
+
+    def __str__(self) -> str:
+        low, high = self.least, self.most
+        if math.isfinite(low) and math.isfinite(high):
+            words = [f"{low:g} to {high:g}"]
+        else:
+            named = (
+                (f">= {low:g}", low), (f"above {self.above:g}", self.above),
+                (f"at most {high:g}", high), (f"below {self.below:g}", self.below),
+            )  # fmt: skip
+            words = [text for text, number in named if math.isfinite(number)]
+        return ", ".join(words) + ("" if self.also is None else f", or {self.also:g}")
 
 
-def added(default: Any) -> Any:
+def limited(default: Any, **limits: float) -> Any:
+    """Declare a number with its :class:`Limits`."""
+    return _field(default, {}, limits)
+
+
+def speed_only(default: Any, **limits: float) -> Any:
+    """Declare a field that changes speed but not results; fingerprints ignore it.
+
+    Args:
+        default: of the field.
+        limits: of a number, as of :class:`Limits`.
+    """
+    return _field(default, {_SPEED: True}, limits)
+
+
+def added(default: Any, **limits: float) -> Any:
     """Declare a new option; it enters fingerprints only when it differs from its default.
 
     A new option therefore does not redo existing work.
+
+    Args:
+        default: of the field.
+        limits: of a number, as of :class:`Limits`.
     """
-    return dataclasses.field(default=default, metadata={_ADDED: True})
+    return _field(default, {_ADDED: True}, limits)
+
+
+def _field(default: Any, metadata: dict[str, Any], limits: dict[str, float]) -> Any:
+    if limits:
+        metadata = {**metadata, LIMITS: Limits(**limits)}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def told_by_step(default: Any) -> Any:

@@ -28,7 +28,7 @@ from glit.data.captions import SHORT, too_long, with_provided, with_short, with_
 from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
-from glit.recipes.config import Choice, added, require_value, told_by_step
+from glit.recipes.config import Choice, added, limited, require_value, told_by_step
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import answered, is_worth_retrying
 from glit.stages.image_source import ImageSource, loaded_batches
@@ -51,7 +51,7 @@ class CaptionConfig(CaptionerConfig):
     FILE; ``sidecar`` reads NAME.txt beside the image."""
     prompt: str = ""
     """A prompt file; empty takes glit's prompt (pipelines/prompts/describe.txt)."""
-    temperature: float = 0.0
+    temperature: float = limited(0.0, least=0)
     """Sampling temperature; 0 is greedy. The second try after a bad caption always samples, at
     0.7."""
     max_image_side: int = 0
@@ -69,11 +69,8 @@ class CaptionConfig(CaptionerConfig):
         key="backend", options=lambda: {name: b.options for name, b in CAPTIONERS.items()}
     )
 
-    def __post_init__(self) -> None:
-        CaptionerConfig.__post_init__(self)
-        require_value(
-            self.temperature >= 0, f"[caption] temperature: found {self.temperature}, want >= 0"
-        )
+    def check(self) -> None:
+        CaptionerConfig.check(self)
         require_value(
             not (self.short and SHORT in self.kinds and self.backend != "provided"),
             f"[caption] short: {self.backend!r} writes a short caption of every image, as kinds "

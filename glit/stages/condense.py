@@ -12,7 +12,7 @@ from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfi
 from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
 from glit.data.records import Drop, Sample
 from glit.data.schema import CAPTIONS
-from glit.recipes.config import Choice, require_value
+from glit.recipes.config import Choice, limited
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.language_model import Question, answers
@@ -44,7 +44,7 @@ class CondenseConfig(WriterConfig):
     """``endpoint`` or ``vllm``; language models and captioners alike."""
     model: str = "Qwen/Qwen3-4B-Instruct-2507"
     """The model: a hub id or a folder; for endpoints the served name."""
-    max_words: int = 25
+    max_words: int = limited(25, least=1)
     """Longest short caption, in words; a longer answer is asked for once more."""
     instruction: str = ""
     """The instruction before the caption; empty asks for one sentence, in English."""
@@ -53,12 +53,6 @@ class CondenseConfig(WriterConfig):
     choice: ClassVar[Choice] = Choice(
         key="backend", options=lambda: {name: b.options for name, b in LANGUAGE_MODELS.items()}
     )
-
-    def __post_init__(self) -> None:
-        WriterConfig.__post_init__(self)
-        require_value(
-            self.max_words >= 1, f"[condense] max_words: found {self.max_words}, want >= 1"
-        )
 
 
 class CondenseStage(Stage):

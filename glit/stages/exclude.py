@@ -18,7 +18,7 @@ from glit.data.resemblance import thumbnail
 from glit.errors import InputError
 from glit.images import Pixels
 from glit.models.device import best_device
-from glit.recipes.config import Device, Precision, added, require_value, speed_only
+from glit.recipes.config import Device, Precision, Table, added, require_value, speed_only
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
@@ -33,9 +33,10 @@ _MOST_BYTES = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExcludeConfig:
+class ExcludeConfig(Table):
     """Images that must not be in the dataset."""
 
+    table: ClassVar = "exclude"
     enabled: bool = False
     """Whether images of ``lists`` are dropped as ``in_evaluation``: the same file, and the same
     picture re-encoded, resized, recoloured, turned, mirrored, cropped to 80 %, or cropped so in
@@ -48,7 +49,7 @@ class ExcludeConfig:
     folder. Empty compares no embeddings."""
     revision: str = added("main")
     """Hub revision of the model."""
-    cosine: float = added(LEAST_COSINE)
+    cosine: float = added(LEAST_COSINE, above=0, most=1)
     """The cosine of two embeddings from which images mean the same."""
     device: Device = speed_only("auto")
     """Where the model runs; ``auto`` uses a GPU if there is one."""
@@ -58,11 +59,7 @@ class ExcludeConfig:
         """Of the model; that of the lists' embeddings."""
         return "float32"
 
-    def __post_init__(self) -> None:
-        require_value(
-            0 < self.cosine <= 1,
-            f"[exclude] cosine: found {self.cosine}, want above 0, at most 1",
-        )
+    def check(self) -> None:
         require_value(
             bool(self.model) or self.cosine == LEAST_COSINE,
             "[exclude] cosine: is of embeddings; name the lists' model with exclude.model",

@@ -26,7 +26,7 @@ from glit.data.records import Box, Drop, Region, Sample
 from glit.data.rle import checked_mask
 from glit.data.schema import GROUNDING, MASKS, PHRASE, REGION
 from glit.models.tokenizer import TextTokenizer
-from glit.recipes.config import Choice, require_value
+from glit.recipes.config import Choice, limited, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.given_captions import GivenCaptions
 from glit.stages.image_source import ImageSource, Loaded, loaded_batches, read_files
@@ -52,7 +52,7 @@ class GroundConfig(GrounderConfig):
     add_regions: bool = True
     """Whether boxes that are no region yet become one; else only phrases and regions that fit
     together are kept."""
-    same_iou: float = 0.7
+    same_iou: float = limited(0.7, above=0, most=1)
     """A box that overlaps a region with this IoU or more is that region. A cell of the grid never
     takes the place of a box."""
     options: Any = None
@@ -61,11 +61,7 @@ class GroundConfig(GrounderConfig):
         key="backend", options=lambda: {name: b.options for name, b in GROUNDERS.items()}
     )
 
-    def __post_init__(self) -> None:
-        GrounderConfig.__post_init__(self)
-        require_value(
-            0 < self.same_iou <= 1, f"[ground] same_iou: found {self.same_iou}, want 0 to 1"
-        )
+    def check(self) -> None:
         backend = GROUNDERS.get(self.backend)
         require_value(
             not self.keep_masks or backend is None or backend.keeps_masks,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from glit.images import MAX_PIXELS, ImageError, decode
 from glit.images.formats import OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.images.likeness import look
 from glit.inputs.files import MOST_BYTES
-from glit.recipes.config import require_value, speed_only
+from glit.recipes.config import Table, limited, speed_only
 from glit.runtime.prefetch import map_ahead
 from glit.stages import dedup
 from glit.stages.base import TableStep
@@ -27,30 +27,21 @@ from glit.storage.store import Entry, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestConfig:
+class IngestConfig(Table):
     """The limits on input images."""
 
-    chunk_size: int = speed_only(0)
+    table: ClassVar = "ingest"
+    chunk_size: int = speed_only(0, least=0)
     """Images per chunk, the unit of work and of resumption. 0 takes a sixteenth of the images,
     between 16 and 256, so that small jobs keep every worker busy."""
     max_pixels: int = MAX_PIXELS
     """Images with more pixels are dropped as ``too_large`` before they are decoded."""
-    min_side: int = 16
+    min_side: int = limited(16, least=1)
     """Images with a shorter side are dropped as ``too_small``."""
-    near_duplicates: int = -1
+    near_duplicates: int = limited(-1, least=-1, most=16)
     """Two images count as duplicates if their perceptual hashes differ in at most this many of 64
     bits and their colours are alike; -1 turns it off. A picture too even to have such a hash is
     compared byte by byte."""
-
-    def __post_init__(self) -> None:
-        require_value(
-            self.chunk_size >= 0, f"[ingest] chunk_size: found {self.chunk_size}, want >= 0"
-        )
-        require_value(self.min_side >= 1, f"[ingest] min_side: found {self.min_side}, want >= 1")
-        require_value(
-            -1 <= self.near_duplicates <= 16,
-            f"[ingest] near_duplicates: found {self.near_duplicates}, want -1 (off) to 16 bits",
-        )
 
 
 class Ingest(TableStep):

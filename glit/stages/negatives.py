@@ -21,7 +21,7 @@ from glit.backends.captioners import LANGUAGE_MODELS
 from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig
 from glit.data.records import Drop, Sample
 from glit.data.schema import NEGATIVE
-from glit.recipes.config import Choice, Precision, added, require_value
+from glit.recipes.config import Choice, Precision, added, limited, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.language_model import Question, answers
@@ -44,7 +44,7 @@ class NegativesConfig(WriterConfig):
     backend: str = added(RULES)
     """``rules`` exchanges words and needs the extra ``phrases``; ``endpoint`` and ``vllm`` ask a
     language model."""
-    per_sentence: int = 8
+    per_sentence: int = limited(8, least=1)
     """Largest number of false sentences that ``rules`` make of one sentence. The kinds attribute,
     count, object, position and relation take turns."""
     kinds: tuple[str, ...] = added(("attribute", "negation", "addition"))
@@ -70,12 +70,8 @@ class NegativesConfig(WriterConfig):
         options=lambda: {RULES: None, **{name: b.options for name, b in LANGUAGE_MODELS.items()}},
     )
 
-    def __post_init__(self) -> None:
-        WriterConfig.__post_init__(self)
-        require_value(
-            self.per_sentence >= 1,
-            f"[negatives] per_sentence: found {self.per_sentence}, want >= 1",
-        )
+    def check(self) -> None:
+        WriterConfig.check(self)
         require_value(
             0 < len(self.kinds) == len(set(self.kinds) & set(CHANGES)),
             f"[negatives] kinds: found {list(self.kinds)}, want different ones of "

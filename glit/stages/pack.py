@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from glit.data.parquet import PINNED
 from glit.data.records import Box, Sample
 from glit.errors import RunError
 from glit.images import NO_LIMIT, decode, encode_smaller
-from glit.recipes.config import require_value
+from glit.recipes.config import Table, limited, require_value
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.pair import PairStage
@@ -35,32 +35,23 @@ _PARTS = (CaptionStage, SplitStage, ProposeStage, ScoreStage, PairStage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackConfig:
+class PackConfig(Table):
     """The layout of the dataset's files."""
 
+    table: ClassVar = "pack"
     image_store: Literal["bytes", "path"] = "bytes"
     """``path`` leaves images where they are and stores only their paths."""
-    max_side: int = 0
+    max_side: int = limited(0, least=32, also=0)
     """Re-encode larger images to this longer side and scale their boxes; 0 is off."""
-    min_files: int = 8
+    min_files: int = limited(8, least=1)
     """Write at least this many data files if there are as many samples, so that training workers
     can share them."""
-    max_file_mb: int = 400
+    max_file_mb: int = limited(400, least=1, most=480)
     """Largest size of a data file, in MB."""
-    row_group_rows: int = 100
+    row_group_rows: int = limited(100, least=1)
     """Rows per row group; fewer if images are large (a group stays under 100 MB)."""
 
-    def __post_init__(self) -> None:
-        require_value(self.min_files >= 1, f"[pack] min_files: found {self.min_files}, want >= 1")
-        require_value(
-            1 <= self.max_file_mb <= 480,
-            f"[pack] max_file_mb: found {self.max_file_mb}, want 1 to 480",
-        )
-        require_value(self.row_group_rows >= 1, "[pack] row_group_rows: want >= 1")
-        require_value(
-            self.max_side == 0 or self.max_side >= 32,
-            f"[pack] max_side: found {self.max_side}, want 0 or >= 32",
-        )
+    def check(self) -> None:
         require_value(
             not (self.max_side and self.image_store == "path"),
             "[pack] max_side: images that stay where they are cannot be made smaller; "

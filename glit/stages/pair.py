@@ -14,7 +14,7 @@ from glit.data import rows
 from glit.data.records import Sample
 from glit.data.schema import PAIR
 from glit.errors import RecipeError
-from glit.recipes.config import Choice, added, as_table, identity, require_value
+from glit.recipes.config import Choice, Table, added, as_table, identity, require_value
 from glit.rules import RULES
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import LOGPROBS
@@ -28,9 +28,10 @@ from glit.stages.score import ScoreConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairConfig:
+class PairConfig(Table):
     """The rule that assigns a region to each sentence."""
 
+    table: ClassVar = "pair"
     rule: str = "argmax"
     """``argmax`` is FLISM's rule; ``lism`` is LISM's, where a sentence that matches the whole image
     better than any region gets none. ``centred``, ``dual-softmax``, ``sinkhorn`` and ``mutual`` are
@@ -38,10 +39,10 @@ class PairConfig:
     calibration: str = added("")
     """The calibration that gives every pair a probability: the name of a built-in one, or a
     file."""
-    min_probability: float = added(0.0)
+    min_probability: float = added(0.0, least=0, below=1)
     """A sentence whose best pair is less probable than this gets no region; above 0 needs a
     calibration."""
-    min_support: float = added(0.0)
+    min_support: float = added(0.0, least=0, below=1)
     """A sentence that is true of the image with a lower probability than this gets no region; above
     0 needs a calibration with support."""
     options: Any = None
@@ -49,12 +50,10 @@ class PairConfig:
     follows: ClassVar[str] = "propose"
     choice: ClassVar[Choice] = Choice(key="rule", options=lambda: dict(RULES))
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name in ("min_probability", "min_support"):
-            value = getattr(self, name)
-            require_value(0 <= value < 1, f"[pair] {name}: found {value}, want 0 to 1")
             require_value(
-                not value or bool(self.calibration),
+                not getattr(self, name) or bool(self.calibration),
                 f"[pair] {name}: wants pair.calibration, which gives the probabilities",
             )
 

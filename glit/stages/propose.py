@@ -19,7 +19,7 @@ from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
 from glit.data.schema import MASKS, REGION
-from glit.recipes.config import Choice, added, require_value
+from glit.recipes.config import Choice, added, limited, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches, read_files
 from glit.stages.plan import Plan
@@ -46,7 +46,7 @@ class ProposeConfig(ProposerConfig):
     ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``file``
     reads your own boxes there and ``provided`` those of --regions FILE (docs/your-images.md);
     ``grid`` is four quadrants and a centre; ``+grid`` adds it to any proposer."""
-    max_iou: float = 0.9
+    max_iou: float = limited(0.9, least=0, most=1)
     """If two detections overlap with a higher IoU than this, glit keeps the one with the better
     score."""
     options: Any = None
@@ -55,11 +55,8 @@ class ProposeConfig(ProposerConfig):
         key="backend", options=lambda: {name: each.options for name, each in _backends().items()}
     )
 
-    def __post_init__(self) -> None:
-        ProposerConfig.__post_init__(self)
-        require_value(
-            0 <= self.max_iou <= 1, f"[propose] max_iou: found {self.max_iou}, want 0 to 1"
-        )
+    def check(self) -> None:
+        ProposerConfig.check(self)
         backend = _backends().get(self.backend)
         require_value(
             not self.keep_masks or backend is None or backend.keeps_masks,

@@ -15,7 +15,7 @@ from glit.backends.classifiers import CLASSIFIERS, ImageClassifier
 from glit.data.quality import measure
 from glit.data.records import Drop, Sample
 from glit.images import Pixels
-from glit.recipes.config import require_value, speed_only
+from glit.recipes.config import limited, require_value, speed_only
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
@@ -35,6 +35,7 @@ def has_quality(schema: pa.Schema) -> bool:
 class QualityConfig(ModelConfig):
     """Measures of the images, and thresholds; nothing is dropped unless one is set."""
 
+    table: ClassVar = "quality"
     enabled: bool = False
     """Whether images are measured; the dataset gets a column ``quality``."""
     backend: str = "measures"
@@ -43,32 +44,25 @@ class QualityConfig(ModelConfig):
     """An image classifier of transformers: a hub id or a folder."""
     reject: tuple[str, ...] = ()
     """Drop images in which the classifier gives a label this score or more: ``["nsfw=0.5"]``."""
-    min_sharpness: float = 0.0
+    min_sharpness: float = limited(0.0, least=0)
     """Smallest allowed variance of the Laplacian at 512 pixels. Fifty photographs had 400 and more,
     and less than 30 when blurred over a 150th of their side."""
-    min_brightness: float = 0.0
+    min_brightness: float = limited(0.0, least=0)
     """Smallest allowed mean grey value, 0 to 1."""
-    max_brightness: float = 1.0
+    max_brightness: float = limited(1.0, least=0)
     """Largest allowed mean grey value, 0 to 1."""
-    min_contrast: float = 0.0
+    min_contrast: float = limited(0.0, least=0)
     """Smallest allowed standard deviation of grey values, as a share of 1."""
-    min_entropy: float = 0.0
+    min_entropy: float = limited(0.0, least=0)
     """Smallest allowed entropy of grey values, bits, 0 to 8."""
-    max_aspect: float = 0.0
+    max_aspect: float = limited(0.0, least=0)
     """Largest allowed ratio of the longer side to the shorter one; 0 allows any."""
-    max_text: float = 1.0
+    max_text: float = limited(1.0, least=0)
     """Largest allowed share of the area that looks like text, 0 to 1."""
-    batch_size: int = speed_only(16)
+    batch_size: int = speed_only(16, least=1)
     """Images that the classifier is given together."""
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, float):
-                require_value(value >= 0, f"[quality] {field.name}: found {value}, want 0 or more")
-        require_value(
-            self.batch_size >= 1, f"[quality] batch_size: found {self.batch_size}, want >= 1"
-        )
+    def check(self) -> None:
         require_value(
             self.backend in CLASSIFIERS,
             f"[quality] backend: found {self.backend!r}, want one of {', '.join(CLASSIFIERS)}",

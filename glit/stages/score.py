@@ -68,10 +68,10 @@ class ScoreConfig(MatcherConfig):
     """The view of a region: ``tight`` is its box; ``context`` adds a quarter on every side;
     ``blur`` is the whole image, blurred outside the box; ``dense`` takes the mean of the patches
     under the box of one pass over the image, for models that were trained to it."""
-    dense_scale: float = added(1.0)
+    dense_scale: float = added(1.0, above=0, most=_MOST_SCALE)
     """With ``crop = "dense"``: the side at which the image is read, as a multiple of the model's
     own."""
-    min_caption_similarity: float = added(-1.0)
+    min_caption_similarity: float = added(-1.0, least=-1, most=1)
     """Drop images whose cosine with the whole caption is lower; the caption is cut to the model's
     text window. Above -1, the cosine is kept as a column ``caption_similarity``: -0.99 drops
     next to nothing and shows the values. -1 does not compare them."""
@@ -82,18 +82,9 @@ class ScoreConfig(MatcherConfig):
         key="backend", options=lambda: {name: b.options for name, b in MATCHERS.items()}
     )
 
-    def __post_init__(self) -> None:
-        MatcherConfig.__post_init__(self)
+    def check(self) -> None:
         require_value(
-            0 < self.dense_scale <= _MOST_SCALE,
-            f"[score] dense_scale: found {self.dense_scale}, want above 0, at most {_MOST_SCALE}",
-        )
-        least = self.min_caption_similarity
-        require_value(
-            -1 <= least <= 1, f"[score] min_caption_similarity: found {least}, want -1 to 1"
-        )
-        require_value(
-            least == -1 or self.backend == "clip",
+            self.min_caption_similarity == -1 or self.backend == "clip",
             f"[score] min_caption_similarity: backend = {self.backend!r} compares nothing",
         )
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from glit.data import rows
 from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
 from glit.models.tokenizer import TextTokenizer
-from glit.recipes.config import is_enabled, require_value
+from glit.recipes.config import Table, is_enabled, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
@@ -27,9 +27,10 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitConfig:
+class SplitConfig(Table):
     """Sentence splitting and token spans."""
 
+    table: ClassVar = "split"
     splitter: Literal["sentencex", "punkt", "dot"] = "sentencex"
     """``sentencex``, ``punkt`` (NLTK), or ``dot``, which splits at every full stop as the papers'
     scripts do."""
@@ -44,7 +45,7 @@ class SplitConfig:
     short_context: int = 77
     """A sentence that alone has more tokens than this is ``truncated`` when it is embedded."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_value(
             self.splitter != "sentencex" or bool(_LANGUAGE.fullmatch(self.language)),
             f"[split] language: found {self.language!r}, want a code such as 'en'",
