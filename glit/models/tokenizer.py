@@ -77,7 +77,7 @@ def load_tokenizer(path: Path) -> Any:
         MissingExtraError: transformers is not installed.
         WeightsError: the folder holds no tokenizer with a start and an end token.
     """
-    require("models", needed_for="token spans")
+    require("models", needed_for="the tokenizer")
     from transformers import AutoTokenizer
 
     with as_weights_error(f"{path}: no tokenizer can be loaded from it"):

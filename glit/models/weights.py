@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from glit.errors import MissingExtraError, MissingModelError, WeightsError
+from glit.errors import MissingExtraError, MissingModelError, MissingPackage, WeightsError
 from glit.models.files import (
     PICKLE,
     cache_folder,
@@ -319,7 +319,11 @@ def _hub() -> Any:
         import huggingface_hub.errors
     except ImportError as error:
         raise MissingExtraError(
-            "huggingface-hub", extra="models", needed_for="a model from the Hugging Face cache"
+            MissingPackage(
+                package="huggingface-hub",
+                extra="models",
+                needed_for="a model from the Hugging Face cache",
+            )
         ) from error
     return huggingface_hub
 

@@ -76,7 +76,7 @@ class SplitStage(Stage):
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
         punkt = recipe.of(SplitConfig).splitter == "punkt"
         return {
-            "models": "token spans",
+            "models": "the split stage",
             **({"punkt": "split.splitter = 'punkt'"} if punkt else {}),
         }
 
