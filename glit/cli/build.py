@@ -16,7 +16,7 @@ from glit.cli.options import (
     existing,
     existing_images,
 )
-from glit.executors import ExecutorName
+from glit.executors import ExecutorChoice
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console
 from glit.storage.outputs import output_folder
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from glit.pipeline.add import Added
 
 ExecutorOption = Annotated[
-    ExecutorName,
-    typer.Option("--executor", help="ray, or local to run everything in this process."),
+    ExecutorChoice,
+    typer.Option(
+        "--executor",
+        help="ray; local to run everything in this process; or auto: local for at most 100 "
+        "images on one machine without a GPU, else ray.",
+    ),
 ]
 
 RayAddressOption = Annotated[
@@ -72,7 +76,7 @@ def build_command(
             callback=existing,
         ),
     ] = None,
-    executor: ExecutorOption = "ray",
+    executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Use only the first N images.")
@@ -119,7 +123,7 @@ def add_command(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Add only the first N new images.")
     ] = None,
-    executor: ExecutorOption = "ray",
+    executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -151,7 +155,7 @@ def retry_command(
         str | None, typer.Option("--reason", help="Retry only drops with this reason.")
     ] = None,
     overrides: SetOption = None,
-    executor: ExecutorOption = "ray",
+    executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -165,11 +169,11 @@ def retry_command(
 
 
 def _at_work(
-    executor: ExecutorName, address: str | None, console: Console, *, quiet: bool
+    executor: ExecutorChoice, address: str | None, console: Console, *, quiet: bool
 ) -> dict[str, Any]:
     """Where to run, and who is told. A command owns its process, so stages that run in it may keep
     the memory that they free."""
-    if executor == "local":
+    if executor != "ray":
         from glit.executors.process import keep_freed_memory
 
         keep_freed_memory()
