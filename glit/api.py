@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glit.label.calibrate import Report as CalibrationReport
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
+    from glit.pipeline.run import BuildRequest
     from glit.pipeline.status import UnfinishedBuild
     from glit.pipeline.timeline import Timeline
     from glit.runtime.progress import StageProgress
@@ -60,8 +61,8 @@ def build(
         captions: your captions, a file or address: ``.jsonl``, ``.csv`` or ``.parquet`` by path.
         regions: your boxes, with their sentences and phrases where you have them:
             ``.jsonl``, ``.csv`` or ``.parquet`` by path, or COCO's ``.json``.
-        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for at most
-            100 images on one machine without a GPU, else ray.
+        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
+            images on one machine without a GPU, else ray.
         limit: only the first images.
         replace: rebuild a finished dataset of another recipe or other images.
         locked: use exactly the models recorded by ``glit lock``.
@@ -110,7 +111,7 @@ def build(
         command=command,
     )
     chosen = (
-        _chosen_executor(request.output, ray_address, images=request.images, limit=limit)
+        _chosen_executor(request.output, ray_address, request=request)
         if executor == "auto"
         else executor
     )
@@ -140,8 +141,8 @@ def add(
 
     Args:
         dataset: folder or address of a dataset whose work folder is still there.
-        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for at most
-            100 images on one machine without a GPU, else ray.
+        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
+            images on one machine without a GPU, else ray.
         limit: add only this many new images, first by path.
         quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
@@ -179,8 +180,8 @@ def retry(
         stage: only drops of this stage.
         reason: only drops for this reason.
         settings: ``table.key=value``, for these samples only.
-        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for at most
-            100 images on one machine without a GPU, else ray.
+        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
+            images on one machine without a GPU, else ray.
         quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         progress: used instead of glit's own progress bar.
@@ -197,26 +198,31 @@ def retry(
 
 
 def _chosen_executor(
-    dataset: PathLike, address: str | None, *, images: str | None = None, limit: int | None = None
+    dataset: PathLike, address: str | None, *, request: BuildRequest | None = None
 ) -> ExecutorName:
-    """The executor for a dataset, whose images are those of its build unless others are named."""
+    """The executor for a build, or for more work on a dataset."""
     from glit.dataset.manifest import MANIFEST
     from glit.errors import GlitError
-    from glit.executors.choice import choose_executor
+    from glit.executors.choice import choose_executor, few_images
     from glit.inputs.source import Source, find_source
     from glit.pipeline.state import known_state
+    from glit.stages.recipe import recipe_of_build
     from glit.storage.store import Store
 
-    source, is_unfinished = None, False
-    with contextlib.suppress(GlitError):  # the run itself says what is wrong
+    source, few, is_unfinished = None, 0, False
+    with contextlib.suppress(GlitError, KeyError):  # the run itself says what is wrong
         store = Store(os.fspath(dataset))
         state = known_state(store.below("work"))
         is_unfinished = state is not None and not store.exists(MANIFEST)
-        if images is not None:
-            source = find_source(images)
+        if request is not None:
+            few, source = few_images(request.recipe), find_source(request.images)
         elif state is not None:
+            few = few_images(recipe_of_build(state.recipe))
             source = Source(root=state.images, **state.source)
-    return choose_executor(source, address=address, limit=limit, is_unfinished=is_unfinished)
+    return choose_executor(
+        source, few=few, address=address, limit=request and request.limit,
+        is_unfinished=is_unfinished,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -28,8 +28,8 @@ ExecutorOption = Annotated[
     ExecutorChoice,
     typer.Option(
         "--executor",
-        help="ray; local to run everything in this process; or auto: local for at most 100 "
-        "images on one machine without a GPU, else ray.",
+        help="ray; local to run everything in this process; or auto: local for few images "
+        "on one machine without a GPU, else ray.",
     ),
 ]
 

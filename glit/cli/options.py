@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -67,6 +68,11 @@ SetOption = Annotated[
 ImageRootOption = Annotated[
     str, typer.Option("--image-root", help="The images' folder, if the dataset stores paths only.")
 ]
+
+
+def name_next(purpose: str, *words: str) -> None:
+    """Print the command that usually follows, as a shell takes it."""
+    print(f"{purpose}: glit {shlex.join(words)}")
 
 
 def hold(context: typer.Context, folder: Path) -> None:

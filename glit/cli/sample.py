@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from glit.cli.options import QuietOption, hold
+from glit.cli.options import QuietOption, hold, name_next
 from glit.storage.outputs import local_folder
 
 
@@ -26,4 +26,6 @@ def sample_command(
         folder, StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
     )["counts"]
     print(f"{counts['shipped']} photographs, captions and boxes made by hand: {folder}/dataset")
-    print(f"look at them: glit view {folder}/dataset -o {folder}/report.html")
+    name_next("look at them", "view", f"{folder}/dataset", "-o", f"{folder}/report.html")
+    words = ("--set", "train.batch_size=4")  # of twelve
+    name_next("train on them", "train", f"{folder}/dataset", "-o", f"{folder}/run", *words)

@@ -181,6 +181,11 @@ def _is_whole(path: Path, entry: Entry, name: str) -> bool:
     return True
 
 
+def is_mini(name: str) -> bool:
+    """Whether a name is that of a mini model, which ships with glit."""
+    return bool(_entry(name).mini)
+
+
 def is_here(name: str) -> bool:
     """Whether a model of the manifest can be loaded without a network."""
     return look_up(name).path is not None
