@@ -11,6 +11,7 @@ from glit import api
 from glit.cli.options import (
     DatasetArgument,
     JsonOption,
+    OfflineOption,
     QuietOption,
     SetOption,
     existing,
@@ -90,6 +91,7 @@ def build_command(
     locked: Annotated[
         bool, typer.Option("--locked", help="Use exactly the models recorded by glit lock.")
     ] = False,
+    offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from glit.cli.options import JsonOption, QuietOption, SetOption, existing, hold
+from glit.cli.options import JsonOption, OfflineOption, QuietOption, SetOption, existing, hold
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -95,6 +95,7 @@ def eval_command(
         ),
     ] = None,
     overrides: SetOption = None,
+    offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:

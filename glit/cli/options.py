@@ -50,6 +50,13 @@ def existing_dataset(value: str) -> str:
     return value
 
 
+def go_offline(value: bool) -> bool:
+    """Forbid downloads for this process and those that it starts."""
+    if value:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    return value
+
+
 def _is_missing(value: str) -> bool:
     return not (
         "://" in value or glob.has_magic(value) or os.path.lexists(os.path.expanduser(value))
@@ -57,6 +64,14 @@ def _is_missing(value: str) -> bool:
 
 
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the result only, no progress.")]
+OfflineOption = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        help="Download no model, as with HF_HUB_OFFLINE=1; an error names the command that does.",
+        callback=go_offline,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DatasetArgument = Annotated[
     str, typer.Argument(help="The dataset's folder or address.", callback=existing_dataset)
