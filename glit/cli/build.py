@@ -16,6 +16,8 @@ from glit.cli.options import (
     SetOption,
     existing,
     existing_images,
+    name_next,
+    page_of,
 )
 from glit.executors import ExecutorChoice
 from glit.runtime.progress import StageProgress
@@ -117,7 +119,7 @@ def build_command(
         locked=locked,
         **_at_work(executor, ray_address, console, quiet=quiet),
     )
-    _report(dataset.manifest, folder, console, as_json=as_json)
+    _report(dataset.manifest, folder, console, as_json=as_json, quiet=quiet)
 
 
 def add_command(
@@ -141,8 +143,8 @@ def add_command(
         elif new is None:
             console.print(f"{folder}: no new images in {added.images}", soft_wrap=True)
         else:
-            _report(added.manifest, folder, console, as_json=False)
             console.print(f"added: {_balance(new)}", soft_wrap=True)
+            _report(added.manifest, folder, console, as_json=False, quiet=quiet)
 
     how = _at_work(executor, ray_address, console, quiet=quiet)
     api.add(folder, limit=limit, report=report, **how)
@@ -167,7 +169,7 @@ def retry_command(
     console = Console(stderr=as_json, highlight=False)
     how = _at_work(executor, ray_address, console, quiet=quiet)
     retried = api.retry(folder, stage=stage, reason=reason, settings=overrides or (), **how)
-    _report(retried.manifest, folder, console, as_json=as_json)
+    _report(retried.manifest, folder, console, as_json=as_json, quiet=quiet)
 
 
 def _at_work(
@@ -228,7 +230,9 @@ def default_recipe(has_captions: bool = False) -> str:
     return "mini"
 
 
-def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json: bool) -> None:
+def _report(
+    manifest: dict[str, Any], dataset: str, console: Console, *, as_json: bool, quiet: bool
+) -> None:
     from glit.dataset.manifest import has_regions
 
     counts = manifest["counts"]
@@ -240,6 +244,7 @@ def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json
     console.print(f"{dataset}: {_balance(counts)}{bare}", soft_wrap=True)
     for key, number in counts["drops"].items():
         console.print(f"  {number:>6} {key}")
+    name_next("view", dataset, "-o", page_of(dataset), quiet=quiet)
 
 
 def _balance(counts: dict[str, Any]) -> str:

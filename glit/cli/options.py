@@ -85,9 +85,20 @@ ImageRootOption = Annotated[
 ]
 
 
-def name_next(purpose: str, *words: str) -> None:
+def name_next(*words: str | Path, quiet: bool) -> None:
     """Print the command that usually follows, as a shell takes it."""
-    print(f"{purpose}: glit {shlex.join(words)}")
+    if not quiet:
+        print(f"next: glit {shlex.join(map(str, words))}")
+
+
+def page_of(folder: str | Path) -> str:
+    """The name of a report page for a folder or address: ``runs/a`` has ``runs/a.html``.
+
+    >>> page_of("s3://bucket/cats/")
+    'cats.html'
+    """
+    path = str(folder).rstrip("/")
+    return f"{path.rpartition('/')[2] if '://' in path else path}.html"
 
 
 def hold(context: typer.Context, folder: Path) -> None:

@@ -26,6 +26,4 @@ def sample_command(
         folder, StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
     )["counts"]
     print(f"{counts['shipped']} photographs, captions and boxes made by hand: {folder}/dataset")
-    name_next("look at them", "view", f"{folder}/dataset", "-o", f"{folder}/report.html")
-    words = ("--set", "train.batch_size=4")  # of twelve
-    name_next("train on them", "train", f"{folder}/dataset", "-o", f"{folder}/run", *words)
+    name_next("view", f"{folder}/dataset", "-o", f"{folder}/report.html", quiet=quiet)

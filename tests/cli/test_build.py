@@ -170,7 +170,9 @@ def test_what_is_printed(scenes, tmp_path, run_glit):
     ]  # fmt: skip
     done = run_glit(*words)
     line = f"{tmp_path}/out: 3 images = 3 shipped + 0 dropped + 0 duplicates"
-    assert (done.code, done.output.splitlines()[-1]) == (0, line)
+    assert (done.code, done.output.splitlines()[-2:]) == (
+        0, [line, f"next: glit view {tmp_path}/out -o {tmp_path}/out.html"],
+    )  # fmt: skip
     again = run_glit(*words, "--json")
     assert json.loads(again.output) == {
         "dataset": f"{tmp_path}/out",
