@@ -19,6 +19,7 @@ from glit.cli.options import (
     name_next,
     page_of,
 )
+from glit.errors import UserError
 from glit.executors import ExecutorChoice
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console
@@ -103,10 +104,8 @@ def build_command(
     both = captions is not None and regions is not None
     name = recipe or ("provided" if both else default_recipe(captions is not None))
     if recipe is None and name == "mini":
-        console.print(
-            "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
-            "glit's procedural scenes; for photographs choose -r laptop or -r flism."
-        )
+        _refuse_photographs(images)
+        console.print("No GPU with the weights found: using the recipe 'mini', for drawn scenes.")
     dataset = api.build(
         images,
         folder,
@@ -228,6 +227,25 @@ def default_recipe(has_captions: bool = False) -> str:
         if all(is_here(name) for name in wanted):
             return "captions" if has_captions else "flism"
     return "mini"
+
+
+def _refuse_photographs(images: str) -> None:
+    """Refuse the default recipe ``mini`` for images that its models do not understand.
+
+    Raises:
+        UserError: most images of a sample are no drawn scenes.
+        InputError: the images cannot be listed.
+    """
+    from glit.doctor.inputs import look_at_images
+    from glit.stages.recipe import load_recipe
+
+    seen, _ = look_at_images(images, load_recipe("mini"))
+    if seen.decoded and seen.scenes < len(seen.decoded) / 2:
+        raise UserError(
+            f"{images}: these are photographs, and the default recipe here is mini, whose models "
+            "know only drawn scenes; choose a recipe: -r laptop downloads 1.1 GB and runs on a "
+            "CPU, -r provided takes your --captions and --regions"
+        )
 
 
 def _report(
