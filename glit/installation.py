@@ -52,10 +52,10 @@ def other_program() -> str:
     found = _distribution(_IMPORT)
     if found is None or any(entry.value == _COMMAND for entry in found.entry_points):
         return ""
+    again = install_command().replace(" install", " install --force-reinstall --no-deps", 1)
     return (
         f"{_IMPORT} {found.version}, which is installed too, is another program and overwrites "
-        f"files of {DISTRIBUTION}; remove it with: {_installer('uninstall')} {_IMPORT}, "
-        f"then install {DISTRIBUTION} again"
+        f"files of {DISTRIBUTION}; run: {_installer('uninstall')} {_IMPORT} && {again}"
     )
 
 
@@ -66,7 +66,7 @@ def requirements() -> list[str]:
 
 
 def described() -> str:
-    """How glit was installed, for people: ``glit-datasets from a checkout``."""
+    """A description of the installation, for people: ``glit-datasets from a checkout``."""
     if checkout() is not None:
         return f"{DISTRIBUTION} from a checkout"
     origin = _origin()

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from glit import installation
+from glit.cli import cli
 from glit.errors import MissingExtraError, MissingPackage
 from glit.installation import install_command, other_program
 
@@ -99,7 +100,11 @@ def test_another_program_of_the_name_is_told(installed):
     installed(program="glit.cli:main")
     assert other_program() == (
         "glit 0.21, which is installed too, is another program and overwrites files of "
-        "glit-datasets; remove it with: pip uninstall glit, then install glit-datasets again"
+        "glit-datasets; run: pip uninstall glit && "
+        "pip install --force-reinstall --no-deps glit-datasets"
     )
+    with pytest.raises(SystemExit) as caught:
+        cli()
+    assert caught.value.code == f"glit: {other_program()}"
     missing = MissingPackage(package="ray", extra="ray", needed_for="--executor ray")
     assert other_program() in str(MissingExtraError(missing))

@@ -56,6 +56,9 @@ def main() -> None:
         _run(glit, "select", here / "dataset", "-o", here / "selected", "--sample", "2", cwd=here)
         rows = [{"path": f"{n:06d}.png", "box_xyxyn": [0, 0, 1, 0.5]} for n in range(3)]
         (here / "regions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        for n in range(3):  # beside the images, as the recipe annotated reads them
+            text = json.dumps({"regions": [{"box": [0, 0, 64, 64]}]})
+            (here / "scenes" / "images" / f"{n:06d}.json").write_text(text)
         working, refused = _use(python, here)
         print(
             f"{wheel.name}, {wheel.stat().st_size / 1e6:.0f} MB: builds and installs without "

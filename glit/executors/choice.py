@@ -52,7 +52,7 @@ def choose_executor(
 
 
 def _are_few(source: Source | None, few: int) -> bool:
-    """Whether the images are few; if they cannot be listed, the build itself says why."""
+    """True if the images are few, or cannot be listed; then the build itself says why."""
     try:
         return source is None or has_at_most(source, few)
     except (GlitError, OSError):

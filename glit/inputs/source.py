@@ -172,7 +172,7 @@ def entries(
 
 
 def has_at_most(source: Source, most: int) -> bool:
-    """Whether a source has at most so many image files; a source of shards never has.
+    """True if a source has at most ``most`` image files; False for a source of shards.
 
     It lists no more than it needs, and opens no shard.
     """

@@ -184,7 +184,7 @@ def _is_whole(path: Path, entry: Entry, name: str) -> bool:
 
 
 def is_mini(name: str) -> bool:
-    """Whether a name is that of a mini model, which ships with glit."""
+    """True for the name of a mini model, which ships with glit."""
     return bool(_entry(name).mini)
 
 
