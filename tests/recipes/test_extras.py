@@ -75,6 +75,17 @@ def test_everything_that_is_missing_is_named_at_once(hide):
         assert f"needs {package}" in said or f"needs the package {package}" in said
 
 
+def test_a_build_names_rays_extra_with_those_of_its_recipe(hide, scenes, tmp_path, run_glit):
+    hide("ultralytics", "ray")
+    done = run_glit(
+        "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "ray",
+        "--set", "propose.backend=yolo", "--set", "propose.model=x.pt",
+    )  # fmt: skip
+    assert done.code == 2 and done.errors.count("\n") == 1
+    assert done.errors.endswith(f"install all with: {install_command('yolo', 'ray')}\n")
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_extra_of_a_module():
     assert extra_with("transformers.utils") == "models"
     assert extra_with("matplotlib") == "train"
