@@ -115,7 +115,8 @@ def build(
         if executor == "auto"
         else executor
     )
-    ray = {"ray": "--executor ray"} if chosen == "ray" else {}
+    named = "--executor ray" if executor == "ray" else "Ray (--executor local does without it)"
+    ray = {"ray": named} if chosen == "ray" else {}
     require_all({**needed_extras(recipe), **ray})
     try:
         with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):

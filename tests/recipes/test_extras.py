@@ -12,6 +12,7 @@ import pytest
 
 from glit.cli import main as command_line
 from glit.errors import MissingExtraError
+from glit.executors import choice
 from glit.installation import DISTRIBUTION, install_command
 from glit.pipeline.plan import make_plan
 from glit.recipes.extras import MODULES, extra_with, require, require_all
@@ -75,14 +76,20 @@ def test_everything_that_is_missing_is_named_at_once(hide):
         assert f"needs {package}" in said or f"needs the package {package}" in said
 
 
-def test_a_build_names_rays_extra_with_those_of_its_recipe(hide, scenes, tmp_path, run_glit):
+def test_a_build_names_rays_extra_with_those_of_its_recipe(
+    hide, scenes, tmp_path, run_glit, monkeypatch
+):
     hide("ultralytics", "ray")
-    done = run_glit(
-        "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "ray",
-        "--set", "propose.backend=yolo", "--set", "propose.model=x.pt",
-    )  # fmt: skip
-    assert done.code == 2 and done.errors.count("\n") == 1
-    assert done.errors.endswith(f"install all with: {install_command('yolo', 'ray')}\n")
+    monkeypatch.setattr(choice, "few_images", lambda recipe: 1)
+    yolo = ["--set", "propose.backend=yolo", "--set", "propose.model=x.pt"]
+    words = ["build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", *yolo]
+    for further, named in (
+        (["--executor", "ray"], "--executor ray needs ray;"),
+        ([], "Ray (--executor local does without it) needs ray;"),
+    ):
+        done = run_glit(*words, *further)
+        assert done.code == 2 and done.errors.count("\n") == 1 and named in done.errors
+        assert done.errors.endswith(f"install all with: {install_command('yolo', 'ray')}\n")
     assert not (tmp_path / "out").exists()
 
 
